@@ -44,6 +44,7 @@ def command(
     The folder then holds program.c (`main_prepare`, `main_run`, `main_stop`), kernels.c, their
     headers, the constants as .bin files, and twice what each entry of the table of pointers must
     point to that the first two functions take: main.h for C, program.json for other readers.
+    Both say how to compile it. `popgraph export` writes C with an interface of named arrays.
     """
     from popgraph import compiler
     from popgraph.backends.c.emit import emit
@@ -53,7 +54,7 @@ def command(
     made = options_here(winograd, schedule, tuned, threads, indices)
     compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)
-    files = emit(module, compilation.weights)
+    files = emit(module, compilation.weights, threads=threads)
     write_files([(output / name, parts) for name, parts in files.items()])
     names = sorted(path.name for path in output.iterdir())
     typer.echo(f"{output}: {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,13 +107,14 @@ class Asked:
     at: Level
     stop_after: str | None
     print_after: Sequence[str]
-    seen: int = 0
+    seen: set[str] = field(default_factory=set)
+    """The headers that were printed."""
 
     def text(self, request: BuildRequest) -> str:
         """A module, lowered in place; of C, the headers only once."""
         from popgraph import compiler
         from popgraph.backends.c.emit import sources
-        from popgraph.backends.c.print.unit import headers
+        from popgraph.backends.c.print.unit import POOL, SERIAL, headers
         from popgraph.passes.observer import Observer
         from popgraph.support.debug import Settings
 
@@ -129,7 +130,7 @@ class Asked:
         )
         if self.at != Level.C or self.stop_after:
             return str(request.module)
-        left_out = headers() if self.seen else ()
-        self.seen += 1
-        files = sources(request.module).items()
-        return "\n".join(text for name, text in files if name not in left_out)
+        files = sources(request.module, threads=request.options.threads)
+        shown = [text for name, text in files.items() if name not in self.seen]
+        self.seen |= files.keys() & headers(POOL, SERIAL).keys()
+        return "\n".join(shown)

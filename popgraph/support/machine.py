@@ -167,6 +167,30 @@ TARGETS: Mapping[str, Machine] = {
 }
 """What POPGRAPH_TARGET names, with generic caches and rates: the same on every machine."""
 
+EMBEDDED: Mapping[str, Machine] = {
+    each.name: each
+    for each in (
+        # Arm Cortex-M4 Technical Reference Manual (100166): no vectors and no caches; 32 registers
+        # of f32, which hold 8 vectors of four numbers, two of them in use by what is loaded.
+        replace(
+            _generic("armv7e-m", 16, 6),
+            l1_bytes=16 * KIB,
+            l2_bytes=64 * KIB,
+            l3_bytes=256 * KIB,
+            source="Arm 100166: four numbers at a time in scalar registers; generic rates",
+        ),
+        # rv64gc: 32 registers of numbers, four of them as a vector.
+        replace(
+            _generic("riscv64", 16, 8),
+            l2_bytes=512 * KIB,
+            l3_bytes=2 * MIB,
+            source="rv64gc: four numbers at a time in scalar registers; generic rates",
+        ),
+        _generic("wasm32", 16, 16),
+    )
+}
+"""Machines that run no Python, for which C is exported."""
+
 PRESETS: Mapping[str, Machine] = {
     each.name: each
     for each in (

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
+from popgraph.backends.c.build.toolchain import candidates, probe
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.emit import emit, header, sources
 from popgraph.backends.c.print import program as printer
@@ -77,7 +78,7 @@ int main(void) {
 
 def test_a_c_program_uses_it(tmp_path: Path) -> None:
     files = emit(module(), WeightStore())
-    headers = ["conversions.h", "derived.h", "functions.h", "main.h", "runtime.h"]
+    headers = ["conversions.h", "derived.h", "functions.h", "main.h", "pool.h", "runtime.h"]
     others = ["kernels.c", "program.c", "program.json", "memory_5.bin", "memory_6.bin"]
     assert sorted(files) == sorted([*headers, *others])
     for name, parts in files.items():
@@ -124,3 +125,22 @@ def test_labels_cannot_break_out_of_comments() -> None:
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(BackendError, match=r"no tile\.program 'train'"):
         sources(module(), "train")
+
+
+def test_the_pool_is_there_for_those_who_use_it() -> None:
+    """One thread needs nothing of the system: no signals, no pthread."""
+    alone, several = sources(module(), threads=1), sources(module(), threads=2)
+    assert "pool.h" in several
+    assert "serial.h" not in several
+    assert "serial.h" in alone
+    assert not re.search("pthread|sigfillset", "".join(alone.values()))
+
+
+def test_the_build_line_says_what_popgraph_compiles_with() -> None:
+    alone, several = header(module(), threads=1), header(module(), threads=2)
+    (compiler,) = (one for one in [next(candidates())] if not probe(one).reason)
+    flags = probe(compiler).flags
+    for text in (alone, several):
+        assert f"{compiler.name} {' '.join(flags)} -std=gnu11 -O2" in text
+    assert "-pthread" in several
+    assert "-pthread" not in alone

@@ -70,7 +70,7 @@ def test_print_shows_every_segment(level: str, first: str, third: str, tmp_path:
     assert before.startswith(FIRST) and first in before
     assert third in after
     assert "// for places: i64[2, 12], a: f32[3, 4]: the sizes that made-up inputs give" in after
-    assert text.count("static void popgraph_share(") == (level == "c")
+    assert text.count("static inline void popgraph_share(") == (level == "c")
 
 
 def test_print_runs_nothing_where_all_sizes_are_known(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_bench_times_models_with_host_steps(tmp_path: Path) -> None:
     assert result.exit_code == 1 and "leave out --accuracy" in result.output
 
 
-@pytest.mark.parametrize("command", ["schedules", "tune", "bisect", "emit"])
+@pytest.mark.parametrize("command", ["schedules", "tune", "bisect", "emit", "export"])
 def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(HOST)
-    more = ["-o", str(tmp_path / "out")] if command == "emit" else []
+    more = ["-o", str(tmp_path / "out")] if command in ("emit", "export") else []
     result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *more])
     assert result.exit_code == 1
     assert "NonZero is computed by Python and has no form below the onnx level" in result.output

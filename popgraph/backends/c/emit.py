@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.build.toolchain import FLAGS
-from popgraph.backends.c.machine.targets import TARGETS, wanted_target
+from popgraph.backends.c.build.toolchain import build_command
 from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.c.print.layout import Layout, find_program
-from popgraph.backends.c.print.module import print_kernels, program_unit
+from popgraph.backends.c.print.module import frame_header, print_kernels, program_unit
 from popgraph.backends.c.print.program import ENTRIES
-from popgraph.backends.c.print.unit import headers, kernel_unit
+from popgraph.backends.c.print.unit import SERIAL, headers, kernel_unit
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.array_bytes import memory_of
@@ -26,41 +26,52 @@ Files = dict[str, list[memoryview]]
 """Contents by name, in parts."""
 
 
-def sources(module: ModuleOp, name: str = "main") -> dict[str, str]:
-    """The C of a module that has gone through all passes, and the headers that it includes."""
+def sources(module: ModuleOp, name: str = "main", threads: int | None = None) -> dict[str, str]:
+    """
+    The C of a module that has gone through all passes, and the headers that it includes.
+
+    There is no pool of threads in it if no kernel is shared, or only one thread is to compute.
+    """
     program, kernels = find_program(module, name), print_kernels(module)
-    return {
-        **headers(),
-        "kernels.c": kernel_unit(kernels).text,
-        "program.c": program_unit(program, Layout(program), kernels, commented=True).text,
-    }
+    frame = frame_header(module, threads)
+    unit = program_unit(program, Layout(program), kernels, commented=True, frame=frame)
+    return {**headers(frame), "kernels.c": kernel_unit(kernels).text, "program.c": unit.text}
 
 
-def header(module: ModuleOp, name: str = "main") -> str:
+def header(module: ModuleOp, name: str = "main", threads: int | None = None) -> str:
     """What software that the program is built into includes."""
     program = find_program(module, name)
-    return _header(program, Layout(program))
+    return _header(program, Layout(program), _build_line(module, threads))
 
 
-def emit(module: ModuleOp, weights: WeightStore, name: str = "main") -> Files:
+def emit(
+    module: ModuleOp, weights: WeightStore, name: str = "main", threads: int | None = None
+) -> Files:
     """Everything: sources, `NAME.h`, what constants and variables begin with, `program.json`."""
     program = find_program(module, name)
-    described, files = _description(program, weights)
-    texts = sources(module, name)
+    described, files = _description(program, weights, _build_line(module, threads))
+    texts = sources(module, name, threads)
     texts |= {
-        f"{name}.h": header(module, name),
+        f"{name}.h": header(module, name, threads),
         "program.json": json.dumps(described, indent=2) + "\n",
     }
     return files | {file: [memoryview(text.encode())] for file, text in texts.items()}
 
 
-def _description(program: ProgramOp, weights: WeightStore) -> tuple[dict[str, Any], Files]:
+def _build_line(module: ModuleOp, threads: int | None) -> str:
+    """The command that compiles the sources as PopGraph itself would."""
+    alone = frame_header(module, threads) == SERIAL
+    command = [part for part in build_command() if not (alone and part == "-pthread")]
+    return f"{shlex.join(command)} -shared program.c kernels.c -lm -o model.so"
+
+
+def _description(
+    program: ProgramOp, weights: WeightStore, build: str
+) -> tuple[dict[str, Any], Files]:
     """The table of pointers in words, and the files that constants and variables begin with."""
     slots, files = Layout(program).slots, Files()
-    _, (spelling, *_) = TARGETS[wanted_target()]
-    flags = " ".join(filter(None, (spelling, *FLAGS)))
     described = {
-        "build": f"cc {flags} -shared program.c kernels.c -lm -o model.so",
+        "build": build,
         "functions": [f"{program.sym_name.data}_{ending}" for ending in ENTRIES],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
@@ -83,7 +94,7 @@ def _entry(number: int, slot: Slot, weights: WeightStore, files: Files) -> dict[
     return entry
 
 
-def _header(program: ProgramOp, layout: Layout) -> str:
+def _header(program: ProgramOp, layout: Layout, build: str) -> str:
     name = program.sym_name.data
     prefix = _identifier(name)
     entries = "\n".join(_entries(prefix, layout))
@@ -94,7 +105,7 @@ def _header(program: ProgramOp, layout: Layout) -> str:
  * begins at a multiple of 64 bytes and belongs to the caller. Two runs at once need two tables.
  * {name}_stop ends the threads that were started: to be called before a library is unloaded.
  *
- *     cc -O2 -march=native -ffp-contract=fast -pthread program.c kernels.c ... -lm
+ *     {_comment(build)}
  */
 #ifndef {prefix}_H
 #define {prefix}_H
@@ -129,7 +140,8 @@ def _entries(prefix: str, layout: Layout) -> Iterator[str]:
 def _describe(slot: Slot) -> str:
     if slot.dtype is None:
         return {
-            "threads": "not a pointer: how many threads may work, as (void *)(intptr_t)1",
+            "threads": "not a pointer: how many threads may work, as (void *)(intptr_t)1; "
+            "where program.c includes serial.h, one does",
             "arena": "scratch memory; nothing stays in it between runs",
             "persistent": "what prepare computes and run reads",
         }[slot.space]

@@ -17,7 +17,7 @@ from popgraph.backends.c.build.compiler_files import identity
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, TARGETS, wanted_target
-from popgraph.backends.c.print.unit import headers
+from popgraph.backends.c.print.unit import POOL, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
 
@@ -133,6 +133,20 @@ def probe(compiler: Compiler) -> Probe:
     return Probe(reason)
 
 
+def build_command() -> list[str]:
+    """
+    The command by which code is compiled here: the compiler that works, and all flags.
+
+    For another machine than this one it may be that none works here: then the usual one's name.
+    """
+    for compiler in candidates():
+        found = probe(compiler)
+        if not found.reason:
+            return [*compiler.command, *found.flags, *FLAGS]
+    _, (spelling, *_) = TARGETS[wanted_target()]
+    return ["cc", *filter(None, [spelling]), *FLAGS]
+
+
 def find_library(key: str) -> Path | None:
     """The library of this key, if nothing has to be compiled for it."""
     try:
@@ -145,7 +159,7 @@ def find_library(key: str) -> Path | None:
 def build_key() -> str:
     """What compiled code depends on, but for its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), wanted_target()])
-    return digest(machine(), flags, *headers().values())
+    return digest(machine(), flags, *headers(POOL).values())
 
 
 def library_folders(key: str) -> list[Path]:

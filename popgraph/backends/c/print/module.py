@@ -13,8 +13,8 @@ from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
 from popgraph.backends.c.print.source import source
 from popgraph.backends.c.print.statements import Body
-from popgraph.backends.c.print.unit import PREAMBLE, Kernel, Unit
-from popgraph.dialects.tile import ProgramOp
+from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit
+from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
@@ -62,11 +62,27 @@ def print_kernels(module: ModuleOp) -> list[Kernel]:
     return [print_kernel(function) for function in functions]
 
 
-_POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{PREAMBLE}"
+_FRAMES = {
+    POOL: f'#define _GNU_SOURCE\n#include "{POOL}"\n\n',
+    SERIAL: f'#include "{SERIAL}"\n\n',
+}
+"""What a program begins with, by what runs the chunks of its kernels."""
+
+
+def frame_header(module: ModuleOp, threads: int | None = None) -> str:
+    """The header that software includes which a program is built into: of the pool if need be."""
+    calls = (op for op in module.walk() if isinstance(op, CallOp))
+    is_shared = any(op.chunks.value.data > 1 for op in calls)
+    return POOL if is_shared and threads != 1 else SERIAL
 
 
 def program_unit(
-    program: ProgramOp, layout: Layout, kernels: Sequence[Kernel], *, commented: bool = False
+    program: ProgramOp,
+    layout: Layout,
+    kernels: Sequence[Kernel],
+    *,
+    commented: bool = False,
+    frame: str = POOL,
 ) -> Unit:
     """
     The translation unit that holds the program; kernels are in others.
@@ -78,7 +94,7 @@ def program_unit(
     callees = print_callees(layout, kernels, commented=commented)
     functions = callees + print_program(program, layout, kernels)
     text = f"{visible(program.sym_name.data)}\n{functions}"
-    return Unit(f"{_POOL}{prototypes}{text}")
+    return Unit(f"{_FRAMES[frame]}{prototypes}{text}")
 
 
 def visible(name: str) -> str:

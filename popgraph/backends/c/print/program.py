@@ -14,6 +14,7 @@ from popgraph.backends.c.print.source import comment, source
 from popgraph.backends.c.print.trace import Place, Site, probed, probes
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
+from popgraph.dialects.tile.program.control import runs_programs
 
 ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop": "void"}
 """What can be called of a program, by how its name ends, with the parameters."""
@@ -74,14 +75,37 @@ def _is_entry(text: str) -> bool:
 
 def _sections(program: ProgramOp, layout: Layout, names: Mapping[str, str]) -> Iterator[str]:
     """A function that loads a program and one for a step, behind the functions that they call."""
-    name = program.sym_name.data
+    yield from _section(program, "prepare", layout, names)
+    yield from _section(program, "run", layout, names)
+
+
+def _section(
+    program: ProgramOp, ending: str, layout: Layout, names: Mapping[str, str]
+) -> Iterator[str]:
+    """The function of that ending, behind the functions that it calls."""
+    is_run = ending == "run"
+    turn = layout.turn_slot if is_run else None
+    section = _Section(f"{program.sym_name.data}_{ending}", layout, names, turn)
     symbols = {callee: callee for callee in layout.callees}
-    for ending, block in (("prepare", program.prepare.block), ("run", program.body.block)):
-        turn = layout.turn_slot if ending == "run" else None
-        section = _Section(f"{name}_{ending}", layout, names, turn)
-        for op in block.ops:
-            section.add(op, symbols)
-        yield from section.functions()
+    for op in (program.body if is_run else program.prepare).block.ops:
+        section.add(op, symbols)
+    return section.functions()
+
+
+def print_step(layout: Layout, kernels: Sequence[Kernel]) -> str:
+    """A step without what loads the program: functions that nobody else sees."""
+    parts = dict[str, str]()
+    _print_steps(layout, {kernel.name: kernel.symbol for kernel in kernels}, parts)
+    return "\n".join(parts.values())
+
+
+def _print_steps(layout: Layout, names: Mapping[str, str], parts: dict[str, str]) -> None:
+    name, steps = layout.program.sym_name.data, layout.program.body.block.ops
+    called = {one for op in steps for one in runs_programs(op)}
+    for callee in sorted(called - parts.keys()):
+        _print_steps(layout.callees[callee], names, parts)
+    texts = _section(layout.program, "run", layout, names)
+    parts[name] = "\n".join(f"static {text}" if _is_entry(text) else text for text in texts)
 
 
 def print_traced(site: Site, kernels: Sequence[Kernel]) -> str:

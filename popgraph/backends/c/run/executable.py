@@ -239,7 +239,7 @@ def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExec
 
 
 MOST_THREADS = 1024
-"""As many as POPGRAPH_RANGES of runtime.h; more than a machine has."""
+"""As many as POPGRAPH_RANGES of pool.h; more than a machine has."""
 
 
 def check_threads(threads: int) -> None:

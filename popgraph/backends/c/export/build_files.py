@@ -1,0 +1,134 @@
+"""The build files of exported C: a Makefile and a CMakeLists.txt."""
+
+from __future__ import annotations
+
+import shlex
+
+from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
+from popgraph.backends.c.export.interface import Interface, Weights
+
+_OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
+"""Flags of `FLAGS` that a shared library of our own has."""
+
+
+def compile_flags(interface: Interface) -> list[str]:
+    """What GCC and Clang are to be told for any machine."""
+    own = [flag for flag in FLAGS if flag not in _OURS]
+    return ["-std=c11", *own, *(["-pthread"] if interface.pooled else [])]
+
+
+def architecture(interface: Interface) -> list[str]:
+    """What says for which machine; the flags that only GCC has are elsewhere."""
+    return [flag for flag in interface.form.target.flags if flag not in GCC_FLAGS]
+
+
+def weights_source(interface: Interface) -> str:
+    """The file that brings the constants into the program, if one does."""
+    name = interface.form.name
+    if not interface.image.rom_bytes:
+        return ""
+    return {
+        Weights.INCBIN: f"{name}_weights.S",
+        Weights.ARRAY: f"{name}_weights.c",
+        Weights.FILE: "",
+    }[interface.form.weights]
+
+
+def makefile(interface: Interface) -> str:
+    """The Makefile."""
+    form, target = interface.form, interface.form.target
+    name, weights = form.name, weights_source(interface)
+    objects = f"{name}.o" + (f" {name}_weights.o" if weights else "")
+    command, flags = " ".join(target.zig[:2]), " ".join(target.zig[2:])
+    zig = f"\n# With zig: make CC='zig cc {command}' ARCH='{flags}'"
+    packed = (
+        f"{name}_weights.o: {weights} {name}_weights.bin\n\t$(CC) $(ARCH) -c {weights} -o $@\n"
+        if weights.endswith(".S")
+        else ""
+    )
+    return f"""\
+# Builds {name} for {target.name}. `make check` runs it on a test vector; RUN is what runs programs
+# of another machine, as in `make check RUN=qemu-aarch64`.{zig if target.zig else ""}
+ifeq ($(origin CC),default)
+CC = {target.compiler}
+endif
+ARCH = {shlex.join(architecture(interface))}
+CFLAGS = -Wall -Wextra -pedantic {shlex.join(compile_flags(interface))}
+ifeq (,$(findstring clang,$(shell $(CC) --version)))
+CFLAGS += {shlex.join(GCC_FLAGS)}
+endif
+RUN =
+
+lib{name}.a: {objects}
+	rm -f $@
+	$(AR) rcs $@ {objects}
+
+%.o: %.c {name}.h
+	$(CC) $(ARCH) $(CFLAGS) -c $< -o $@
+
+{name}.o: {name}_runtime.h
+
+{packed}
+main.o: check_data.h
+
+check_{name}: main.o {objects}
+	$(CC) $(ARCH) $(CFLAGS) main.o {objects} -lm -o $@
+
+check: check_{name}
+	$(RUN) ./check_{name}
+
+size: {name}.o
+	size {name}.o
+
+clean:
+	rm -f *.o lib{name}.a check_{name}
+
+.PHONY: check size clean
+"""
+
+
+def cmake(interface: Interface) -> str:
+    """CMakeLists.txt."""
+    form = interface.form
+    name, weights = form.name, weights_source(interface)
+    languages = "C ASM" if weights.endswith(".S") else "C"
+    flags = " ".join([*architecture(interface), *compile_flags(interface)[1:]])
+    included = (
+        f"set_source_files_properties({weights} PROPERTIES\n"
+        f"    COMPILE_OPTIONS -I${{CMAKE_CURRENT_SOURCE_DIR}} OBJECT_DEPENDS "
+        f"${{CMAKE_CURRENT_SOURCE_DIR}}/{name}_weights.bin)\n"
+        if weights.endswith(".S")
+        else ""
+    )
+    threads = (
+        f"find_package(Threads REQUIRED)\ntarget_link_libraries({name} PUBLIC Threads::Threads)\n"
+        if interface.pooled
+        else ""
+    )
+    return f"""\
+# {name} as a library, for {form.target.name}; `ctest` runs it on a test vector.
+cmake_minimum_required(VERSION 3.10)
+project({name} LANGUAGES {languages})
+set(CMAKE_C_STANDARD 11)
+
+add_library({name} STATIC {name}.c {weights})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(flags)}>)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:{_listed(" ".join(GCC_FLAGS))}>)
+endif()
+{included}{threads}
+if(UNIX)
+    target_link_libraries({name} PUBLIC m)
+endif()
+add_executable(check_{name} main.c)
+target_link_libraries(check_{name} {name})
+enable_testing()
+add_test(NAME {name} COMMAND check_{name} WORKING_DIRECTORY ${{CMAKE_CURRENT_SOURCE_DIR}})
+"""
+
+
+def _listed(flags: str) -> str:
+    return ";".join(
+        f"SHELL:{flag}" if "=" in flag and " " in flag else flag for flag in flags.split()
+    )

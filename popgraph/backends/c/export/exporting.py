@@ -1,0 +1,53 @@
+"""Exports a planned program: an interface, its sources, weights, build files and a check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.c.export import build_files, check_program, source
+from popgraph.backends.c.export.check_program import Vector
+from popgraph.backends.c.export.image import image_of
+from popgraph.backends.c.export.interface import Form, Interface, Weights, header
+from popgraph.backends.c.export.names import check_name
+from popgraph.backends.c.print.module import frame_header
+from popgraph.backends.c.print.unit import POOL
+from popgraph.dialects.program import WeightStore
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The contents of files by name, and what they need of a machine."""
+
+    files: dict[str, list[memoryview]]
+    rom: int
+    """Bytes of constants; code comes on top."""
+    ram: int
+
+
+def export(
+    module: ModuleOp, weights: WeightStore, form: Form, vector: Vector, program: str = "main"
+) -> Exported:
+    """The program of that name, in a module that has gone through all passes."""
+    check_name(form.name)
+    image = image_of(module, weights, program)
+    interface = Interface(form, image, frame_header(module, form.threads) == POOL)
+    name = form.name
+    texts = {
+        f"{name}.h": header(interface),
+        f"{name}.c": source.source(module, interface, program),
+        f"{name}_runtime.h": source.runtime(interface.pooled),
+        "main.c": check_program.main(interface),
+        "check_data.h": check_program.data(interface, vector),
+        "Makefile": build_files.makefile(interface),
+        "CMakeLists.txt": build_files.cmake(interface),
+    }
+    files = {}
+    if packed := build_files.weights_source(interface):
+        made = source.assembly if form.weights is Weights.INCBIN else source.array
+        texts[packed] = made(interface)
+    if form.weights is not Weights.ARRAY and (image.rom_bytes or form.weights is Weights.FILE):
+        files[f"{name}_weights.bin"] = list(image.rom)
+    files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
+    return Exported(files, image.rom_bytes, image.ram_bytes)

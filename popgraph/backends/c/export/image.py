@@ -1,0 +1,133 @@
+"""The memory of exported C: what is constant in one image, what is written in another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from popgraph.backends.c.build.compiling import library
+from popgraph.backends.c.memory.table import Slot, Table
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.module import print_kernels, program_unit
+from popgraph.backends.c.print.unit import Kernel, kernel_unit
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.library import load
+from popgraph.dialects.program import WeightStore
+from popgraph.support.array_bytes import memory_of
+from popgraph.support.shapes import prod
+
+ALIGNMENT = 64
+"""Where tensors begin in both images: at a line of a cache."""
+
+
+def size_of(slot: Slot) -> int:
+    """Bytes of a tensor."""
+    assert slot.dtype is not None
+    return prod(slot.shape) * slot.dtype.numpy.itemsize
+
+
+def _up(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Place:
+    """A piece of an image, and the entry of the table of memory that points to it."""
+
+    number: int
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where everything is that a program uses, but for inputs and outputs."""
+
+    table: Table
+    constants: tuple[Place, ...]
+    """What is read."""
+    firsts: tuple[Place, ...]
+    """What variables begin with, by the entry of the variable; also read."""
+    rom: tuple[memoryview, ...]
+    """All of that, in parts."""
+    written: tuple[Place, ...]
+    """Variables, which come first, checks of indices and scratch memory."""
+
+    @property
+    def rom_bytes(self) -> int:
+        return sum(part.nbytes for part in self.rom)
+
+    @property
+    def ram_bytes(self) -> int:
+        return max((_up(place.offset + place.bytes) for place in self.written), default=0)
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the variables, which stand together."""
+        places = [one for one in self.written if self.table.slots[one.number].space == "variable"]
+        return max((place.offset + place.bytes for place in places), default=0)
+
+
+def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
+    """The images of a program, in which the work on constants has been done."""
+    table = Layout(find_program(module, name)).table
+    rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
+    for number, slot in enumerate(table.slots):
+        content = _content(slot, table, module, weights, name)
+        if content is not None:
+            place = Place(number, end, content.nbytes)
+            (firsts if slot.space == "variable" else constants).append(place)
+            padding = _up(content.nbytes) - content.nbytes
+            rom += [content, memoryview(bytes(padding))]
+            end += content.nbytes + padding
+    written = tuple(_written(table))
+    return Image(table, tuple(constants), tuple(firsts), tuple(rom), written)
+
+
+def _content(
+    slot: Slot, table: Table, module: ModuleOp, weights: WeightStore, name: str
+) -> memoryview | None:
+    """What an entry of the table begins with, if anything reads it."""
+    if slot.space == "persistent" and table.persistent:
+        return prepared(module, weights, name)
+    if slot.literal is None or (slot.prepared and slot.space == "constant"):
+        return None
+    return memory_of(slot.literal.array(weights)).cast("B")
+
+
+def _written(table: Table) -> Iterator[Place]:
+    checks, end = {check.output for check in table.checks}, 0
+    for wanted in ("variable", "output", "arena"):
+        for number, slot in enumerate(table.slots):
+            if slot.space == wanted and (wanted != "output" or slot.label in checks):
+                size = table.arena if wanted == "arena" else size_of(slot)
+                yield Place(number, end, size)
+                end += _up(size)
+
+
+def prepared(module: ModuleOp, weights: WeightStore, name: str) -> memoryview:
+    """The memory that `prepare` fills, computed by this machine: packed weights, say."""
+    copy = module.clone()
+    program = find_program(copy, name)
+    _empty(list(program.body.block.ops))
+    layout = Layout(program)
+    kernels = print_kernels(copy)
+    unit = program_unit(program, layout, kernels)
+    code = load(library([unit, kernel_unit(called(kernels, unit.text))]), name)
+    return memory_of(CExecutable(layout.table, code, weights, 1).persistent).cast("B")
+
+
+def _empty(operations: Sequence[Operation]) -> None:
+    for op in reversed(operations):
+        op.detach()
+        op.erase(safe_erase=False)
+
+
+def called(kernels: Sequence[Kernel], text: str) -> list[Kernel]:
+    """The kernels that functions call, without those that are only declared."""
+    symbols = set(re.findall(r"\b(kernel_\w+)\((?!\w+ chunk)", text))
+    return [kernel for kernel in kernels if kernel.symbol in symbols]

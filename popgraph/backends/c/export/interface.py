@@ -1,0 +1,220 @@
+"""The interface of exported C: a header with two structs of arrays, sizes and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from popgraph.backends.c.export.image import ALIGNMENT, Image, size_of
+from popgraph.backends.c.export.names import members
+from popgraph.backends.c.export.targets import ExportTarget
+from popgraph.backends.c.memory.table import Slot
+from popgraph.support.shapes import text
+
+TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "c64": "float",
+    "c128": "double",
+    **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
+}
+"""What C calls elements; others have a byte each. Halves are bits, complex numbers are pairs."""
+
+
+class Weights(StrEnum):
+    """Where the constants of exported C are."""
+
+    INCBIN = "incbin"
+    ARRAY = "array"
+    FILE = "file"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a user wants exported C."""
+
+    target: ExportTarget
+    name: str = "model"
+    weights: Weights = Weights.INCBIN
+    threads: int = 1
+    malloc: bool = True
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What exported C is called with."""
+
+    form: Form
+    image: Image
+    pooled: bool
+    """Whether threads share kernels."""
+
+    @cached_property
+    def inputs(self) -> dict[str, tuple[int, Slot]]:
+        """The entries of the table that inputs are, by member of their struct."""
+        return self._named("input")
+
+    @cached_property
+    def outputs(self) -> dict[str, tuple[int, Slot]]:
+        """The same of outputs, without those that check indices."""
+        return self._named("output")
+
+    def _named(self, space: str) -> dict[str, tuple[int, Slot]]:
+        table = self.image.table
+        hidden = {check.output for check in table.checks} if space == "output" else set[str]()
+        numbers = {
+            label: number for label, number in table.named(space).items() if label not in hidden
+        }
+        spelled = members(numbers)
+        return {spelled[label]: (number, table.slots[number]) for label, number in numbers.items()}
+
+    @property
+    def given(self) -> str:
+        """The parameter of functions that are handed the weights."""
+        return ", const void *weights" if self.form.weights is Weights.FILE else ""
+
+
+def header(interface: Interface) -> str:
+    """NAME.h."""
+    form, image = interface.form, interface.image
+    name, macro = form.name, form.name.upper()
+    rank = max(
+        (len(slot.shape) for _, slot in [*interface.inputs.values(), *interface.outputs.values()]),
+        default=1,
+    )
+    return f"""\
+/*
+ * {name}: a neural network as C11, made by PopGraph for {form.target.name}.
+ *
+ * Call {name}_init once, then {name}_run as often as you like. All memory is the caller's:
+ * {macro}_MEMORY_BYTES of RAM for each model, beside {macro}_WEIGHTS_BYTES of constants, which
+ * all models share. Models do not know of each other, so that threads may run one each.
+ */
+#ifndef {macro}_H
+#define {macro}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define {macro}_MEMORY_BYTES {max(image.ram_bytes, 1)}
+#define {macro}_WEIGHTS_BYTES {image.rom_bytes}
+#define {macro}_ALIGNMENT {ALIGNMENT} /* Where both must begin: at a multiple of this. */
+#define {macro}_RANK {max(rank, 1)} /* The most axes that a tensor has. */
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* What functions return. */
+enum {{
+    {macro}_OK = 0,
+    {macro}_UNALIGNED = 1, /* Memory does not begin where it must. */
+    {macro}_BAD_INDEX = 2  /* An index in the inputs is out of range: outputs mean nothing. */
+}};
+
+/* A model; only its functions look inside. */
+typedef struct {{
+    void *slots[{len(image.table.slots)}];
+}} {name};
+
+/* The arrays that a run reads. They may begin anywhere that their elements may. */
+typedef struct {{
+{_struct(interface.inputs, "const ")}
+}} {name}_inputs;
+
+/* The arrays that a run writes; they overlap nothing. */
+typedef struct {{
+{_struct(interface.outputs, "")}
+}} {name}_outputs;
+
+/* One of these arrays, in words. */
+typedef struct {{
+    const char *name; /* As the network has it. */
+    const char *type; /* f32, i64, ...; f16 and bf16 are bits, less than a byte has one. */
+    size_t elements, bytes, rank, shape[{macro}_RANK];
+}} {name}_tensor;
+
+/* Everything that can be asked of the network; tensors are in the order of the structs above. */
+typedef struct {{
+    const char *name, *target;
+    size_t memory_bytes, weights_bytes, alignment;
+    size_t input_count, output_count;
+    const {name}_tensor *inputs, *outputs;
+}} {name}_description;
+
+extern const {name}_description {name}_about;
+
+{_functions(interface)}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _functions(interface: Interface) -> str:
+    name, macro = interface.form.name, interface.form.name.upper()
+    given = interface.given
+    file = (
+        f" `weights` is what {name}_weights.bin holds, which may be mapped or in flash memory."
+        if given
+        else ""
+    )
+    found = f"""\
+/* Makes a model of {macro}_MEMORY_BYTES of memory.{file} */
+int {name}_init({name} *self, void *memory{given});
+
+/* Computes the outputs of the inputs. It allocates nothing. */
+int {name}_run({name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs);
+"""
+    if state := interface.image.state_bytes:
+        found += f"""
+/* What a run leaves for the next one, in {macro}_STATE_BYTES: to be kept, and to be put back. */
+#define {macro}_STATE_BYTES {state}
+void {name}_save(const {name} *self, void *state);
+void {name}_load({name} *self, const void *state);
+"""
+    if interface.form.malloc:
+        found += f"""
+/* A model with memory of its own, by malloc; null if there is none. {name}_delete frees it. */
+{name} *{name}_new({given.removeprefix(", ") or "void"});
+void {name}_delete({name} *self);
+"""
+    if interface.pooled:
+        found += f"""
+/* Ends the {interface.form.threads - 1} threads beside the caller's that were started. */
+void {name}_stop(void);
+"""
+    return found
+
+
+def _struct(tensors: dict[str, tuple[int, Slot]], constant: str) -> str:
+    lines = [
+        f"    {constant}{c_type(slot)} *{member}; /* {_about(slot)} */"
+        for member, (_, slot) in tensors.items()
+    ]
+    return "\n".join(lines) or f"    {constant}void *nothing; /* There are none. */"
+
+
+def c_type(slot: Slot) -> str:
+    """The C type of the elements of a tensor."""
+    assert slot.dtype is not None
+    return TYPES.get(slot.dtype.name, "uint8_t")
+
+
+def _about(slot: Slot) -> str:
+    assert slot.dtype is not None
+    label = slot.label.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+    plain = "".join(each if each.isprintable() else "?" for each in label).replace("\\", "?")
+    return f"{plain}: {slot.dtype.name} {text(slot.shape)}, {size_of(slot)} bytes"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as the elements of an array of C, which has one at least."""
+    return ", ".join(map(str, shape)) or "0"

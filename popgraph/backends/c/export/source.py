@@ -1,0 +1,286 @@
+"""The sources of exported C: one translation unit, its runtime, and the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.c.export.image import called, size_of
+from popgraph.backends.c.export.interface import Interface, Weights, shape_text
+from popgraph.backends.c.export.names import quoted
+from popgraph.backends.c.memory.table import Slot
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.module import print_kernels
+from popgraph.backends.c.print.program import print_step
+from popgraph.backends.c.print.unit import (
+    HEADERS,
+    POOL,
+    SERIAL,
+    Kernel,
+    distinct,
+    headers,
+    vector_typedefs,
+)
+from popgraph.support.array_bytes import memory_of
+from popgraph.support.index_checks import IndexCheck
+from popgraph.support.shapes import prod
+
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
+
+
+def runtime(pooled: bool) -> str:
+    """What kernels stand on, in one header."""
+    frame = POOL if pooled else SERIAL
+    texts = headers(frame)
+    assert set(texts) == {*HEADERS, frame}
+    return _whole(frame, texts)
+
+
+def _whole(name: str, texts: dict[str, str]) -> str:
+    return _INCLUDE.sub(lambda match: _whole(match[1], texts), texts[name])
+
+
+_UNUSED = """\
+/* Some kernels load what a later step then does not need; compilers leave that out. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#endif
+"""
+
+
+def source(module: ModuleOp, interface: Interface, program: str) -> str:
+    """NAME.c."""
+    layout = Layout(find_program(module, program))
+    kernels = print_kernels(module)
+    steps = print_step(layout, kernels)
+    used = distinct(called(kernels, steps))
+    name = interface.form.name
+    parts = [
+        "#define _GNU_SOURCE\n" if interface.pooled else "",
+        f'#include "{name}.h"\n#include "{name}_runtime.h"\n\n#include <string.h>\n',
+        "#include <stdlib.h>\n" if interface.form.malloc else "",
+        _UNUSED,
+        vector_typedefs("".join(kernel.text for kernel in used)),
+        *map(_kernel, used),
+        steps,
+        *_functions(interface, program),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _kernel(kernel: Kernel) -> str:
+    """
+    A kernel of one translation unit. One chunk has no number to look at, and empty arrays are not
+    read.
+    """
+    head, body = kernel.text.split("\n", 1)
+    read = set(re.findall(r"\w+", body))
+    parameters = re.findall(r"(\w+)[,)]", head)
+    unused = "".join(f"    (void){one};\n" for one in parameters if one not in read)
+    origin = f"/* {_plain(kernel.location)} */\n" if kernel.location else ""
+    return f"{origin}static __attribute__((noinline)) {head}\n{unused}{body}"
+
+
+def _plain(location: str) -> str:
+    return re.sub(r"[^ -~]|\\", "?", location).replace("*/", "*?").replace("/*", "?*")
+
+
+def _functions(interface: Interface, program: str) -> Iterator[str]:
+    form, image = interface.form, interface.image
+    name, macro = form.name, form.name.upper()
+    if form.weights is not Weights.FILE and image.rom_bytes:
+        element = "uint64_t" if form.weights is Weights.ARRAY else "unsigned char"
+        yield f"extern const {element} {name}_weights[];\n"
+    yield _described(interface)
+    yield _init(interface)
+    yield _run(interface, program)
+    if image.state_bytes:
+        at = image.written[0].number
+        yield f"""\
+void {name}_save(const {name} *self, void *state) {{
+    memcpy(state, self->slots[{at}], {macro}_STATE_BYTES);
+}}
+
+void {name}_load({name} *self, const void *state) {{
+    memcpy(self->slots[{at}], state, {macro}_STATE_BYTES);
+}}
+"""
+    if form.malloc:
+        yield _new(interface)
+    if interface.pooled:
+        yield f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n"
+
+
+def _described(interface: Interface) -> str:
+    form, image = interface.form, interface.image
+    name = form.name
+    lists = []
+    for what, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+        rows = "".join(f"    {_tensor(slot)},\n" for _, slot in tensors.values())
+        empty = '    {"", "", 0, 0, 0, {0}},\n'
+        lists.append(f"static const {name}_tensor {name}_all_{what}[] = {{\n{rows or empty}}};\n")
+    sizes = f"{max(image.ram_bytes, 1)}, {image.rom_bytes}, {name.upper()}_ALIGNMENT"
+    counts = f"{len(interface.inputs)}, {len(interface.outputs)}"
+    about = f"""\
+const {name}_description {name}_about = {{
+    {quoted(name)}, {quoted(form.target.name)}, {sizes},
+    {counts}, {name}_all_inputs, {name}_all_outputs,
+}};
+"""
+    return "\n".join([*lists, about])
+
+
+def _tensor(slot: Slot) -> str:
+    assert slot.dtype is not None
+    shape = shape_text(slot.shape)
+    sizes = f"{prod(slot.shape)}, {size_of(slot)}, {len(slot.shape)}"
+    return f"{{{quoted(slot.label)}, {quoted(slot.dtype.name)}, {sizes}, {{{shape}}}}}"
+
+
+def _init(interface: Interface) -> str:
+    form, image = interface.form, interface.image
+    name, macro = form.name, form.name.upper()
+    rom = form.weights is Weights.FILE or image.rom_bytes > 0
+    start = "weights" if form.weights is Weights.FILE else f"{name}_weights"
+    tested = "(uintptr_t)memory | (uintptr_t)rom" if rom else "(uintptr_t)memory"
+    lines = ["char *ram = (char *)memory;"]
+    if rom:
+        lines.append(f"char *rom = (char *)(uintptr_t){start};")
+    lines += [
+        f"if (({tested}) % {macro}_ALIGNMENT) return {macro}_UNALIGNED;",
+        "memset(self, 0, sizeof *self);",
+        f"self->slots[0] = (void *)(intptr_t){form.threads};",
+    ]
+    lines += [f"self->slots[{one.number}] = rom + {one.offset};" for one in image.constants]
+    lines += [f"self->slots[{one.number}] = ram + {one.offset};" for one in image.written]
+    if image.state_bytes:
+        lines.append(f"memset(ram, 0, {macro}_STATE_BYTES);")
+    lines += [
+        f"memcpy(self->slots[{one.number}], rom + {one.offset}, {one.bytes});"
+        for one in image.firsts
+    ]
+    if not image.written:
+        lines.append("(void)ram;")
+    body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
+    return f"int {name}_init({name} *self, void *memory{interface.given}) {{\n{body}}}\n"
+
+
+def _run(interface: Interface, program: str) -> str:
+    name, macro = interface.form.name, interface.form.name.upper()
+    lines = [
+        f"self->slots[{number}] = (void *)(uintptr_t)inputs->{member};"
+        for member, (number, _) in interface.inputs.items()
+    ] or ["(void)inputs;"]
+    lines += [
+        f"self->slots[{number}] = outputs->{member};"
+        for member, (number, _) in interface.outputs.items()
+    ] or ["(void)outputs;"]
+    lines.append(f"{program}_run(self->slots);")
+    table = interface.image.table
+    for check in table.checks:
+        number = table.named("output")[check.output]
+        lines += _checked(check, number, table.slots[number], macro)
+    body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
+    parameters = f"{name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs"
+    return f"int {name}_run({parameters}) {{\n{body}}}\n"
+
+
+def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:
+    """Ends a run of which an index was out of range."""
+    assert slot.dtype is not None
+    memory = f"((const {slot.dtype.name}_memory *)self->slots[{number}])"
+    for at, (low, last) in enumerate(zip(check.low, check.last, strict=True)):
+        bound = f"UINT64_C({last - low})"
+        yield f"if ({memory}[{at}] > {bound}) return {macro}_BAD_INDEX; /* {_plain(check.what)} */"
+
+
+def _new(interface: Interface) -> str:
+    """One block of memory: the model, and what it needs behind it."""
+    name, macro = interface.form.name, interface.form.name.upper()
+    passed = ", weights" if interface.given else ""
+    return f"""\
+{name} *{name}_new({interface.given.removeprefix(", ") or "void"}) {{
+    {name} *self = ({name} *)malloc(sizeof({name}) + {macro}_MEMORY_BYTES + {macro}_ALIGNMENT);
+    if (self == NULL) return NULL;
+    char *memory = (char *)(self + 1);
+    memory += (0 - (uintptr_t)memory) % {macro}_ALIGNMENT;
+    if ({name}_init(self, memory{passed}) == {macro}_OK) return self;
+    free(self);
+    return NULL;
+}}
+
+void {name}_delete({name} *self) {{ free(self); }}
+"""
+
+
+ASSEMBLY = """\
+/* The constants of NAME, from NAME_weights.bin as they are. */
+#if defined(__APPLE__)
+    .section __TEXT,__const
+    .globl _NAME_weights
+    .p2align 6
+_NAME_weights:
+#elif defined(_WIN32)
+    .section .rdata,"dr"
+    .globl NAME_weights
+    .p2align 6
+NAME_weights:
+#elif defined(__wasm__)
+    .section .rodata.NAME_weights,"",@
+    .globl NAME_weights
+    .type NAME_weights,@object
+    .size NAME_weights, BYTES
+    .p2align 6
+NAME_weights:
+#else
+    .section .rodata.NAME_weights,"a",%progbits
+    .globl NAME_weights
+    .hidden NAME_weights
+    .type NAME_weights, %object
+    .size NAME_weights, BYTES
+    .p2align 6
+NAME_weights:
+#endif
+    .incbin "NAME_weights.bin"
+#if defined(__ELF__)
+    .section .note.GNU-stack,"",%progbits
+#endif
+"""
+
+
+def assembly(interface: Interface) -> str:
+    """NAME_weights.S."""
+    sized = ASSEMBLY.replace("BYTES", str(interface.image.rom_bytes))
+    return sized.replace("NAME", interface.form.name)
+
+
+def array(interface: Interface) -> str:
+    """NAME_weights.c: eight bytes a number, which compilers read faster than one."""
+    name = interface.form.name
+    words = np.frombuffer(b"".join(interface.image.rom), np.uint64)
+    return f"""\
+/* The constants of {name}. */
+#include <stdint.h>
+
+extern const uint64_t {name}_weights[];
+_Alignas(64) const uint64_t {name}_weights[{max(len(words), 1)}] = {{
+{words_text(words)}
+}};
+"""
+
+
+def words_text(words: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.uint64]]) -> str:
+    """Numbers of 64 bits, five a line."""
+    texts = [f"0x{int(word):x}" for word in words] or ["0"]
+    lines = (texts[at : at + 5] for at in range(0, len(texts), 5))
+    return "\n".join(f"    {', '.join(line)}," for line in lines)
+
+
+def padded_words(content: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Sequence[int]:
+    """The bytes of an array as numbers of 64 bits, little end first."""
+    raw = bytes(memory_of(np.ascontiguousarray(content)))
+    words: list[int] = np.frombuffer(raw + bytes(-len(raw) % 8), np.uint64).tolist()
+    return words

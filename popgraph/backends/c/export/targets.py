@@ -1,0 +1,102 @@
+"""The targets of exported C: the machine that it is made for, and how compilers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from popgraph.backends.c.build.host import host_machine
+from popgraph.backends.c.build.toolchain import WIDE, candidates, probe
+from popgraph.support.errors import BackendError
+from popgraph.support.machine import EMBEDDED, TARGETS, Machine
+
+HERE = "native"
+
+
+@dataclass(frozen=True)
+class ExportTarget:
+    """What C is made for."""
+
+    name: str
+    machine: Machine
+    flags: tuple[str, ...]
+    """By which GCC and Clang make code for it."""
+    zig: tuple[str, ...] = ()
+    """The same of `zig cc`, which builds for any machine on any other."""
+    compiler: str = "cc"
+
+
+_FOREIGN: Mapping[str, ExportTarget] = {
+    one.name: one
+    for one in (
+        ExportTarget(
+            "x86-64-v2",
+            TARGETS["sse2"],
+            ("-march=x86-64-v2",),
+            ("-target", "x86_64-linux-musl", "-mcpu=x86_64_v2"),
+        ),
+        ExportTarget(
+            "x86-64-v3",
+            TARGETS["avx2"],
+            ("-march=x86-64-v3", WIDE["__AVX__"]),
+            ("-target", "x86_64-linux-musl", "-mcpu=x86_64_v3", WIDE["__AVX__"]),
+        ),
+        ExportTarget(
+            "x86-64-v4",
+            TARGETS["avx512"],
+            ("-march=x86-64-v4", WIDE["__AVX512F__"]),
+            ("-target", "x86_64-linux-musl", "-mcpu=x86_64_v4", WIDE["__AVX512F__"]),
+        ),
+        ExportTarget(
+            "aarch64",
+            TARGETS["neon"],
+            ("-march=armv8-a",),
+            ("-target", "aarch64-linux-musl"),
+            "aarch64-linux-gnu-gcc",
+        ),
+        ExportTarget(
+            "armv7e-m",
+            EMBEDDED["armv7e-m"],
+            ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"),
+            ("-target", "thumb-linux-musleabihf", "-mcpu=cortex_m4"),
+            "arm-none-eabi-gcc",
+        ),
+        ExportTarget(
+            "riscv64",
+            EMBEDDED["riscv64"],
+            ("-march=rv64gc",),
+            ("-target", "riscv64-linux-musl"),
+            "riscv64-linux-gnu-gcc",
+        ),
+        ExportTarget(
+            "wasm32",
+            EMBEDDED["wasm32"],
+            ("--target=wasm32-wasi", "-msimd128"),
+            ("-target", "wasm32-wasi", "-mcpu=generic+simd128"),
+            "clang",
+        ),
+    )
+}
+
+NAMES = (HERE, *_FOREIGN)
+"""What `popgraph export --target` may name."""
+
+
+def target_of(name: str) -> ExportTarget:
+    """The target of a name; no compiler of another machine than this one is asked for."""
+    if name == HERE:
+        return _native()
+    if name not in _FOREIGN:
+        raise BackendError(
+            f"there is no target {name!r}", "--target", f"it may be {', '.join(NAMES)}"
+        )
+    return _FOREIGN[name]
+
+
+def _native() -> ExportTarget:
+    """This machine, and the compiler that PopGraph itself would use, with its flags."""
+    for compiler in candidates():
+        found = probe(compiler)
+        if not found.reason:
+            return ExportTarget(HERE, host_machine(), found.flags, (), compiler.name)
+    return ExportTarget(HERE, host_machine(), ("-march=native",))

@@ -1,0 +1,214 @@
+/*
+ * The pool of threads that runs the chunks of a kernel. A program includes it once; programs of
+ * which one thread computes everything include serial.h instead, and need no system below them.
+ */
+#ifndef POPGRAPH_POOL_H
+#define POPGRAPH_POOL_H
+
+#include "runtime.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+typedef void (*popgraph_kernel)(i64 chunk, void *const *memory);
+
+/*
+ * The pool. Every thread has a range of chunks of its own, always the same part of them: what it
+ * wrote in one kernel is then in its own cache for the next. A range is one word: epoch (32 bits),
+ * end (16), next (16). Its owner takes chunks from the front, and those who have none left from
+ * the back, by compare-and-swap, so a claim can never reach into another epoch. The caller has a
+ * range, too, and waits until all chunks are done, never for a thread: one that sleeps through a
+ * kernel costs nothing.
+ */
+typedef struct {
+    _Alignas(64) _Atomic u64 word;
+} popgraph_range;
+
+enum { POPGRAPH_RANGES = 1024 }; /* More threads than a machine has. */
+
+static struct {
+    popgraph_range ranges[POPGRAPH_RANGES];
+    _Alignas(64) _Atomic u64 epoch;
+    _Atomic i64 helpers;
+    popgraph_kernel kernel;
+    void *const *memory;
+    i64 first;
+    _Alignas(64) _Atomic i64 done;
+    _Atomic i64 sleepers;
+    i64 workers;
+    pthread_t threads[POPGRAPH_RANGES];
+    _Atomic bool leaving;
+    bool fork_handled;
+    pthread_mutex_t busy;
+    pthread_mutex_t sleep;
+    pthread_cond_t wake;
+} pool = {
+    .busy = PTHREAD_MUTEX_INITIALIZER,
+    .sleep = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+};
+
+enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000, POPGRAPH_STACK = 4 << 20 };
+
+static inline void popgraph_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Runs chunks of one range until there are none, from its front or from its back; how many. */
+static i64 popgraph_claim_chunks(i64 range, bool own) {
+    _Atomic u64 *word = &pool.ranges[range].word;
+    u64 seen = atomic_load(word);
+    i64 taken = 0;
+    for (;;) {
+        const u64 next = seen & 0xffff, end = seen >> 16 & 0xffff;
+        if (next >= end) return taken;
+        if (!atomic_compare_exchange_weak(word, &seen, own ? seen + 1 : seen - 0x10000)) continue;
+        pool.kernel(pool.first + (i64)(own ? next : end - 1), pool.memory);
+        taken++;
+        seen = atomic_load(word);
+    }
+}
+
+/* What there is to do for the thread of this range: its own chunks, then those of the others. */
+static void popgraph_take_part(i64 range) {
+    const i64 ranges = atomic_load(&pool.helpers) + 1;
+    i64 taken = popgraph_claim_chunks(range, true);
+    for (i64 step = 1; step < ranges; step++)
+        taken += popgraph_claim_chunks((range + step) % ranges, false);
+    if (taken) atomic_fetch_add(&pool.done, taken);
+}
+
+/* Whether a kernel has come that the thread of this range has not seen, and may help with. */
+static inline bool popgraph_is_wanted(i64 range, u64 epoch) {
+    return atomic_load(&pool.epoch) != epoch && range <= atomic_load(&pool.helpers);
+}
+
+static void *popgraph_worker(void *number) {
+    const i64 range = (i64)(intptr_t)number;
+    u64 epoch = 0;
+    for (int spins = 0;;) {
+        if (popgraph_is_wanted(range, epoch)) {
+            epoch = atomic_load(&pool.epoch);
+            popgraph_take_part(range);
+            spins = 0;
+        } else if (atomic_load(&pool.leaving)) {
+            return 0;
+        } else if (++spins < POPGRAPH_SPINS) {
+            popgraph_pause();
+        } else {
+            pthread_mutex_lock(&pool.sleep);
+            atomic_fetch_add(&pool.sleepers, 1);
+            while (!popgraph_is_wanted(range, epoch) && !atomic_load(&pool.leaving))
+                pthread_cond_wait(&pool.wake, &pool.sleep);
+            atomic_fetch_sub(&pool.sleepers, 1);
+            pthread_mutex_unlock(&pool.sleep);
+            spins = 0;
+        }
+    }
+}
+
+/* A forked child has no workers: it starts its own when it needs them. */
+static void popgraph_forget_workers(void) {
+    for (i64 range = 0; range < POPGRAPH_RANGES; range++) atomic_store(&pool.ranges[range].word, 0);
+    atomic_store(&pool.done, 0);
+    atomic_store(&pool.helpers, 0);
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.leaving, false);
+    pool.workers = 0;
+    pthread_mutex_init(&pool.busy, 0);
+    pthread_mutex_init(&pool.sleep, 0);
+    pthread_cond_init(&pool.wake, 0);
+}
+
+static void popgraph_start_workers(i64 wanted) {
+    if (!pool.fork_handled) pthread_atfork(0, 0, popgraph_forget_workers);
+    pool.fork_handled = true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t stack;
+    pthread_attr_init(&stack);
+    pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
+    while (pool.workers < wanted) {
+        void *range = (void *)(intptr_t)(pool.workers + 1);
+        if (pthread_create(&pool.threads[pool.workers], &stack, popgraph_worker, range)) break;
+        pool.workers++;
+    }
+    pthread_attr_destroy(&stack);
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+}
+
+/*
+ * Ends the workers, so that nobody runs the code of a library that is about to go; those who serve
+ * somebody stay. They start again when they are needed.
+ */
+static void popgraph_stop_workers(void) {
+    if (pthread_mutex_trylock(&pool.busy)) return;
+    pthread_mutex_lock(&pool.sleep);
+    atomic_store(&pool.leaving, true);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.sleep);
+    while (pool.workers > 0) pthread_join(pool.threads[--pool.workers], 0);
+    atomic_store(&pool.leaving, false);
+    pthread_mutex_unlock(&pool.busy);
+}
+
+static void popgraph_share_batch(i64 threads, i64 first, i64 chunks) {
+    const u64 epoch = atomic_load(&pool.epoch) + 1;
+    pool.first = first;
+    atomic_store(&pool.done, 0);
+    for (i64 range = 0; range < threads; range++) {
+        const u64 next = (u64)(range * chunks / threads), end = (u64)((range + 1) * chunks / threads);
+        atomic_store(&pool.ranges[range].word, epoch << 32 | end << 16 | next);
+    }
+    atomic_store(&pool.epoch, epoch);
+    if (atomic_load(&pool.sleepers) > 0) {
+        pthread_mutex_lock(&pool.sleep);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.sleep);
+    }
+    popgraph_take_part(0);
+    for (int spins = 0; atomic_load(&pool.done) < chunks;) {
+        popgraph_pause();
+        if (++spins >= POPGRAPH_SPINS) sched_yield();
+    }
+}
+
+/* Runs `kernel` for every chunk in 0 .. chunks; alone when the pool serves somebody else. */
+static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void *const *memory) {
+    if (threads < 2 || pthread_mutex_trylock(&pool.busy)) {
+        for (i64 chunk = 0; chunk < chunks; chunk++) kernel(chunk, memory);
+        return;
+    }
+    if (threads > POPGRAPH_RANGES) threads = POPGRAPH_RANGES;
+    if (pool.workers < threads - 1) popgraph_start_workers(threads - 1);
+    pool.kernel = kernel;
+    pool.memory = memory;
+    atomic_store(&pool.helpers, threads - 1);
+    for (i64 first = 0; first < chunks; first += POPGRAPH_BATCH) {
+        const i64 left = chunks - first;
+        popgraph_share_batch(threads, first, left < POPGRAPH_BATCH ? left : POPGRAPH_BATCH);
+    }
+    pthread_mutex_unlock(&pool.busy);
+}
+
+/*
+ * The same in a turn of a loop. Alone, every other turn goes backwards: it begins with what the
+ * turn before left in the caches.
+ */
+static inline void popgraph_share_turn(
+    i64 threads, i64 chunks, i64 turn, popgraph_kernel kernel, void *const *memory) {
+    if (threads < 2 && turn % 2) {
+        for (i64 chunk = chunks - 1; chunk >= 0; chunk--) kernel(chunk, memory);
+        return;
+    }
+    popgraph_share(threads, chunks, kernel, memory);
+}
+
+#endif

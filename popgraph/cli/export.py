@@ -1,0 +1,143 @@
+"""`popgraph export`: writes a model as C with an interface, to be built into other software."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.cli.options import (
+    Dimensions,
+    Folders,
+    IndicesChoice,
+    ModelFile,
+    ScheduleFile,
+    Threads,
+    Values,
+    options,
+)
+from popgraph.support.writing import write_files
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.backends.c.export.check_program import Vector
+    from popgraph.backends.c.export.exporting import Exported
+    from popgraph.passes.base import Compilation
+    from popgraph.passes.options import Options
+    from popgraph.support.arrays import Array
+
+
+class Weights(StrEnum):
+    """Where the constants are, as `popgraph.backends.c.export.interface` has it."""
+
+    INCBIN = "incbin"
+    ARRAY = "array"
+    FILE = "file"
+
+
+def command(
+    model: ModelFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
+    name: Annotated[
+        str, typer.Option(help="What the names of files and functions begin with.")
+    ] = "model",
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, wasm32."
+        ),
+    ] = "native",
+    weights: Annotated[
+        Weights,
+        typer.Option(
+            help="Constants: included by the assembler, as C, or in a file that you load."
+        ),
+    ] = Weights.INCBIN,
+    malloc: Annotated[
+        bool,
+        typer.Option("--malloc/--no-malloc", help="Whether there is a function that allocates."),
+    ] = True,
+    dim: Dimensions = None,
+    value: Values = None,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", "-i", metavar="NAME=FILE", help="An input of the test vector; else random."
+        ),
+    ] = None,
+    schedule: ScheduleFile = None,
+    indices: IndicesChoice = None,
+    threads: Threads = 1,
+    folders: Folders = None,
+) -> None:
+    """
+    Write a model as C with an interface, to be built into other software.
+
+    \b
+    popgraph export model.onnx --dim N=1 -o model_c
+    make -C model_c check
+
+    The folder then holds model.h (model_init, model_run, a struct of the inputs and one of the
+    outputs, sizes), model.c, the constants, a Makefile and a CMakeLists.txt, and main.c, which runs
+    the model on a test vector that the reference backend computed. It is C11 for GCC and Clang,
+    needs memcpy, memset and libm, has no globals unless --threads is given, and allocates nothing.
+    """
+    from popgraph import compiler
+    from popgraph.backends.c.export.exporting import export
+    from popgraph.backends.c.export.interface import Form
+    from popgraph.backends.c.export.interface import Weights as Kinds
+    from popgraph.backends.c.export.names import check_name
+    from popgraph.backends.c.export.targets import HERE, target_of
+    from popgraph.cli import models
+
+    check_name(name)
+    aim = target_of(target)
+    form = Form(aim, name, Kinds(weights.value), threads, malloc)
+    module, compilation, _ = models.opened(model, dim, value)
+    made = replace(options(schedule=schedule, indices=indices), machine=aim.machine)
+    if target != HERE:
+        made = replace(made, measured=())
+    made = compiler.for_this_machine(made, threads)
+    vector = _vector(module, compilation, made, models.read_arrays(example or (), "--input"))
+    compiler.lower(module, compilation, made)
+    found = export(module, compilation.weights, form, vector)
+    output.mkdir(parents=True, exist_ok=True)
+    write_files([(output / file, parts) for file, parts in found.files.items()])
+    typer.echo(f"{output}: {', '.join(sorted(found.files))}")
+    typer.echo(_needs(found))
+
+
+def _vector(
+    module: ModuleOp, compilation: Compilation, made: Options, given: Mapping[str, Array]
+) -> Vector:
+    """Inputs, as far as they are not given made up, and what the reference makes of them."""
+    from popgraph import compiler
+    from popgraph.backends.c.export.check_program import Vector
+    from popgraph.backends.reference.meaning import random_inputs
+    from popgraph.cli import models
+
+    request = compiler.BuildRequest(module, compilation, made, "reference", 1).copied()
+    types = models.signature_of(module)
+    unknown = [name for name in given if name not in types]
+    if unknown:
+        raise typer.BadParameter(f"there is no input {unknown[0]!r}", param_hint="--input")
+    executable = request.executable()
+    inputs = {**random_inputs(types), **given}
+    inputs = {
+        name: models.fitted(name, array, executable.inputs[name][0])
+        for name, array in inputs.items()
+        if name in executable.inputs
+    }
+    return Vector(inputs, executable.run(inputs))
+
+
+def _needs(found: Exported) -> str:
+    return (
+        f"ROM {found.rom:,} bytes of constants (and the code: make size), "
+        f"RAM {found.ram:,} bytes beside inputs and outputs"
+    )

@@ -1,0 +1,163 @@
+"""Tests that exported C builds without a warning, and computes what the reference does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from popgraph.backends.c.export.names import members, quoted
+from popgraph.cli import app
+
+NETWORK = """
+opset 21
+
+graph lenet(x: f32[N, 1, 12, 12]) -> (y, best) {
+    weight w1: f32[6, 1, 5, 5] = he_normal(seed=1)
+    weight w2: f32[96, 10] = he_normal(seed=3)
+    p = MaxPool(Relu(Conv(x, w1)), kernel_shape=[2, 2], strides=[2, 2])
+    y = Softmax(Flatten(p) @ w2, axis=-1)
+    best = ArgMax(y, axis=1)
+}
+"""
+LOOKUP = """
+opset 21
+
+graph lookup(x: f32[5, 3], i: i64[2]) -> (y) {
+    y = Gather(x, i)
+}
+"""
+STRICT = ["-Werror"]
+ZIG = f"{sys.executable} -m ziglang cc"
+
+
+def exported(folder: Path, *options: object, text: str = NETWORK) -> Path:
+    """The folder of exported C."""
+    model = folder / "net.pgraph"
+    model.write_text(text)
+    arguments = ["export", model, "-o", folder / "c", *options]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    assert "ROM" in result.output
+    return folder / "c"
+
+
+def made(folder: Path, goal: str = "check", **variables: str) -> str:
+    """What make prints; every warning is an error."""
+    flags = [f"{name}={value}" for name, value in variables.items()]
+    makefile = (folder / "Makefile").read_text().replace("-Wextra", "-Wextra -Werror")
+    (folder / "Makefile").write_text(makefile)
+    done = subprocess.run(["make", goal, *flags], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("weights", ["incbin", "array", "file"])
+def test_it_runs_its_test_vector(weights: str, tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=2", "--weights", weights)
+    told = made(folder)
+    assert "good" in told
+    assert "y: " in told
+    assert "best: 0 of the largest apart" in told
+
+
+@pytest.mark.parametrize("compiler", ["cc", ZIG], ids=["cc", "zig"])
+def test_it_is_clean_under_gcc_and_clang_with_threads_and_without_malloc(
+    compiler: str, tmp_path: Path
+) -> None:
+    if compiler == ZIG:
+        pytest.importorskip("ziglang", reason="ziglang is not installed")
+    folder = exported(tmp_path, "--dim", "N=1", "--threads", "2", "--no-malloc", "--name", "net")
+    assert "good" in made(folder, CC=compiler)
+    assert "malloc" not in (folder / "net.c").read_text()
+
+
+def test_a_result_that_is_wrong_is_told(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=1", "--weights", "file")
+    made(folder, "check_model")
+    weights = np.fromfile(folder / "model_weights.bin", np.float32)
+    (weights * 2).tofile(folder / "model_weights.bin")
+    done = subprocess.run(["./check_model"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "too far" in done.stdout
+    assert "BAD" in done.stdout
+
+
+def test_one_thread_needs_nothing_of_the_system(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=1", "--no-malloc")
+    made(folder, "model.o", ARCH="-fno-pie")
+    listed = subprocess.run(["nm", "model.o"], cwd=folder, capture_output=True, text=True)
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    undefined = {row[-1] for row in rows if row[-2] == "U"}
+    assert undefined <= {"model_weights", "memcpy", "memset", "expf", "expm1f"}
+    assert not [row for row in rows if row[-2] in "bBdDC"], "no global that is written"
+
+
+CALLER = """
+#include "model.h"
+#include <cstdio>
+int main() {
+    const float x[15] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    const int64_t legal[2] = {4, -5}, wrong[2] = {1, 5};
+    float y[6];
+    model *made = model_new();
+    model_inputs inputs = {x, legal};
+    model_outputs outputs = {y};
+    int first = model_run(made, &inputs, &outputs);
+    inputs.i = wrong;
+    int second = model_run(made, &inputs, &outputs);
+    std::printf("%d %d %s %s\\n", first, second, model_about.inputs[0].name,
+                model_about.outputs[0].type);
+    char memory[MODEL_MEMORY_BYTES + MODEL_ALIGNMENT + 1];
+    model own;
+    char *unaligned = memory + 1;
+    while (reinterpret_cast<uintptr_t>(unaligned) % MODEL_ALIGNMENT != 1) unaligned++;
+    std::printf("%d %g %g\\n", model_init(&own, unaligned), y[0], y[3]);
+    model_delete(made);
+}
+"""
+
+
+def test_cpp_calls_it_and_hears_of_indices_and_of_alignment(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--indices", "error", "-i", indices(tmp_path), text=LOOKUP)
+    made(folder, "libmodel.a")
+    (folder / "user.cpp").write_text(CALLER.replace("y[0], y[3]", "0.0, 0.0"))
+    command = ["c++", "-Wall", "-Wextra", "-pedantic", "-Werror", "user.cpp", "libmodel.a"]
+    subprocess.run([*command, "-lm", "-o", "user"], cwd=folder, check=True)
+    told = subprocess.run(["./user"], cwd=folder, capture_output=True, text=True, check=True)
+    assert told.stdout == "0 2 x f32\n1 0 0\n"
+
+
+def indices(folder: Path) -> str:
+    np.save(folder / "i.npy", np.array([4, -5], np.int64))
+    return f"i={folder / 'i.npy'}"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--name", "int"], "'int' cannot begin the names of C functions"),
+        (["--name", "main"], "'main' cannot begin the names of C functions"),
+        (["--target", "pdp11"], "there is no target 'pdp11'"),
+        ([], "--dim"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(options: list[str], told: str, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(NETWORK)
+    dims = ["--dim", "N=1"] if options else []
+    arguments = ["export", str(tmp_path / "net.pgraph"), "-o", str(tmp_path / "c"), *dims, *options]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert told in result.output
+    assert not (tmp_path / "c").exists()
+
+
+def test_members_are_words_of_c_and_all_different() -> None:
+    labels = ["a/b", "a b", "int", "3", "", "x"]
+    names = ["a_b", "a_b_2", "tensor_int", "tensor_3", "tensor", "x"]
+    assert list(members(labels).values()) == names
+    assert quoted('a"\\??/\n') == '"a\\042\\134\\077\\077/\\012"'
