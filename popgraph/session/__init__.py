@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from popgraph.builder.popart.builder import *  # noqa: F403
     from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
+    from popgraph.builder.popart.variable_settings import *  # noqa: F403
     from popgraph.session.about import *  # noqa: F403
     from popgraph.session.dataflow import *  # noqa: F403
     from popgraph.session.debugging import *  # noqa: F403
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
     from popgraph.session.settings import *  # noqa: F403
     from popgraph.session.step_io import *  # noqa: F403
     from popgraph.session.training_session import *  # noqa: F403
-    from popgraph.session.variable_settings import *  # noqa: F403
 
 _MODULES = {
     "popgraph.builder.popart.builder": "Builder",
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
     "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
+    "popgraph.builder.popart.variable_settings": "CommGroup VariableSettings",
     "popgraph.builder.opset.tensorinfo": "TensorInfo getTensorInfo",
     "popgraph.builder.opset.exceptions": """
         popart_exception popart_internal_exception popart_runtime_error optimizer_replacement_error
@@ -76,8 +77,14 @@ _MODULES = {
         ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
     """,
     "popgraph.session.step_io": "IStepIO IWeightsIO PyStepIO PyStepIOCallback PyWeightsIO StepIO",
+    "popgraph.session.thrown": """
+        _throw_popart_error _throw_popart_internal_error _throw_popart_runtime_error
+        _throw_poplibs_error _throw_poplar_error _throw_poplar_runtime_error
+        _throw_application_runtime_error _throw_system_runtime_error
+        _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
+        _throw_unknown_runtime_error
+    """,
     "popgraph.session.training_session": "TrainingSession",
-    "popgraph.session.variable_settings": "CommGroup VariableSettings",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _ENUMS = [

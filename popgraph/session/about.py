@@ -11,6 +11,7 @@ from popgraph.builder.popart.draft import DEFAULT_OPSET
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+from popgraph.session.popart_ir.gradient_rules import gradient_types
 
 POPART = (3, 4, 0)
 """The PopART whose API this is."""
@@ -46,12 +47,18 @@ class OperatorIdentifier:
 
 
 def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdentifier]:
-    """Every version of every operator that can be compiled."""
-    return [
+    """
+    Every version of every operator that can be compiled.
+
+    What is internal occurs in no model, only in PopART's IR (`getIr`): operators of gradients.
+    """
+    public = [
         OperatorIdentifier(domain or "ai.onnx", name, number)
         for (domain, name), versions in supported_operators().items()
         for number in versions
     ]
+    internal = sorted(gradient_types()) if includeInternal else []
+    return public + [OperatorIdentifier("ai.graphcore", name, 1) for name in internal]
 
 
 def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:

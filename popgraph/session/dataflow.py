@@ -8,6 +8,7 @@ from copy import copy
 from popgraph.builder.opset.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.session.step_shape import StepShape
 from popgraph.support.shapes import Shape
 
 _IDS = {member.name.upper(): member for member in AnchorReturnTypeId}
@@ -76,7 +77,7 @@ class AnchorReturnType:
         return self._exchange
 
     def keeps(self, batch: int, batches: int) -> bool:
-        """Whether the value of this batch is (part of) what comes back."""
+        """Whether the value of this micro-batch is (part of) what comes back."""
         match self._id:
             case AnchorReturnTypeId.Final:
                 return batch == batches - 1
@@ -85,16 +86,11 @@ class AnchorReturnType:
             case _:
                 return True
 
-    def prefix(self, batches: int) -> Shape:
+    def prefix(self, step: StepShape) -> Shape:
         """The dimensions that stand before the tensor's own."""
-        match self._id:
-            case AnchorReturnTypeId.All:
-                count = batches
-            case AnchorReturnTypeId.EveryN:
-                count = batches // self._period
-            case _:
-                count = 1
-        return (count,) if count != 1 else ()
+        if self._id in (AnchorReturnTypeId.All, AnchorReturnTypeId.EveryN):
+            return step.every(self._period)
+        return step.once
 
     def __str__(self) -> str:
         return self._text
@@ -160,9 +156,9 @@ class DataFlow:
         fewer._anchors = {id: self._anchors[id] for id in ids}
         return fewer
 
-    def anchor_shape(self, id: str, shape: Shape) -> Shape:
+    def anchor_shape(self, id: str, shape: Shape, step: StepShape) -> Shape:
         """The shape of the array that a step fills for an anchor of this shape."""
-        return self.art(id).prefix(self._batches) + shape
+        return self.art(id).prefix(step) + shape
 
     def __repr__(self) -> str:
         return f"DataFlow({self._batches}, {self._anchors})"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from popgraph.builder.onnx.write import export_model
+from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external_weights import copy_weights, exported, overwrite
+from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.attributes import TensorAttr
 from popgraph.dialects.onnx.weight_names import weights_by_name
@@ -20,11 +23,14 @@ def weights_of(source: Source) -> dict[str, Array]:
     return {name: op.array(weights) for name, op in initializers.items()}
 
 
-def model_with_weights(model: SessionModel, weights: Mapping[str, Array]) -> bytes:
+def model_with_weights(
+    model: SessionModel, weights: Mapping[str, Array], external: Mapping[str, Place]
+) -> bytes:
     """
     The model with these weights; what it has no tensor for (optimizer state) is added.
 
-    Their numbers stand in typed fields, such as `float_data`, where PopART's programs look.
+    Their numbers stand in typed fields, such as `float_data`, where PopART's programs look; those
+    of weights that stand in files of their own go there.
     """
     module = model.module.clone()
     put_weights(module, weights, model.weights)
@@ -33,4 +39,22 @@ def model_with_weights(model: SessionModel, weights: Mapping[str, Array]) -> byt
         tensor = held[name].properties["value"]
         assert isinstance(tensor, TensorAttr)
         held[name].properties["value"] = tensor.typed()
-    return bytes(export_model(module, model.weights).SerializeToString())
+    message = exported(module, model.weights, external)
+    overwrite(external, {id: weights[id].tobytes() for id in external if id in weights})
+    return bytes(message.SerializeToString())
+
+
+def relocated(places: Mapping[str, Place], source: str, target: str) -> dict[str, Place]:
+    """Copies the weights of one file to another; where each of them stands then."""
+    update = f"Updating externally saved tensor location from file '{source}' to file '{target}'"
+    where = "updateExternallySavedTensorLocations"
+    if Path(target).exists():
+        raise popart_runtime_error(f"{update}, but file '{target}' already exists", where)
+    if not Path(source).exists():
+        raise popart_runtime_error(f"{update}, but file '{source}' does not exist", where)
+    moved = {id: place for id, place in places.items() if place.location == source}
+    if not moved:
+        raise popart_runtime_error(
+            f"No ONNX model initializers have external location set to '{source}'", where
+        )
+    return copy_weights(moved, target)

@@ -52,19 +52,6 @@ class IpuOnly:
     def setRNGState(self, rngValue: list[int]) -> None:
         raise popart_runtime_error(_no_generators("set"), "setRNGState", _SEED_HINT)
 
-    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
-        """A session's weights are its own, wherever they came from: no file is left to rename."""
-        if not Path(fromLocation).exists():
-            raise popart_exception(
-                f"Updating externally saved tensor location from file '{fromLocation}' to file "
-                f"'{toLocation}', but file '{fromLocation}' does not exist"
-            )
-        raise popart_exception(
-            f"No ONNX model initializers have external location set to '{fromLocation}'",
-            "updateExternallySavedTensorLocations",
-            "modelToHost writes all weights into the model itself",
-        )
-
 
 class TrainingOnly:
     """The same of sessions that train."""

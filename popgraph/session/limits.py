@@ -30,7 +30,15 @@ def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
             continue
         rule = _LIMITS.get(op.op_type)
         for complaint in rule(op, op.attribute_values(weights)) if rule is not None else ():
-            raise popart_exception(complaint, op.where(), HINT)
+            raise _refused(complaint, op)
+
+
+def _refused(complaint: str, op: OnnxOp) -> popart_exception:
+    """PopART's text alone, which its programs compare; notes say where, and what else to do."""
+    error = popart_exception(complaint)
+    error.add_note(f"  at: {op.where()}")
+    error.add_note(f"  try: {HINT}")
+    return error
 
 
 def _id(op: OnnxOp) -> str:

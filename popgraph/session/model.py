@@ -9,12 +9,19 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
+from popgraph.builder.onnx.external import DataPlaces
+from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.enums import RecomputationType
-from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.opset.exceptions import (
+    as_popart_errors,
+    popart_exception,
+    popart_unsupported_exception,
+)
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
+from popgraph.builder.popart.replication_notes import broadcast_inputs, grouped_weights
 from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
@@ -136,9 +143,20 @@ class SessionModel:
                         f"prefix {prefix}"
                     )
 
+    @property
+    def broadcast_inputs(self) -> frozenset[str]:
+        """The inputs of which all replicas get the same."""
+        return broadcast_inputs(self._notes)
+
+    @property
+    def _notes(self) -> list[tuple[str, str]]:
+        metadata = model_of(self.module).metadata
+        return [] if metadata is None else metadata.entries
+
     def heed(self, options: SessionOptions) -> None:
         """Puts on nodes what options say of their meaning; refuses what PopART refuses."""
         self.check_recomputation(options)
+        self._check_groups(options.getGlobalReplicationFactor())
         if options.groupNormStridedChannelGrouping:
             strided = from_python("strided", 1, None, self.weights)
             for op in self.graph.nodes:
@@ -157,6 +175,18 @@ class SessionModel:
                 "SessionOptions.autoRecomputation",
                 "leave it out, or recomputeOutput",
             )
+
+    def _check_groups(self, replicas: int) -> None:
+        """Replicas have their weights in common."""
+        for id, settings in grouped_weights(self._notes).items():
+            groups = settings.getGroupCount(replicas)
+            if groups > 1 or settings.numReplicasReturningVariable(replicas) > 1:
+                raise popart_unsupported_exception(
+                    f"the weight {id} is to have {groups} values on {replicas} replicas, or to be "
+                    "returned by each of them",
+                    "VariableSettings",
+                    "give all replicas the same weights: leave VariableSettings out",
+                )
 
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""
@@ -187,14 +217,18 @@ def _check_labels(probabilities: TensorInfo, labels: TensorInfo) -> None:
         )
 
 
-def open_model(source: Source) -> tuple[ModuleOp, WeightStore]:
-    """The module and the weights of a model; one that cannot be read is PopART's error."""
+def open_model(source: Source, places: DataPlaces | None = None) -> tuple[ModuleOp, WeightStore]:
+    """
+    The module and the weights of a model; one that cannot be read is PopART's error.
+
+    Weights may stand in files relative to the working directory; `places` are told which.
+    """
     with as_popart_errors():
         missing = isinstance(source, str) and not Path(source).exists()
         try:
             if missing:
                 raise ModelError("no such file", source)
-            module, compilation = load(source)
+            module, compilation = load(source, places=places or data_places())
         except ModelError as error:
             if missing or error.where == "the bytes given":
                 shown = source if isinstance(source, str) else "<bytes>"

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Set
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, value_name
+from popgraph.dialects.onnx.annotations import EXCLUDED, notes_in
+from popgraph.dialects.onnx.op import to_python
 from popgraph.session.model import SessionModel
 from popgraph.session.patterns import Patterns
 
@@ -44,23 +46,26 @@ def check_needed(
         if (op.domain, op.op_type) in _FORWARD and not _feeding(nodes, anchors).isdisjoint(
             op.output_names
         ):
-            _insist(patterns, _FORWARD[op.domain, op.op_type], op, op.op_type)
+            _insist(model, patterns, _FORWARD[op.domain, op.op_type], op, op.op_type)
     if sources and model.final_loss is not None:
         loss, moved = _feeding(nodes, [model.final_loss]), _moved(nodes, sources)
         for op in nodes:
             for place in _differentiated(op, loss, moved):
                 pattern = _GRADIENTS.get((op.domain, op.op_type, place))
                 if pattern is not None:
-                    _insist(patterns, pattern, op, pattern.removesuffix("Op"))
+                    _insist(model, patterns, pattern, op, pattern.removesuffix("Op"))
 
 
-def _insist(patterns: Patterns, pattern: str, op: OnnxOp, shown: str) -> None:
-    if not patterns.isPatternEnabled(pattern):
+def _insist(model: SessionModel, patterns: Patterns, pattern: str, op: OnnxOp, shown: str) -> None:
+    excluded = notes_in(op, model.weights).get(EXCLUDED)
+    left_alone = [] if excluded is None else to_python(excluded, model.weights)
+    assert isinstance(left_alone, list), "a list of names says what is excluded"
+    if not patterns.isPatternEnabled(pattern) or pattern in left_alone:
         raise popart_exception(
             f"Could not create opx for '{shown}'. This op should have been removed by pattern "
             f"{pattern}",
             op.where(),
-            f'patterns.enablePattern("{pattern}", True)',
+            f'patterns.enablePattern("{pattern}", True), and do not exclude it from the node',
         )
 
 

@@ -231,6 +231,18 @@ class SessionOptions:
                 "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
                 "gradient accumulation, or set the accumulation factor to 1"
             )
+        for name in ("accumulationFactor", "replicatedGraphCount"):
+            if getattr(self, name) < 1:
+                raise popart_exception(
+                    f"{name} is {getattr(self, name)}, and must be at least 1",
+                    f"SessionOptions.{name}",
+                )
+        if self.accumulationAndReplicationReductionType is ReductionType.NoReduction:
+            raise popart_exception(
+                "gradients of micro-batches and replicas are added up or averaged",
+                "SessionOptions.accumulationAndReplicationReductionType",
+                "ReductionType.Sum or ReductionType.Mean",
+            )
         if self.enableExplicitMainLoops and not self.useHostCopyOps:
             raise popart_exception("enableExplicitMainLoops requires useHostCopyOps.")
         for name, asked in NOT_IMPLEMENTED.items():
@@ -271,10 +283,7 @@ def _deprecated(old: str, new: str) -> None:
 
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
-    "enableGradientAccumulation": lambda o: o.accumulationFactor > 1,
-    "enableReplicatedGraphs": lambda o: o.enableReplicatedGraphs and o.replicatedGraphCount > 1,
     "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
-    "enablePipelining": lambda o: o.enablePipelining,
     "automaticLossScalingSettings": lambda o: o.automaticLossScalingSettings.enabled,
     "syntheticDataMode": lambda o: o.syntheticDataMode is not SyntheticDataMode.Off,
     "enableStochasticRounding": lambda o: o.enableStochasticRounding,

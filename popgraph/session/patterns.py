@@ -40,6 +40,11 @@ class Patterns:
         self._asserts = True
         if patterns is None:
             patterns = PatternsLevel.Default
+        if isinstance(patterns, str):
+            raise TypeError(
+                f"Patterns(): incompatible constructor arguments: {patterns!r} is one name; "
+                f"Patterns([{patterns!r}]) enables it alone"
+            )
         if isinstance(patterns, PatternsLevel):
             self._enabled = set(_LEVELS[patterns])
         else:
@@ -47,6 +52,10 @@ class Patterns:
 
     def isPatternEnabled(self, name: str) -> bool:
         return _known(name) in self._enabled
+
+    def enabled(self) -> frozenset[str]:
+        """The names of the patterns that are on."""
+        return frozenset(self._enabled)
 
     def enablePattern(self, name: str, enabled: bool) -> Patterns:
         if enabled:

@@ -194,6 +194,11 @@ class Program:
         return initial
 
     @property
+    def moved(self) -> set[str]:
+        """The weights that a run changes."""
+        return {op.variable.text for op in self._graph.updates()} & self._model.weight_names
+
+    @property
     def uses_seed(self) -> bool:
         return any(op.variable.text == SEED for op in self._graph.variables())
 

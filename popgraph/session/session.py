@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.builder.opset.enums import DeviceType
+from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -26,16 +29,21 @@ from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
-from popgraph.session.export import model_with_weights, weights_of
+from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.pipelining import check_device, check_placement
+from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
+from popgraph.session.replicas import Replicas
 from popgraph.session.reports import Reports, written
+from popgraph.session.setting_checks import check_loss_scaling, check_settings
 from popgraph.session.step_io import PyWeightsIO
+from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
@@ -67,8 +75,11 @@ class Session(IpuOnly):
         patterns: Patterns | None,
         userOptions: SessionOptions | None,
         name: str,
+        external: Mapping[str, Place],
     ) -> None:
+        """`external` are the weights that stand in files of their own."""
         self.name = name
+        self._external = dict(external)
         self._dataflow = dataFlow
         self._rule = rule
         self._options = SessionOptions() if userOptions is None else userOptions
@@ -80,19 +91,45 @@ class Session(IpuOnly):
         self._patterns = patterns or Patterns()
         self._device = deviceInfo or DeviceManager().createCpuDevice()
         self._sent = False
+        self._has_run = False
+        self._ir: Ir | None = None
+        check_settings(self._options, dataFlow)
+        check_loss_scaling(self._options.automaticLossScalingSettings, rule, module)
         self._options.check(training=self._training)
+        self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
+        self._check_device()
         self._patterns.check()
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
+            check_placement(self._model, self._options, self._step, self._ipus, self._training)
             self._program = Program(self._model, self._request())
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
-        self._steps = Steps(self._program, dataFlow)
-        self._executions = Executions(dataFlow.batchesPerStep())
+        self._replicas = Replicas(self._step.replicas, self._own())
+        self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
+        self._executions = Executions(self._step.runs)
+
+    def _check_device(self) -> None:
+        """A device of several IPUs has room for the same number of IPUs per replica."""
+        count, replicas = self._device.numIpus, self._step.replicas
+        if self._device.type is not DeviceType.Cpu and count % replicas:
+            raise popart_exception(
+                "For replicated graphs, the number of IPUs must be divisible by the replication "
+                "factor.",
+                "SessionOptions.replicatedGraphCount",
+                f"the device has {count} IPUs for {replicas} replicas",
+            )
+
+    @property
+    def _ipus(self) -> int | None:
+        """How many IPUs a replica has; None on a CPU, which stands for as many as are wanted."""
+        if self._device.type is DeviceType.Cpu:
+            return None
+        return self._device.numIpus // self._step.replicas
 
     @property
     def _training(self) -> bool:
@@ -101,6 +138,10 @@ class Session(IpuOnly):
     @property
     def _constant_weights(self) -> bool:
         return not self._training and self._options.constantWeights
+
+    def _own(self) -> Collection[str]:
+        """The variables of which every replica has its own value."""
+        return self._program.moved
 
     def _code(self) -> CodeOptions:
         code = self._options.compilation()
@@ -130,11 +171,11 @@ class Session(IpuOnly):
 
     @property
     def replicationFactor(self) -> int:
-        return 1
+        return self._step.replicas
 
     @property
     def accumulationFactor(self) -> int:
-        return 1
+        return self._step.accumulation
 
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor."""
@@ -169,6 +210,7 @@ class Session(IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
+        check_device(self._model, self._options, self._dataflow, self._ipus)
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
@@ -188,6 +230,7 @@ class Session(IpuOnly):
         """Sends the host's weights and optimizer state to the program."""
         _LOG.debug("Session::weightsFromHost()")
         self._weights.send(self._engine.prepared_for("weightsFromHost()"))
+        self._replicas.restart()
         self._sent = True
 
     def optimizerFromHost(self) -> None:
@@ -198,7 +241,9 @@ class Session(IpuOnly):
         """Fetches the weights and optimizer state, for `readWeights` to hand out."""
         _LOG.debug("Session::weightsToHost()")
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
-        self._weights.fetch(self._engine.prepared_for(call))
+        executable = self._engine.prepared_for(call)
+        self._replicas.enter(executable, 0)
+        self._weights.fetch(executable)
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""
@@ -239,18 +284,27 @@ class Session(IpuOnly):
         if not self._constant_weights:
             self._weights.keep_fetched()
         with as_popart_errors():
-            content = model_with_weights(self._model, self._weights.values())
+            content = model_with_weights(self._model, self._weights.values(), self._external)
             write_file(filename, [content])
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """Copies weights that stand in a file to another one, where `modelToHost` then writes."""
+        with as_popart_errors():
+            self._external |= relocated(self._external, fromLocation, toLocation)
 
     # running
 
     def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
-        """One step: `batchesPerStep` times the model, inputs from and anchors to `stepio`."""
+        """
+        One step, inputs from and anchors to `stepio`.
+
+        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas.
+        """
         if isinstance(stepio, int):  # the form with a program handle, of which there is one
             stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
-        if self._training and not self._sent and len(self._weights):
+        if self._training and not self._sent and self._model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"
@@ -259,19 +313,21 @@ class Session(IpuOnly):
         with as_popart_errors():
             self._steps.check(stepio)
             with self._executions.step(str(debugName)):
-                self._steps.run(stepio, lambda inputs: self._noted_batch(executable, inputs))
+                self._steps.run(stepio, partial(self._run_on, executable))
+        self._has_run = True
 
-    def _noted_batch(
-        self, executable: Executable, inputs: Mapping[str, Array]
+    def _run_on(
+        self, executable: Executable, replica: int, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
-        """A batch that reports know of."""
+        """A micro-batch of one replica, which reports know of."""
+        self._replicas.enter(executable, replica)
         self._executions.inputs = inputs
         return self._run_batch(executable, inputs)
 
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
-        """The results of one batch."""
+        """The results of one micro-batch."""
         return executable.run(inputs)
 
     # randomness
@@ -287,6 +343,37 @@ class Session(IpuOnly):
     def getRandomSeed(self) -> int:
         """The seed, plus 2^64 times the number of steps taken with it."""
         return self._engine.seed()
+
+    # PopART's IR
+
+    def getIr(self) -> Ir:
+        """What PopART's IR of the session would be: a view, of which nothing is compiled."""
+        if self._ir is None:
+            with as_popart_errors():
+                self._ir = Ir(self._asked())
+        return self._ir
+
+    def _asked(self) -> Asked:
+        return Asked(
+            self._model,
+            self._options,
+            self._patterns,
+            tuple(self._dataflow.anchors()),
+            self._rule,
+            self._frozen(),
+            self._constant_weights,
+            self._step,
+        )
+
+    def _frozen(self) -> Collection[str]:
+        """Weights that no step changes although the session trains."""
+        return ()
+
+    def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
+        """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""
+        if format is not IrSerializationFormat.JSON:
+            raise TypeError(f"_serializeIr(): {format!r} is not an IrSerializationFormat")
+        return self.getIr().serialised()
 
     # reports
 
@@ -334,9 +421,17 @@ class Session(IpuOnly):
         return str(self.getGraphReport()).encode()
 
     def getCycleCount(self, id: str = "") -> int:
+        if not self._has_run:
+            raise popart_runtime_error("Must call run before getCycleCount.")
+        if not self._options.instrumentWithHardwareCycleCounter:
+            raise popart_runtime_error(
+                "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order "
+                "to measure cycle count",
+                hint="there is no hardware counter of cycles here; time the calls of run instead",
+            )
         raise popart_runtime_error(
-            "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order to "
-            "measure cycle count",
+            f"Invalid id for cycle counter, '{id}'. Make sure you have set "
+            "SessionOption::hardwareInstrumentations correctly.",
             hint="there is no hardware counter of cycles here; time the calls of run instead",
         )
 
@@ -366,8 +461,9 @@ class InferenceSession(Session):
         flow = one_of("dataFlow", dataFlow, dataFeed)
         if not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
+        places = data_places()
         super().__init__(
-            *open_model(fnModel),
+            *open_model(fnModel, places),
             as_losses(losses),
             None,
             flow,
@@ -376,6 +472,7 @@ class InferenceSession(Session):
             patterns or passes,
             userOptions,
             name,
+            places.found,
         )
 
     def getAllTensorIds(self) -> list[str]:

@@ -17,7 +17,7 @@ from popgraph.builder.opset.enums import (
     TensorStorage,
     TileSet,
 )
-from popgraph.session.variable_settings import CommGroup
+from popgraph.builder.popart.variable_settings import CommGroup
 
 
 class TensorLocation:

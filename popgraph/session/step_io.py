@@ -8,6 +8,7 @@ from typing import Any
 
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.buffers import Ring, Stream, one_batch, sink, source
+from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 
 
@@ -30,8 +31,14 @@ class StepIO(ABC):
     def write(self, stream: Stream, value: Array) -> None:
         """Takes the next value of an anchor."""
 
-    def check(self, inputs: list[Stream], outputs: dict[Stream, str], batches: int) -> None:
-        """Refuses buffers of wrong size; `outputs` maps each anchor to its return type's text."""
+    def check(
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, str], step: StepShape
+    ) -> None:
+        """
+        Refuses buffers of wrong size.
+
+        `inputs` says how often a step reads each, `outputs` the return type of each anchor.
+        """
         return
 
     def offered_inputs(self) -> list[str]:
@@ -78,40 +85,36 @@ class PyStepIO(StepIO):
             )
         ring.put(value, stream.id)
 
-    def check(self, inputs: list[Stream], outputs: dict[Stream, str], batches: int) -> None:
-        for stream in inputs:
+    def check(
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, str], step: StepShape
+    ) -> None:
+        for stream, reads in inputs.items():
             if stream.id in self._inputs:
-                expected = stream.elements * batches
-                given = self._inputs[stream.id].size
-                self._check_size(stream.id, "input", given, expected, batches)
+                given, expected = self._inputs[stream.id].size, stream.elements * reads
+                if given not in (expected, None):
+                    raise _wrong_size("input", stream.id, expected, given, step)
         for stream, returned in outputs.items():
             if stream.id in self._outputs:
-                given = self._outputs[stream.id].size
-                self._check_size(stream.id, "output", given, stream.elements, batches, returned)
+                given, expected = self._outputs[stream.id].size, stream.elements
+                if given != expected:
+                    raise _wrong_size("output", stream.id, expected, given, step, returned)
 
-    def _check_size(
-        self,
-        id: str,
-        kind: str,
-        given: int | None,
-        expected: int,
-        batches: int,
-        returned: str = "",
-    ) -> None:
-        if given in (expected, None):
-            return
-        lines = [
-            f"Unexpected number of {kind} elements for Tensor {id}. "
-            f"Expected {expected}, but received {given}.",
-            "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.",
-            "This with, ",
-            "   replication  factor = 1",
-            "   accumulation factor = 1",
-            f"   batches per step    = {batches}",
-        ]
-        if returned:
-            lines.append(f"The anchor return type is  {returned}")
-        raise popart_runtime_error("\n".join(lines))
+
+def _wrong_size(
+    kind: str, id: str, expected: int, given: object, step: StepShape, returned: str = ""
+) -> popart_runtime_error:
+    lines = [
+        f"Unexpected number of {kind} elements for Tensor {id}. "
+        f"Expected {expected}, but received {given}.",
+        "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.",
+        "This with, ",
+        f"   replication  factor = {step.replicas}",
+        f"   accumulation factor = {step.accumulation}",
+        f"   batches per step    = {step.batches}",
+    ]
+    if returned:
+        lines.append(f"The anchor return type is  {returned}")
+    return popart_runtime_error("\n".join(lines))
 
 
 class PyStepIOCallback(StepIO):

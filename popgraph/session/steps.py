@@ -1,8 +1,9 @@
-"""The steps of a session: batches from a step's input, anchors to its output."""
+"""The steps of a session: micro-batches from a step's input, anchors to its output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,15 +13,30 @@ from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.program import Program
 from popgraph.session.step_io import StepIO
+from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.poison import unwritten
 
+RunBatch = Callable[[int, Mapping[str, Array]], Mapping[str, Array]]
+"""Runs a micro-batch on a replica."""
+
 
 class Steps:
-    """What a step takes and returns, as the data flow says it of a program."""
+    """
+    What a step takes and returns, as the data flow says it of a program.
 
-    def __init__(self, program: Program, dataflow: DataFlow) -> None:
+    Of the inputs in `shared`, all replicas get the same.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        dataflow: DataFlow,
+        shape: StepShape,
+        shared: Collection[str] = (),
+    ) -> None:
         self._program, self._dataflow = program, dataflow
+        self._shape, self._shared = shape, frozenset(shared)
         self._checked = False
 
     def anchor_arrays(self) -> dict[str, Array]:
@@ -30,7 +46,7 @@ class Steps:
 
     def _whole(self, stream: Stream) -> Stream:
         """All that a step returns of an anchor."""
-        shape = self._dataflow.anchor_shape(stream.id, stream.shape)
+        shape = self._dataflow.anchor_shape(stream.id, stream.shape, self._shape)
         return Stream(stream.id, stream.dtype, shape)
 
     def check(self, stepio: StepIO) -> None:
@@ -42,9 +58,13 @@ class Steps:
         if stepio.asserts:
             outputs = self._program.outputs.items()
             streams = {self._whole(one): str(self._dataflow.art(id)) for id, one in outputs}
-            batches = self._dataflow.batchesPerStep()
-            stepio.check(list(self._program.inputs.values()), streams, batches)
+            inputs = {one: self._reads(id) for id, one in self._program.inputs.items()}
+            stepio.check(inputs, streams, self._shape)
         self._checked = True
+
+    def _reads(self, id: str) -> int:
+        """How often a step reads an input."""
+        return self._shape.micro_batches if id in self._shared else self._shape.runs
 
     def _check_offered(self, id: str) -> None:
         if id in self._program.inputs or id in self._program.initial_values:
@@ -60,36 +80,56 @@ class Steps:
             f"number of elements, But there is no Tensor named {id} in the model."
         )
 
-    def run(
-        self, stepio: StepIO, run_batch: Callable[[Mapping[str, Array]], Mapping[str, Array]]
-    ) -> None:
-        """Runs the batches of one step; anchors are written, or summed up first."""
-        batches = self._dataflow.batchesPerStep()
-        sums: dict[str, Array] = {}
-        for batch in range(batches):
-            results = run_batch(self._read(stepio))
-            for id, stream in self._program.outputs.items():
-                returned = self._dataflow.art(id)
-                if returned.id() is AnchorReturnTypeId.Sum:
-                    sums[id] = np.add(sums[id], results[id]) if id in sums else results[id]
-                elif returned.keeps(batch, batches):
-                    stepio.write(stream, results[id])
-        for id, value in sums.items():
-            stepio.write(self._program.outputs[id], value)
+    def run(self, stepio: StepIO, run_batch: RunBatch) -> None:
+        """Runs the micro-batches of one step; anchors are written, or summed up first."""
+        sums = [_Sums() for _ in range(self._shape.replicas)]
+        for batch in range(self._shape.micro_batches):
+            common: dict[str, Array] = {}
+            for replica, sum_ in enumerate(sums):
+                results = run_batch(replica, self._read(stepio, common))
+                self._return(stepio, batch, results, sum_)
+        for sum_ in sums:
+            for id, value in sum_.values.items():
+                stepio.write(self._program.outputs[id], value)
 
-    def _read(self, stepio: StepIO) -> dict[str, Array]:
-        """The next batch; what the program does not look at need not be there."""
-        return {
-            id: np.zeros(stream.shape, stream.dtype.numpy)
-            if id in self._program.unused_inputs
-            else stepio.read(stream)
-            for id, stream in self._program.inputs.items()
-        }
+    def _return(
+        self, stepio: StepIO, batch: int, results: Mapping[str, Array], sums: _Sums
+    ) -> None:
+        for id, stream in self._program.outputs.items():
+            returned = self._dataflow.art(id)
+            if returned.id() is AnchorReturnTypeId.Sum:
+                sums.add(id, results[id])
+            elif returned.keeps(batch, self._shape.micro_batches):
+                stepio.write(stream, results[id])
+
+    def _read(self, stepio: StepIO, common: dict[str, Array]) -> dict[str, Array]:
+        """The next micro-batch of a replica; `common` is what replicas have in common of it."""
+        found = {}
+        for id, stream in self._program.inputs.items():
+            if id in common:
+                found[id] = common[id]
+            elif id in self._program.unused_inputs:  # these need not be there
+                found[id] = np.zeros(stream.shape, stream.dtype.numpy)
+            else:
+                found[id] = stepio.read(stream)
+            if id in self._shared:
+                common[id] = found[id]
+        return found
 
     def report(self) -> str:
         """What the program takes and gives."""
-        lines = [f"{self._dataflow.batchesPerStep()} batches per step"]
+        lines = [f"{self._shape.batches} batches per step"]
         for kind in ("input", "output"):
             streams = self._program.inputs if kind == "input" else self._program.outputs
             lines += [f"  {kind} {s.id}: {s.dtype.name}{list(s.shape)}" for s in streams.values()]
         return "\n".join(lines)
+
+
+@dataclass
+class _Sums:
+    """The anchors of one replica that come back summed up."""
+
+    values: dict[str, Array] = field(default_factory=dict)
+
+    def add(self, id: str, value: Array) -> None:
+        self.values[id] = np.add(self.values[id], value) if id in self.values else value

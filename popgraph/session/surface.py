@@ -26,7 +26,7 @@ class Entry:
     why: str = ""
 
 
-_ONE_DEVICE = "one device, one replica: there is nothing to place"
+_ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _STATE = "the state of an IPU's random generators"
@@ -39,7 +39,7 @@ WORKS: Mapping[str, str] = {
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
         getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
-        InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
+        InputSettings InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
@@ -49,6 +49,11 @@ WORKS: Mapping[str, str] = {
         PyStepIOCallback PyWeightsIO SessionOptions SGD StepIO syncPatternFromString
         syncPatternToString
         TensorInfo TrainingSession versionNumber versionString
+        _throw_popart_error _throw_popart_internal_error _throw_popart_runtime_error
+        _throw_poplibs_error _throw_poplar_error _throw_poplar_runtime_error
+        _throw_application_runtime_error _throw_system_runtime_error
+        _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
+        _throw_unknown_runtime_error
     """,
     "Builder": """
         addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
@@ -62,23 +67,24 @@ WORKS: Mapping[str, str] = {
         getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
         getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
         isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
-        removeNodeAttribute reshape_const saveModelProto setGraphName
+        removeNodeAttribute reshape_const saveInitializersExternally saveModelProto setGraphName
     """,
     "InferenceSession": "getAllTensorIds",
     "TrainingSession": """
         getTensorIds updateOptimizer updateOptimizerFromHost
     """,
     "Session": """
-        accumulationFactor dataFlow getInfo getRandomSeed initAnchorArrays
+        accumulationFactor dataFlow getInfo getIr getRandomSeed initAnchorArrays
         loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
         replicationFactor resetHostWeights run setDevice setRandomSeed weights weightsFromHost
         weightsToHost writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
-        getSummaryReport
+        getSummaryReport updateExternallySavedTensorLocations
     """,
     "SessionOptions": """
-        accumulationFactor constantWeights enableExplicitIR enableExplicitMainLoops
-        enableGradientAccumulation engineOptions getGlobalReplicationFactor
-        groupNormStridedChannelGrouping useHostCopyOps
+        accumulationAndReplicationReductionType accumulationFactor constantWeights
+        enableExplicitIR enableExplicitMainLoops enableGradientAccumulation
+        enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
+        groupNormStridedChannelGrouping replicatedGraphCount useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -86,8 +92,10 @@ WORKS: Mapping[str, str] = {
 OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     "": {
         (Standing.QUIET, _ONE_DEVICE): """
-            CommGroup InputSettings ReplicatedCollectivesSettings TensorLocation
-            TensorLocationSettings VariableSettings
+            ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
+        """,
+        (Standing.REFUSED, "replicas have their weights in common; other groups are refused"): """
+            CommGroup VariableSettings
         """,
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
@@ -104,13 +112,15 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "no compilation here runs out of an IPU's memory"): "OutOfMemoryError",
     },
     "Builder": {
-        (Standing.QUIET, "a note in the model; the CPU's own passes decide"): """
-            excludePatterns outlineAttributes pipelineStage schedulePriority
+        (Standing.QUIET, "a note in the model, which getIr heeds; the CPU's own passes decide"): """
+            excludePatterns outlineAttributes schedulePriority
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
-            setPartialsType setSerializeMatMul virtualGraph
+            setPartialsType setSerializeMatMul
+        """,
+        (Standing.QUIET, "checked as PopART does; results do not depend on it"): """
+            pipelineStage virtualGraph
         """,
         (Standing.QUIET, _ONE_DEVICE): "commGroup outputTensorLocation",
-        (Standing.MISSING, ""): "saveInitializersExternally",
     },
     "Session": {
         (Standing.REFUSED, "there is no hardware counter of cycles"): "getCycleCount",
@@ -118,10 +128,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             compileAndExport loadExecutable saveExecutable saveVariables
         """,
         (Standing.REFUSED, _STATE): "getRNGState setRNGState",
-        (Standing.REFUSED, "a session's weights stand in no file"): """
-            updateExternallySavedTensorLocations
-        """,
-        (Standing.MISSING, ""): "getIr",
     },
     "TrainingSession": {
         (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
@@ -138,24 +144,24 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.REFUSED, "other values than the default would change results"): """
             automaticLossScalingSettings createImplicitPipeliningFwdOnlyProgram customCodelets
             enableDistributedReplicatedGraphs enableFloatingPointChecks
-            enableLoadAndOffloadRNGState enablePipelining enableReplicatedGraphs
-            enableStochasticRounding syntheticDataMode updatableNamedBuffers
+            enableLoadAndOffloadRNGState enableStochasticRounding syntheticDataMode
+            updatableNamedBuffers
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
             globalReplicationFactor groupHostSync numIOTiles
             optimizerStateTensorLocationSettings replicatedCollectivesSettings
-            replicatedGraphCount tensorLocationSettingsOverride virtualGraphMode
+            tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings
         """,
-        (Standing.QUIET, "gradient accumulation is refused, and it is all that this is about"): """
-            accumulationAndReplicationReductionType disableGradAccumulationTensorStreams
+        (Standing.QUIET, "a mean is the same whenever it is taken"): """
             meanAccumulationAndReplicationReductionStrategy
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
             batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
-            defaultPrefetchBufferingDepth delayVarUpdates disableOptimizerStateTensorStreams
+            defaultPrefetchBufferingDepth delayVarUpdates disableGradAccumulationTensorStreams
+            disableOptimizerStateTensorStreams
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from popgraph.backends.base import Executable
+from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
+from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.ipu_only import TrainingOnly
@@ -20,6 +23,7 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
 from popgraph.session.session import Session, one_of
+from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.logs import log_of
 from popgraph.training.driver import Driver
@@ -77,8 +81,10 @@ class TrainingSession(TrainingOnly, Session):
         self._optimizer = self._next = optimizer
         with as_popart_errors():
             self._choice = Choice.of(freeze, train_only)
+        rule = _added_up(rule, userOptions)
         self._task = task
-        module, weights = (task.module, task.weights) if task else open_model(fnModel)
+        places = data_places()
+        module, weights = (task.module, task.weights) if task else open_model(fnModel, places)
         self._origin = task.origin if task else Origin.of(module)
         super().__init__(
             module,
@@ -91,6 +97,7 @@ class TrainingSession(TrainingOnly, Session):
             patterns or passes,
             userOptions,
             name,
+            places.found,
         )
         self._driver = Driver(self._program.scalars, rule, schedule)
 
@@ -102,6 +109,13 @@ class TrainingSession(TrainingOnly, Session):
         if self._choice:
             self._selection.check()
         return replace(super()._request(), frozen=self._selection.frozen)
+
+    def _frozen(self) -> Collection[str]:
+        return self._selection.frozen
+
+    def _own(self) -> Collection[str]:
+        """Those of them that no gradient moves: its sum over all replicas moves the others."""
+        return set(super()._own()).difference(self._selection.trained)
 
     @property
     def selection(self) -> Selection:
@@ -133,6 +147,15 @@ class TrainingSession(TrainingOnly, Session):
     ) -> Mapping[str, Array]:
         """The results of one batch, at the learning rate that the schedule wants now."""
         return self._driver.step(executable, inputs)
+
+
+def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
+    """The rule that takes the gradients of all micro-batches and replicas together."""
+    if not isinstance(options, SessionOptions):
+        return rule
+    runs = StepShape.of(1, options).runs
+    mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
+    return replace(rule, accumulation=runs, mean=mean) if runs > 1 else rule
 
 
 def _task_of_text(source: Source) -> Task | None:

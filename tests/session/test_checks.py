@@ -29,6 +29,7 @@ def test_what_is_recomputed_is_chosen_once() -> None:
     with pytest.raises(popart_exception, match="A mixture of auto and manual recomputation"):
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
     options.executionPhaseSettings.phases = 2
+    options.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases
     popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
 
 

@@ -111,7 +111,9 @@ def test_what_popart_refuses(write: Write, opset: int, said: str) -> None:
     proto, result = model(write, opset)
     with pytest.raises(popart.popart_exception) as caught:
         popart.InferenceSession(proto, popart.DataFlow(1, [result]))
-    assert str(caught.value.args[0]).startswith(said)
+    assert str(caught.value).startswith(said) and str(caught.value) == caught.value.args[0]
+    where, hint = caught.value.__notes__
+    assert where.startswith("  at: node ") and hint.startswith("  try: ")
 
 
 @pytest.mark.parametrize(

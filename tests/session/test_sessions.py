@@ -330,11 +330,11 @@ def test_reports() -> None:
 
 def test_options_that_would_change_results_are_refused() -> None:
     options = popart.SessionOptions()
-    options.enablePipelining = True
+    options.enableStochasticRounding = True
     with pytest.raises(popart.popart_exception) as caught:
         training(userOptions=options)
     assert isinstance(caught.value, UnsupportedError)
-    assert caught.value.args[0] == "the session option enablePipelining is not implemented"
+    assert caught.value.args[0] == "the session option enableStochasticRounding is not implemented"
     options = popart.SessionOptions()
     options.accumulationFactor = 2
     assert message(lambda: training(userOptions=options)) == (

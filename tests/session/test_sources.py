@@ -42,7 +42,7 @@ def refuse_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
         "popgraph.builder.popart.builder.import_model",
     ):
         monkeypatch.setattr(name, refused)
-    monkeypatch.setattr("popgraph.builder.popart.builder.export_model", refused)
+    monkeypatch.setattr("popgraph.builder.popart.builder.exported", refused)
     monkeypatch.setattr("onnx.ModelProto", refused)
 
 

@@ -87,7 +87,7 @@ def test_refused_options_are_those_that_a_session_refuses() -> None:
         for one in ALL
         if one.owner == "SessionOptions" and one.standing is Standing.REFUSED
     }
-    assert refused == set(NOT_IMPLEMENTED) - {"enableGradientAccumulation"}
+    assert refused == set(NOT_IMPLEMENTED)
 
 
 @pytest.mark.parametrize("entry", [one for one in ALL if one.standing is Standing.MISSING], ids=str)

@@ -123,6 +123,21 @@ def test_a_session_follows_the_schedule(batches: int, tmp_path: Path) -> None:
     assert np.allclose(held["w"], 0.5 - (0.05 + 0.1 + 0.1 + 0.05) * GRADIENT)
 
 
+def test_a_schedule_counts_updates_not_micro_batches(tmp_path: Path) -> None:
+    path = text(tmp_path, more="schedule = step(every=1, factor=0.5, warmup=2)")
+    options = popgraph.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    flow = popgraph.DataFlow(4, ["loss"])
+    session = popgraph.TrainingSession(path, flow, userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = {"x": np.stack([X] * 8), "t": np.zeros((8, 2, 3), np.float32)}
+    session.run(popgraph.PyStepIO(data, session.initAnchorArrays()))
+    session.weightsToHost()
+    moved = 2 * (0.05 + 0.1 + 0.1 + 0.05) * GRADIENT
+    assert np.allclose(session.weights()["w"], 0.5 - moved)
+
+
 def test_popgraph_train_follows_the_schedule_and_tells_the_terms(tmp_path: Path) -> None:
     path = text(tmp_path, more="schedule = step(every=1, factor=0.5, warmup=2)\n freeze base")
     np.save(tmp_path / "x.npy", X)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
@@ -43,12 +45,50 @@ def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
                 bodies.extend(graphs_of(attribute))
 
 
-class ExternalData:
-    """The files beside a model that hold the elements of its large tensors."""
+@dataclass(frozen=True)
+class Place:
+    """Where the elements of a tensor stand: a file, as the model names it, and a part of it."""
 
-    def __init__(self, folder: Path, store: WeightStore) -> None:
-        self.folder = folder.resolve()
+    location: str
+    path: Path
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class DataPlaces:
+    """Where else the data of a model may stand, and the places where it was found."""
+
+    folder: Path
+    """A folder, in or below which files are read; names are relative to it."""
+    files: Collection[Path] = ()
+    """Files that may be read although they stand elsewhere."""
+    found: dict[str, Place] = field(default_factory=dict)
+    """By the names of tensors."""
+
+    def names(self, location: str, path: Path) -> bool:
+        """Whether the name of a file, relative to the folder, is that of `path`."""
+        return (self.folder / location).resolve() == path.resolve()
+
+    def path(self, location: str) -> Path:
+        """The path of a file; `Unreadable` if it must not be read."""
+        home = self.folder.resolve()
+        path = home / location
+        if path.resolve() in self.files:
+            return path
+        inside = path.resolve().is_relative_to(home)
+        return beside(home, os.path.relpath(path, home) if inside and location else location)
+
+
+class ExternalData:
+    """The files that hold the elements of a model's large tensors: beside it, or at `places`."""
+
+    def __init__(
+        self, folder: Path | None, store: WeightStore, places: DataPlaces | None = None
+    ) -> None:
+        self.folder = None if folder is None else folder.resolve()
         self.store = store
+        self._places = places
 
     def resolve(self, proto: ModelProto) -> None:
         """Puts every tensor that stands in a file in the store, to be mapped when it is used."""
@@ -93,21 +133,12 @@ class ExternalData:
         location = entries.get("location", "")
         where = f"tensor {tensor.name!r}"
         try:
-            path = beside(self.folder, location)
+            path = self._path(location)
             size = size_of(path)
-        except Outside as error:
-            raise ModelError(
-                f"the external data file {location!r} is outside the model's folder",
-                where,
-                "a model may only read files beside itself; move the file there",
-            ) from error
         except Unreadable as error:
-            wrong = "is missing" if isinstance(error, Missing) else f"cannot be read: {error}"
-            raise ModelError(
-                f"the external data file {location!r} {wrong}",
-                where,
-                f"put it into the model's folder {str(self.folder)!r}",
-            ) from error
+            if self._places is not None:
+                raise _unrecognised(location, tensor.name, error, self._places) from error
+            raise _elsewhere(location, where, error, self.folder) from error
         try:
             offset = int(entries.get("offset") or 0)
             length = int(entries.get("length") or size - offset)
@@ -120,7 +151,50 @@ class ExternalData:
                 where,
                 "the file was not copied whole, or belongs to another model",
             )
+        if self._places is not None and self._places.names(location, path):
+            self._places.found[tensor.name] = Place(location, path, offset, length)
         return path, offset, length
+
+    def _path(self, location: str) -> Path:
+        """The file in the model's folder, else that at one of the other places."""
+        if self._places is None:
+            assert self.folder is not None, "a model without a folder has places"
+            return beside(self.folder, location)
+        if self.folder is not None:
+            with suppress(Unreadable):
+                path = beside(self.folder, location)
+                size_of(path)
+                return path
+        return self._places.path(location)
+
+
+def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None) -> ModelError:
+    if isinstance(error, Outside):
+        return ModelError(
+            f"the external data file {location!r} is outside the model's folder",
+            where,
+            "a model may only read files beside itself; move the file there",
+        )
+    wrong = "is missing" if isinstance(error, Missing) else f"cannot be read: {error}"
+    return ModelError(
+        f"the external data file {location!r} {wrong}",
+        where,
+        f"put it into the model's folder {str(folder)!r}",
+    )
+
+
+def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlaces) -> ModelError:
+    """In the words of PopART and of ONNX, whose programs look for either."""
+    if isinstance(error, Outside):
+        wrong = "but it is outside the working directory, and this program did not write it"
+    else:
+        wrong = "but it doesn't exist or is not accessible"
+    return ModelError(
+        f"Unrecognised file name '{location}' for externally stored tensor '{name}': its data "
+        f"should be stored in {location}, {wrong}",
+        f"tensor {name!r}",
+        f"names are relative to the working directory, {str(places.folder)!r}",
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.budget import MODELS, most_function_nodes
-from popgraph.builder.onnx.external import ExternalData, graphs_of
+from popgraph.builder.onnx.external import DataPlaces, ExternalData, graphs_of
 from popgraph.builder.onnx.wire import without_weights
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
@@ -26,7 +26,6 @@ from popgraph.dialects.onnx.reader import (
     versions_of,
 )
 from popgraph.dialects.onnx.tensorproto import set_aside
-from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
@@ -43,7 +42,11 @@ _TOLD = {
 
 
 def import_model(
-    model: str | Path | bytes | ModelProto, store: WeightStore, *, mapped: bool = False
+    model: str | Path | bytes | ModelProto,
+    store: WeightStore,
+    *,
+    mapped: bool = False,
+    places: DataPlaces | None = None,
 ) -> ModuleOp:
     """
     The module of an ONNX model: a file, its bytes or a message.
@@ -51,11 +54,12 @@ def import_model(
     If `mapped`, large weights are those of the file itself, for as long as nobody writes to it.
 
     Everything in the message survives; weights that stand in files beside the model are read when
-    they are needed. `ModelError` for whatever is no valid model.
+    they are needed; `places` are others where they may stand. `ModelError` for whatever is no
+    valid model.
     """
     proto, folder = _load(model, store, mapped)
     try:
-        return _import(proto, folder, store)
+        return _import(proto, folder, store, places)
     except UnicodeDecodeError as error:
         raise not_utf8("the model") from error
     except RecursionError as error:
@@ -70,9 +74,11 @@ def read_message(model: str | Path | bytes) -> ModelProto:
     return _parse(_read(Path(model), WeightStore(), False, where), None, where)
 
 
-def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> ModuleOp:
-    if folder is not None:
-        ExternalData(folder, store).resolve(proto)
+def _import(
+    proto: ModelProto, folder: Path | None, store: WeightStore, places: DataPlaces | None
+) -> ModuleOp:
+    if folder is not None or places is not None:
+        ExternalData(folder, store, places).resolve(proto)
     opsets = versions_of(proto.opset_import) or {"": 1}
     functions = _read_functions(proto, store)
     writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)
@@ -161,9 +167,9 @@ def _about(proto: ModelProto) -> dict[str, Attribute]:
         about["model_version"] = IntegerAttr(proto.model_version, i64)
     told = set(_TOLD)
     if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
-        pairs = [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
-        if pairs:
-            about["metadata"] = MetadataAttr(NamesAttr.of(pairs))
+        if proto.metadata_props:
+            entries = [(entry.key, entry.value) for entry in proto.metadata_props]
+            about["metadata"] = MetadataAttr.of(entries)
     else:
         told.remove("metadata_props")
     if rest := remainder(proto, told):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from popgraph.builder.opset.enums import RecoveryAction
 from popgraph.support.errors import BackendError, PopgraphError, RunError, UnsupportedError
 
 
@@ -64,6 +65,8 @@ class poplar_system_runtime_error(poplar_runtime_error):
 
 class poplar_recoverable_runtime_error(poplar_system_runtime_error):
     """The device failed and a reset may help."""
+
+    recoveryAction = RecoveryAction.IPU_RESET
 
 
 class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):

@@ -14,8 +14,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder import pgraph
+from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external_weights import data_places, exported, save_externally
 from popgraph.builder.onnx.read import import_model
-from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -26,7 +27,9 @@ from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_note
 from popgraph.builder.popart.scans import SCANS_OF_POPART, scan
+from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
@@ -66,6 +69,7 @@ class Builder(Annotations):
         super().__init__()
         self._parent = builderCore
         self._version: int | None = None
+        self._external: dict[str, Place] = {}
         self.weights = WeightStore() if builderCore is None else builderCore.weights
         self._draft: Draft = (
             Draft.empty(self.weights, self._names())
@@ -75,8 +79,10 @@ class Builder(Annotations):
         if opsets is not None:
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:
+            places = data_places()
             with as_popart_errors():
-                self.take(import_model(modelProtoOrFilename, self.weights))
+                self.take(import_model(modelProtoOrFilename, self.weights, places=places))
+            self._external = places.found
 
     @classmethod
     def of(cls, module: ModuleOp, weights: WeightStore) -> Builder:
@@ -164,19 +170,24 @@ class Builder(Annotations):
         """
         given = list(rest)
         info: Any = tensorInfo
+        settings = named.get("settings", InputSettings())
         if isinstance(tensorInfo, tuple):
             info = TensorInfo(*tensorInfo)
         elif not isinstance(tensorInfo, TensorInfo):
             info = TensorInfo(tensorInfo, given.pop(0) if given else named.pop("shape"))
         name = named.get("debugContext", named.get("debugPrefix", ""))
         for one in given:
-            if not isinstance(one, InputSettings):
+            if isinstance(one, InputSettings):
+                settings = one
+            else:
                 name = one
         if any(isinstance(dim, int) and dim < 0 for dim in info.shape()):
             raise popart_exception(
                 f"Tensor shape {info.shape()} has a negative dimension", "addInputTensor"
             )
-        return self._input(tensor_type(info.row, info.shape()), name)
+        id = self._input(tensor_type(info.row, info.shape()), name)
+        self._draft.notes |= stream_note(id, settings.replicatedStreamMode())
+        return id
 
     def addUntypedInputTensor(self, debugContext: object = "") -> str:
         """An input of a subgraph whose type follows from the call."""
@@ -197,7 +208,11 @@ class Builder(Annotations):
         """A weight, with its first value. Copies the array."""
         names = [one for one in rest if isinstance(one, str)]
         name = _text(debugContext) or _text(named.get("debugPrefix", "")) or (names or [""])[0]
-        return self._draft.add_weight(name or "init_input", initVal)
+        id = self._draft.add_weight(name or "init_input", initVal)
+        for one in (*rest, named.get("variableSettings")):
+            if isinstance(one, VariableSettings):
+                self._draft.notes |= groups_note(id, one)
+        return id
 
     def addOutputTensor(self, outputName: str) -> None:
         """Makes a tensor an output of the graph; in a subgraph it may be several of them."""
@@ -390,8 +405,12 @@ class Builder(Annotations):
         return type(self)(builderCore=self)
 
     def embedReplicationFactor(self, replicationFactor: int) -> None:
-        if replicationFactor != 1:
-            raise popart_exception("there is one replica here", "embedReplicationFactor")
+        """Says in the model for how many replicas its weights are."""
+        if replicationFactor < 1:
+            raise popart_exception(
+                f"there cannot be {replicationFactor} replicas", "embedReplicationFactor"
+            )
+        self._draft.notes[REPLICATION] = str(replicationFactor)
 
     # the model
 
@@ -414,7 +433,14 @@ class Builder(Annotations):
     def getModelProto(self) -> bytes:
         """The model so far as serialized ONNX."""
         with as_popart_errors():
-            return bytes(export_model(self.module(), self.weights).SerializeToString())
+            message = exported(self.module(), self.weights, self._external)
+            return bytes(message.SerializeToString())
+
+    def saveInitializersExternally(self, ids: Sequence[str], filename: str) -> None:
+        """Writes weights to a file, which models then name: for models of more than 2 GB."""
+        with as_popart_errors():
+            message = exported(self.module(), self.weights, self._external)
+            self._external |= save_externally(message, ids, str(filename))
 
     def saveModelProto(self, filename: str | Path) -> None:
         """Writes the model so far as serialized ONNX."""

@@ -14,7 +14,7 @@ from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.refusals import Refused, words
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
-from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
@@ -44,6 +44,8 @@ class Draft:
         self.outputs: list[str] = []
         self.called_inputs: list[str] = []
         """The inputs of a call of this graph: its own, and tensors of the graph around it."""
+        self.notes: dict[str, str] = {}
+        """What the model says of its tensors: properties of the model."""
         self._home = Region(writer.block)
 
     @classmethod
@@ -62,6 +64,7 @@ class Draft:
         draft.outputs = list(base.graph.output_names)
         draft.initialized = [op.value_name.text for op in base.graph.initializers]
         draft.inputs = [*base.graph.input_names, *draft.initialized]
+        draft.notes = {} if base.metadata is None else dict(base.metadata.entries)
         for id in filter(None, adopt(draft.writer, base.graph, infer=False)):
             draft.names.take(id)
         return draft
@@ -220,9 +223,12 @@ class Draft:
         """A model of the graph so far."""
         imports = [OpsetAttr.of(*pair) for pair in self.writer.opsets.items()]
         functions = [function.clone() for function in self.writer.functions.values()]
-        version, about = IR_VERSION, {}
+        version = IR_VERSION
+        about: dict[str, Attribute] = {}
         if self.base is not None:
             version = max(version, self.base.ir_version.value.data)
             told = ("ir_version", "opsets")
             about = {k: v for k, v in self.base.properties.items() if k not in told}
+        if self.notes:
+            about["metadata"] = MetadataAttr.of(self.notes.items())
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])

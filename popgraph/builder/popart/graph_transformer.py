@@ -7,6 +7,7 @@ from pathlib import Path
 
 from popgraph.builder.onnx import conversions
 from popgraph.builder.onnx.conversions import Conversion
+from popgraph.builder.onnx.external_weights import mark, save_externally
 from popgraph.builder.onnx.read import read_message
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.exceptions import as_popart_errors
@@ -74,3 +75,8 @@ class GraphTransformer:
 
     def prepareNodesForTraining(self) -> None:
         conversions.prepare_for_training(self._model)
+
+    def saveInitializersExternally(self, ids: Sequence[str], filename: str) -> None:
+        """Writes weights to a file, which the model then names."""
+        with as_popart_errors():
+            mark(self._model, save_externally(self._model, ids, filename))

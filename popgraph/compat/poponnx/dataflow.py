@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from popgraph.session import dataflow as modern
-from popgraph.support.shapes import Shape
+from popgraph.session.step_shape import StepShape
+from popgraph.support.shapes import Shape, prod
 
 
 class AnchorReturnType(modern.AnchorReturnType):
@@ -57,8 +58,7 @@ class DataFlow(modern.DataFlow):
 
     samplesPerBatch = batchSize
 
-    def anchor_shape(self, id: str, shape: Shape) -> Shape:
+    def anchor_shape(self, id: str, shape: Shape, step: StepShape) -> Shape:
         if self._batch_size is None or not shape:
-            return super().anchor_shape(id, shape)
-        count = (self.art(id).prefix(self.batchesPerStep()) or (1,))[0]
-        return (count * shape[0], *shape[1:])
+            return super().anchor_shape(id, shape, step)
+        return (prod(self.art(id).prefix(step)) * shape[0], *shape[1:])

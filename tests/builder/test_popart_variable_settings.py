@@ -6,7 +6,7 @@ import pytest
 
 from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
 from popgraph.builder.opset.exceptions import popart_exception, popart_internal_exception
-from popgraph.session.variable_settings import CommGroup, ReplicaGrouping, VariableSettings
+from popgraph.builder.popart.variable_settings import CommGroup, ReplicaGrouping, VariableSettings
 
 ALL = VariableRetrievalMode.AllReplicas
 GROUPS: list[tuple[VariableSettings, list[list[int]]]] = [

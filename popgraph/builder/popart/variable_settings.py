@@ -58,8 +58,7 @@ class VariableSettings:
     Which replicas share a variable, and whose values come back.
 
     `VariableSettings()`, `(CommGroup)`, `(VariableRetrievalMode)`, `(CommGroup, mode)` and
-    `(stride, groupSize[, mode])` are accepted. There is one replica here, so there is one value;
-    the questions are answered for any number.
+    `(stride, groupSize[, mode])` are accepted.
     """
 
     def __init__(

@@ -1,0 +1,61 @@
+"""What a model says of its replicas: properties of the model that name a tensor, as in PopART."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from popgraph.builder.opset.enums import (
+    CommGroupType,
+    ReplicatedStreamMode,
+    VariableRetrievalMode,
+)
+from popgraph.builder.popart.variable_settings import CommGroup, VariableSettings
+
+REPLICATION = "__replicationFactor"
+"""How many replicas the weights were made for."""
+_STREAM_MODE = "__replicated_stream_mode/"
+_GROUPS = "__variable_groups/"
+
+
+def stream_note(id: str, mode: ReplicatedStreamMode) -> dict[str, str]:
+    """Says how replicas share an input; nothing where each gets its own, as they do unasked."""
+    return {_STREAM_MODE + id: str(int(mode))} if mode is ReplicatedStreamMode.Broadcast else {}
+
+
+def broadcast_inputs(notes: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The inputs of which all replicas get the same."""
+    broadcast = str(int(ReplicatedStreamMode.Broadcast))
+    return frozenset(
+        key.removeprefix(_STREAM_MODE)
+        for key, value in notes
+        if key.startswith(_STREAM_MODE) and value == broadcast
+    )
+
+
+def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
+    """Says which replicas share a weight; nothing where all of them do, as they do unasked."""
+    if settings == VariableSettings():
+        return {}
+    if settings.isUsingCommGroup():
+        domain = settings.getSharedVariableDomain()
+        groups = f"{domain.type.name} {domain.replicaGroupSize}"
+    else:
+        groups = f"{settings.getStride()} {settings.getGroupSize()}"
+    return {_GROUPS + id: f"{groups} {settings.getRetrievalMode().name}"}
+
+
+def grouped_weights(notes: Iterable[tuple[str, str]]) -> dict[str, VariableSettings]:
+    """The weights that not all replicas share, or of which not one value comes back."""
+    return {
+        key.removeprefix(_GROUPS): _settings(value)
+        for key, value in notes
+        if key.startswith(_GROUPS)
+    }
+
+
+def _settings(text: str) -> VariableSettings:
+    kind, size, mode = text.split()
+    retrieval = VariableRetrievalMode[mode]
+    if kind.isdigit():
+        return VariableSettings(int(kind), int(size), retrieval)
+    return VariableSettings(CommGroup(CommGroupType[kind], int(size)), retrieval)

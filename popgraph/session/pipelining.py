@@ -1,0 +1,261 @@
+"""Virtual graphs and pipeline stages: results do not depend on them; PopART's checks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from xdsl.ir import Attribute
+
+from popgraph.builder.opset.enums import AnchorReturnTypeId, VirtualGraphMode
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
+from popgraph.dialects.onnx import OnnxOp, value_name
+from popgraph.dialects.onnx.annotations import IPU, RECOMPUTE, STAGE, all_attributes
+from popgraph.dialects.onnx.op import to_python
+from popgraph.session.dataflow import DataFlow
+from popgraph.session.model import SessionModel
+from popgraph.session.options import SessionOptions
+from popgraph.session.step_shape import StepShape
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node and where the user has put it."""
+
+    op: OnnxOp
+    ipu: int | None
+    stage: int | None
+    recomputed: bool
+
+    @property
+    def inputs(self) -> list[str]:
+        names = (value_name(value) for value in self.op.input_values() if value is not None)
+        return [name for name in names if name]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [name for name in self.op.output_names if name]
+
+    def shown(self, homes: Mapping[str, int | None]) -> str:
+        """The node as PopART's messages name it; inputs from other IPUs are copies."""
+        inputs = [
+            id if homes.get(id, self.ipu) == self.ipu else f"{id}_c{self.ipu}" for id in self.inputs
+        ]
+        return (
+            f"Op({self.op.domain or 'ai.onnx'}.{self.op.op_type}:{self.op.since_version or 1}, "
+            f"inputs=[{', '.join(inputs)}], outputs=[{', '.join(self.outputs)}])"
+        )
+
+    def __str__(self) -> str:
+        return self.shown({})
+
+
+def check_placement(
+    model: SessionModel,
+    options: SessionOptions,
+    step: StepShape,
+    ipus: int | None,
+    training: bool,
+) -> None:
+    """Refuses what only some nodes have; `ipus` is how many a replica has, if that is known."""
+    nodes = list(_placed(model))
+    if options.virtualGraphMode is VirtualGraphMode.Manual:
+        _check_virtual_graphs(nodes)
+    if options.enablePipelining:
+        _check_options(options, ipus, training)
+        _check_pipeline(nodes, model, options, step)
+
+
+def check_device(
+    model: SessionModel, options: SessionOptions, flow: DataFlow, ipus: int | None
+) -> None:
+    """Refuses, when code is to be made, IPUs that are not there and anchors of some batches."""
+    if options.virtualGraphMode is VirtualGraphMode.Manual and ipus is not None:
+        nodes = list(_placed(model))
+        homes = _homes(nodes)
+        for node in nodes:
+            if node.ipu is not None and not 0 <= node.ipu < ipus:
+                raise popart_exception(
+                    f"{node.shown(homes)} has been assigned to an invalid virtual graph "
+                    f"{node.ipu}. numIPUs = {ipus}."
+                )
+    every = [id for id in flow.anchors() if flow.art(id).id() is AnchorReturnTypeId.EveryN]
+    if options.enablePipelining and every:
+        raise popart_exception(
+            "AnchorReturnType::EVERYN is not valid for pipelined models",
+            f"anchor {every[0]}",
+            'AnchorReturnType("All"), or options.enablePipelining = False',
+        )
+
+
+def _placed(model: SessionModel) -> Iterator[_Node]:
+    """The nodes that are work on an IPU: all that read an input or a weight."""
+    graph = model.graph
+    moving = {*graph.input_names, *model.weight_names}
+    for op in graph.nodes:
+        node = _node(op, model)
+        if not op.operands or moving.isdisjoint(node.inputs):
+            continue
+        moving.update(node.outputs)
+        if node.ipu is not None or model.final_loss not in node.outputs:  # a session may add one
+            yield node
+
+
+def _node(op: OnnxOp, model: SessionModel) -> _Node:
+    notes = all_attributes(op, model.weights)
+    return _Node(op, _number(notes.get(IPU)), _number(notes.get(STAGE)), RECOMPUTE in notes)
+
+
+def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
+    """The IPU of every tensor: of what computes it, or of what reads it first."""
+    homes: dict[str, int | None] = {}
+    for node in nodes:
+        for id in (*node.inputs, *node.outputs):
+            homes.setdefault(id, node.ipu)
+    return homes
+
+
+def _number(note: Attribute | None) -> int | None:
+    return None if note is None else int(str(to_python(note)))
+
+
+def _check_virtual_graphs(nodes: Sequence[_Node]) -> None:
+    unplaced = [node for node in nodes if node.ipu is None]
+    if not unplaced:
+        return
+    if len(unplaced) == len(nodes):
+        raise popart_exception(
+            "SessionOptions flag virtualGraphMode is VirtualGraphMode.Manual, but no Ops have been "
+            "annotated with virtual graph information. This is an inconsistent combination. ",
+            "SessionOptions.virtualGraphMode",
+            "with builder.virtualGraph(0): ...",
+        )
+    placed = sorted({node.ipu for node in nodes if node.ipu is not None})
+    counts = [f"  {ipu} : {sum(node.ipu == ipu for node in nodes)}" for ipu in placed]
+    lines = [
+        "Either all Ops must have their virtual graph ids set, or none must. Op count per virtual "
+        "graph id",
+        f"  -1 : {len(unplaced)}",
+        *counts,
+        "Ops with no virtual graph id :  ",
+        *(f"  {node}" for node in unplaced),
+    ]
+    raise popart_exception("\n".join(lines))
+
+
+def _check_options(options: SessionOptions, ipus: int | None, training: bool) -> None:
+    if options.virtualGraphMode is VirtualGraphMode.Off or ipus == 1:
+        raise popart_exception(
+            f"Pipelining requires more than 1 IPU (currently {ipus or 1}) and the "
+            "'virtualGraphMode' session option to not be VirtualGraphMode::Off (currently "
+            f"VirtualGraphMode::{options.virtualGraphMode.name}).",
+            "SessionOptions.enablePipelining",
+        )
+    if options.aliasZeroCopy:
+        raise popart_exception("Alias zero copy is not supported with implicit pipelining.")
+    if training and not options.enableGradientAccumulation:
+        raise popart_unsupported_exception(
+            "pipelined training that updates weights while later batches are under way is not "
+            "implemented: an IPU would train with stale weights",
+            "SessionOptions.enablePipelining",
+            "options.enableGradientAccumulation = True, whose results a pipeline does not change",
+        )
+
+
+def _check_pipeline(
+    nodes: Sequence[_Node], model: SessionModel, options: SessionOptions, step: StepShape
+) -> None:
+    if any(node.recomputed for node in nodes):
+        raise popart_exception(
+            "When pipelining is enabled, user annotation for recomputation is not allowed"
+        )
+    stages = _stages(nodes)
+    _check_order(nodes, stages)
+    _check_weights(nodes, model)
+    _check_called(nodes, model)
+    count = len(set(stages.values()))
+    if options.enableGradientAccumulation:
+        _check_depth("gradient accumulation factor", step.accumulation, count)
+    else:
+        _check_depth("batchesPerStep", step.batches, count)
+
+
+def _stages(nodes: Sequence[_Node]) -> dict[_Node, int]:
+    """The stage of every node; where no stage is set, its IPU says it; none if neither is."""
+    staged = [node for node in nodes if node.stage is not None]
+    for node in staged:
+        if node.stage is not None and node.stage < 0:
+            raise popart_exception(f"Op has bad pipeline stage {node.stage}", str(node))
+    if not staged:
+        return {node: node.ipu for node in nodes if node.ipu is not None}
+    if len(staged) < len(nodes):
+        missing = [f"\n  {node}" for node in nodes if node.stage is None]
+        raise popart_exception(
+            "Only some ops have had their pipeline stage set. Ops missing the pipeline stage:"
+            + "".join(missing)
+        )
+    stages = {node: node.stage for node in staged if node.stage is not None}
+    for stage in sorted(set(stages.values())):
+        members = [node for node in nodes if node.stage == stage]
+        homes = sorted({-1 if node.ipu is None else node.ipu for node in members})
+        if len(homes) > 1:
+            raise popart_exception(
+                f"Ops [{', '.join(map(str, members))}] have the same pipeline stage {stage}, but "
+                f"different virtual graph ids {{{', '.join(map(str, homes))}}}. All ops with the "
+                "same pipeline stage must also have the same virtual graph id"
+            )
+    return stages
+
+
+def _check_order(nodes: Sequence[_Node], stages: dict[_Node, int]) -> None:
+    producers = {name: node for node in nodes for name in node.outputs}
+    for node in nodes:
+        for name in node.inputs:
+            producer = producers.get(name)
+            if producer in stages and node in stages and stages[producer] > stages[node]:
+                raise popart_exception(
+                    f"Tensor {name} is consumed in an earlier pipeline stage than it is produced\n"
+                    f"Producer {producer} has pipeline stage {stages[producer]}\n"
+                    f"Consumer {node} has pipeline stage {stages[node]}"
+                )
+
+
+def _check_weights(nodes: Sequence[_Node], model: SessionModel) -> None:
+    """A weight is read on one IPU only."""
+    for id in sorted(model.weight_names):
+        if len({node.ipu for node in nodes if id in node.inputs}) > 1:
+            raise popart_exception(
+                f"Can not copy variable tensor {id} between virtual graphs when pipelining. All "
+                "pipeline stages using this tensor should be on the same graph."
+            )
+
+
+def _check_called(nodes: Sequence[_Node], model: SessionModel) -> None:
+    """What a call runs is on the IPU of the call."""
+    for node in nodes:
+        if node.op.op_type != "Call":
+            continue
+        for graph in chain.from_iterable(node.op.graphs().values()):
+            for op in graph.nodes:
+                inner = _node(op, model)
+                place = f'{inner} in subgraph "{graph.graph_name.text}"'
+                if inner.ipu is None:
+                    raise popart_exception(
+                        f"Op {place} does not have a virtual graph id. When pipelining, subgraph "
+                        "ops must have a virtual graph id set."
+                    )
+                if inner.ipu != node.ipu:
+                    raise popart_exception(
+                        f"The virtual graph id {inner.ipu} for Op {place} does not match the "
+                        f"virtual graph id {node.ipu} of the calling op. When pipelining, subgraph "
+                        "ops must have a virtual graph id matching the calling op."
+                    )
+
+
+def _check_depth(words: str, depth: int, stages: int) -> None:
+    if depth < stages:
+        raise popart_exception(
+            f"For pipelining, depth ({words}) must equal at least the number of pipeline stages "
+            f"({stages})"
+        )

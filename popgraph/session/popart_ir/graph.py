@@ -1,0 +1,218 @@
+"""A graph of operators under PopART's names, which patterns may rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.tensorinfo import TensorInfo
+
+Value = object
+"""An attribute: a number, a text, or a list of either."""
+
+
+def words(text: str) -> frozenset[str]:
+    """The names in a text."""
+    return frozenset(text.split())
+
+
+class Kind(Enum):
+    """Where a tensor comes from."""
+
+    STREAM = "stream"
+    CONSTANT = "constant"
+    VARIABLE = "variable"
+    COMPUTED = "computed"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every operator has besides its own attributes."""
+
+    name: str = ""
+    ipu: int | None = None
+    stage: int | None = None
+    phase: int | None = None
+    recompute: RecomputeType = RecomputeType.Undefined
+    priority: float = 0.0
+    after_batches: bool = False
+    """It runs once the gradients of all micro-batches are there."""
+    excluded: frozenset[str] = frozenset()
+    """Patterns that must leave the operator alone."""
+    inplace: Mapping[str, float] = field(default_factory=dict)
+    """The user's priorities of forms in place, by their types."""
+    outline: Mapping[str, str] = field(default_factory=dict)
+    """Attributes that keep operators from being outlined together."""
+
+    def renamed(self, name: str) -> Settings:
+        return replace(self, name=name)
+
+
+@dataclass(eq=False)
+class Op:
+    """An operator: its type, its tensors by index, its attributes."""
+
+    type: str
+    inputs: dict[int, str]
+    outputs: dict[int, str]
+    attributes: dict[str, Value] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    called: tuple[str, ...] = ()
+    """The graphs that it runs, by name."""
+    writes: bool = False
+    """It changes a variable or the host's memory, so that it stays although nothing reads it."""
+    backward: bool = False
+    """It belongs to what follows from the loss."""
+    number: int = -1
+
+    def input(self, index: int) -> str:
+        return self.inputs[index]
+
+    @property
+    def output(self) -> str:
+        """The first output."""
+        return self.outputs[min(self.outputs)]
+
+    def integers(self, name: str) -> list[int]:
+        """An attribute that is a list of integers; absent, it is empty."""
+        value = self.attributes.get(name)
+        return [int(one) for one in value] if isinstance(value, Sequence) else []
+
+    def integers_or(self, name: str, default: int) -> int:
+        """An attribute that is an integer."""
+        value = self.attributes.get(name, default)
+        return value if isinstance(value, int) else default
+
+
+class OpGraph:
+    """Operators in an order in which they can run, and what is known of their tensors."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ops: list[Op] = []
+        self.infos: dict[str, TensorInfo] = {}
+        self.kinds: dict[str, Kind] = {}
+        self.inputs: list[str] = []
+        self.results: list[str] = []
+        """What a called graph gives back, and must not lose."""
+        self.kept: set[str] = set()
+        """Anchors."""
+        self.constants: dict[str, float] = {}
+        """Scalars that patterns brought, by tensor."""
+        self._producers: dict[str, Op] = {}
+        self._consumers: dict[str, dict[Op, None]] = {}
+        self._numbers = self._fresh = 0
+
+    # tensors
+
+    def add_tensor(self, id: str, info: TensorInfo, kind: Kind = Kind.COMPUTED) -> str:
+        self.infos[id], self.kinds[id] = info, kind
+        return id
+
+    def shape(self, id: str) -> list[int]:
+        return self.infos[id].shape()
+
+    def kind(self, id: str) -> Kind:
+        return self.kinds.get(id, Kind.COMPUTED)
+
+    def fresh(self, base: str, info: TensorInfo) -> str:
+        """A new tensor beside another one."""
+        self._fresh += 1
+        return self.add_tensor(f"{base}__t{self._fresh}", info)
+
+    def constant(self, base: str, value: float, info: TensorInfo) -> str:
+        """A new tensor of one known number."""
+        id = self.fresh(base, info)
+        self.kinds[id], self.constants[id] = Kind.CONSTANT, value
+        return id
+
+    def is_protected(self, id: str) -> bool:
+        """Whether the tensor is asked for by name."""
+        return id in self.kept or id in self.results
+
+    def producer(self, id: str) -> Op | None:
+        return self._producers.get(id)
+
+    def consumers(self, id: str) -> list[Op]:
+        return list(self._consumers.get(id, ()))
+
+    def uses(self, id: str) -> int:
+        """How often operators read a tensor."""
+        return sum(list(op.inputs.values()).count(id) for op in self.consumers(id))
+
+    # operators
+
+    def add(self, op: Op, before: Op | None = None) -> Op:
+        """Adds an operator, at the end or before another one."""
+        op.number, self._numbers = self._numbers, self._numbers + 1
+        place = len(self.ops) if before is None else self.ops.index(before)
+        self.ops.insert(place, op)
+        for id in op.outputs.values():
+            self._producers[id] = op
+        for id in op.inputs.values():
+            self._consumers.setdefault(id, {})[op] = None
+        return op
+
+    def remove(self, op: Op) -> None:
+        self.ops.remove(op)
+        for id in op.outputs.values():
+            if self._producers.get(id) is op:
+                del self._producers[id]
+        for id in set(op.inputs.values()):
+            del self._consumers[id][op]
+
+    def forget(self, op: Op) -> None:
+        """Removes an operator whose outputs others compute by now."""
+        outputs = dict(op.outputs)
+        op.outputs = {}
+        self.remove(op)
+        op.outputs = outputs
+
+    def connect(self, op: Op, index: int, id: str) -> None:
+        """Makes an operator read another tensor."""
+        old, op.inputs[index] = op.inputs.get(index), id
+        if old is not None and old not in op.inputs.values():
+            del self._consumers[old][op]
+        self._consumers.setdefault(id, {})[op] = None
+
+    def rename_output(self, op: Op, index: int, id: str) -> None:
+        """Makes an operator compute a tensor of another name."""
+        self._producers.pop(op.outputs[index], None)
+        op.outputs[index] = id
+        self._producers[id] = op
+
+    def replace_uses(self, old: str, new: str) -> None:
+        for op in self.consumers(old):
+            for index, id in list(op.inputs.items()):
+                if id == old:
+                    self.connect(op, index, new)
+
+    def prune(self) -> None:
+        """Drops what neither an anchor nor a variable needs."""
+        needed = {op: None for op in self.ops if self._is_root(op)}
+        waiting = list(needed)
+        while waiting:
+            for id in waiting.pop().inputs.values():
+                before = self.producer(id)
+                if before is not None and before not in needed:
+                    needed[before] = None
+                    waiting.append(before)
+        for op in [op for op in self.ops if op not in needed]:
+            self.remove(op)
+
+    def _is_root(self, op: Op) -> bool:
+        return op.writes or any(self.is_protected(id) for id in op.outputs.values())
+
+    def after(self, op: Op) -> Iterator[Op]:
+        """What depends on an operator, it itself first."""
+        seen, waiting = {op: None}, [op]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            for id in one.outputs.values():
+                for user in self._consumers.get(id, ()):
+                    if user not in seen:
+                        seen[user] = None
+                        waiting.append(user)

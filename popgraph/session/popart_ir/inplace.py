@@ -1,0 +1,193 @@
+"""The pattern InPlace: operators that write their results over what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, words
+
+_VIEWS = {
+    "Identity": ("IdentityInplace", 10.0),
+    "IdentityGrad": ("IdentityInplace", 10.0),
+    "Reshape": ("ReshapeInplace", 10.0),
+    "ReshapeGrad": ("ReshapeInplace", 10.0),
+    "Flatten": ("ReshapeInplace", 10.0),
+    "Slice": ("SliceInplace", 10.0),
+    "PadGrad": ("SliceInplace", 10.0),
+    "Transpose": ("TransposeInplace", 100.0),
+    "TransposeGrad": ("TransposeInplace", 100.0),
+    "Concat": ("ConcatInplace", 10.0),
+    "ConcatGrad": ("ConcatGradInplace", 10.0),
+    "Expand": ("ExpandInplace", 10.0),
+    "Detach": ("DetachInplace", 10.0),
+    "Reverse": ("ReverseInplace", 10.0),
+    "ReverseGrad": ("ReverseInplace", 10.0),
+    "Subsample": ("SubsampleInplace", 10.0),
+    "Pad": ("PadInplace", 1.0),
+}
+"""What only shows its operand another way, by its form in place and the priority of that."""
+
+_UNARY = words(
+    """
+    Asin Atan Ceil Clip Elu Exp Expm1 Floor Gelu GeluErf HardSigmoid LeakyRelu Log1p
+    LogSoftmax NearbyInt Relu Round Scale Selu Shrink Sigmoid Sign Sinh Softmax Swish
+    ThresholdedRelu IncrementMod SequenceSlice DynamicUpdate DynamicAdd DynamicZero HostLoad
+    """
+)
+
+_OVER_FIRST = {name: f"{name}Inplace" for name in _UNARY} | {
+    "Softplus": "SoftPlusInplace",
+    "Softsign": "SoftSignInplace",
+    "ScaleGrad": "ScaleInplace",
+    "AddBias": "AddBiasInplace",
+}
+"""What writes over its first operand, by its form in place."""
+
+_BINARY = {
+    "Add": ("AddLhsInplace", "AddRhsInplace"),
+    "Mul": ("MulLhsInplace", "MulRhsInplace"),
+    "Pow": ("PowLhsInplace",),
+    "Atan2": ("Atan2Inplace",),
+    "ScaledAdd": ("ScaledAddLhsInplace", "ScaledAddRhsInplace"),
+}
+"""What writes over either operand, if that has the shape of the result."""
+
+
+@dataclass(frozen=True)
+class _Proposal:
+    """A form in place: which operand it shares memory with, and whether it changes it."""
+
+    op: Op
+    type: str
+    operands: tuple[int, ...]
+    modifies: bool
+    priority: float
+
+
+class InPlace:
+    """Makes operators work in place, those of the highest priority and the latest first."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._graph = graph
+        self._group: dict[str, set[str]] = {}
+        self._modifiers: dict[Op, str] = {}
+        self._after: dict[Op, set[Op]] = {}
+        """What must wait until an operator is done, besides what reads its results."""
+        self._made: set[Op] = set()
+
+    def run(self) -> None:
+        for op in self._graph.ops:
+            self._note_present(op)
+        proposals = [one for op in self._graph.ops for one in self._proposals(op)]
+        proposals.sort(key=lambda one: (-one.priority, -one.op.number))
+        for one in proposals:
+            if one.priority > 0 and one.op not in self._made and self._is_possible(one):
+                self._apply(one)
+
+    def order(self) -> dict[Op, set[Op]]:
+        """Which operators must come after which, because these are overwritten."""
+        return self._after
+
+    def _note_present(self, op: Op) -> None:
+        """What is in place already, or updates a variable."""
+        if op.writes or op.type in ("AddLhsInplace", "SliceInplace"):
+            if op.inputs and op.outputs:
+                self._join(op.input(0), op.output)
+            if op.type != "SliceInplace" and op.inputs and op.type != "HostStore":
+                self._modifiers[op] = op.input(0)
+
+    def _proposals(self, op: Op) -> Iterator[_Proposal]:
+        if "InPlace" in op.settings.excluded or not op.outputs or not op.inputs:
+            return
+        for type_, operands, modifies, priority in self._forms(op):
+            wanted = op.settings.inplace.get(type_, priority)
+            yield _Proposal(op, type_, operands, modifies, wanted)
+
+    def _forms(self, op: Op) -> Iterator[tuple[str, tuple[int, ...], bool, float]]:
+        if op.type in _VIEWS:
+            type_, priority = _VIEWS[op.type]
+            yield type_, tuple(op.inputs), False, priority
+        elif op.type in _OVER_FIRST:
+            yield _OVER_FIRST[op.type], (0,), True, 10.0
+        elif op.type in _BINARY:
+            for index, type_ in enumerate(_BINARY[op.type]):
+                if self._has_result_shape(op, index):
+                    yield type_, (index,), True, 10.0
+        elif op.type == "Where":
+            for index, side in ((1, "Lhs"), (2, "Rhs")):
+                if self._has_result_shape(op, index):
+                    yield f"Where{side}Inplace", (index,), True, 10.0
+                    return
+
+    def _has_result_shape(self, op: Op, index: int) -> bool:
+        return self._graph.shape(op.input(index)) == self._graph.shape(op.output)
+
+    # memory that tensors share
+
+    def _aliases(self, id: str) -> set[str]:
+        return self._group.setdefault(id, {id})
+
+    def _join(self, first: str, second: str) -> None:
+        joined = self._aliases(first) | self._aliases(second)
+        for id in joined:
+            self._group[id] = joined
+
+    def _is_unmodifiable(self, id: str) -> bool:
+        graph = self._graph
+        if graph.kind(id) in (Kind.VARIABLE, Kind.CONSTANT) or graph.is_protected(id):
+            return True
+        return any(user.settings.recompute.name == "Recompute" for user in graph.consumers(id))
+
+    def _is_possible(self, one: _Proposal) -> bool:
+        inputs = [one.op.input(index) for index in one.operands]
+        before = set().union(*(self._aliases(id) for id in inputs))
+        after = self._aliases(one.op.output)
+        changed = one.modifies or any(id in after for id in self._modifiers.values())
+        if changed and any(map(self._is_unmodifiable, before)):
+            return False
+        modifiers = [op for op, id in self._modifiers.items() if id in before | after]
+        modifiers += [one.op] if one.modifies else []
+        return all(self._runs_last(op, before | after) for op in modifiers)
+
+    def _runs_last(self, modifier: Op, memory: set[str]) -> bool:
+        """Whether all that reads the memory as it was can run before."""
+        later = self._following(modifier)
+        return not any(op in later for op in self._readers(modifier, memory))
+
+    def _readers(self, modifier: Op, memory: set[str]) -> Iterator[Op]:
+        """
+        What reads the memory as it is before `modifier` changes it.
+
+        Updates of parts of a variable do not meet, and neither do the parts.
+        """
+        derived = {id for op in self._graph.after(modifier) for id in op.outputs.values()}
+        for id in memory - derived:
+            for user in self._graph.consumers(id):
+                parts = modifier.writes and (user.writes or user.type == "SliceInplace")
+                if user is not modifier and not parts:
+                    yield user
+
+    def _following(self, op: Op) -> set[Op]:
+        seen, waiting = {op}, [op]
+        while waiting:
+            one = waiting.pop()
+            users = [user for id in one.outputs.values() for user in self._graph.consumers(id)]
+            for user in (*users, *self._after.get(one, ())):
+                if user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+        return seen
+
+    def _apply(self, one: _Proposal) -> None:
+        for index in one.operands:
+            self._join(one.op.input(index), one.op.output)
+        if one.modifies:
+            self._modifiers[one.op] = one.op.input(one.operands[0])
+        one.op.type = one.type
+        self._made.add(one.op)
+        memory = self._aliases(one.op.output)
+        for modifier, id in self._modifiers.items():
+            if id in memory:
+                for reader in self._readers(modifier, memory):
+                    self._after.setdefault(reader, set()).add(modifier)

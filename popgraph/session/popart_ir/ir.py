@@ -1,0 +1,146 @@
+"""PopART's IR of a session: what its transformations make of a model, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from popgraph.builder.opset.enums import RecomputationType, VirtualGraphMode
+from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.session.model import SessionModel
+from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
+from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.gradients import Gradients
+from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.inplace import InPlace
+from popgraph.session.popart_ir.outline import Outliner
+from popgraph.session.popart_ir.patterns import Stage, apply_patterns
+from popgraph.session.popart_ir.placement import (
+    add_copies,
+    add_loads,
+    add_seeds,
+    add_stores,
+    annotate_recomputation,
+    recompute_explicitly,
+)
+from popgraph.session.popart_ir.schedule import scheduled
+from popgraph.session.popart_ir.serialise import serialised
+from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
+from popgraph.session.popart_ir.updates import Decomposition, add_updates
+from popgraph.session.step_shape import StepShape
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a session was made of."""
+
+    model: SessionModel
+    options: SessionOptions
+    patterns: Patterns
+    anchors: tuple[str, ...]
+    rule: OptimizerSpec | None
+    frozen: Collection[str]
+    constant_weights: bool
+    step: StepShape
+
+
+class Ir:
+    """
+    The operators that PopART would run for a session, under its names and after its patterns.
+
+    It is a view: what this machine runs is compiled from the model itself, and has no such
+    operators. Programs that look at PopART's IR see what they would see there; the order of
+    independent operators may differ.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._enabled = asked.patterns.enabled()
+        self._after: dict[Op, set[Op]] = {}
+        self._graphs = self._made()
+        self._orders = {name: scheduled(graph, self._after) for name, graph in self._graphs.items()}
+
+    def graphNames(self) -> list[str]:
+        """The main graph first."""
+        return list(self._graphs)
+
+    def operators(self, graph: str) -> Sequence[Op]:
+        return self._orders[graph]
+
+    def serialised(self) -> str:
+        """The JSON of all graphs."""
+        return serialised(self._orders, self._graphs)
+
+    def _made(self) -> dict[str, OpGraph]:
+        asked, options = self._asked, self._asked.options
+        trains = asked.rule is not None
+        places = Places(
+            ipus=options.virtualGraphMode is not VirtualGraphMode.Off,
+            phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases,
+        )
+        reader = ForwardReader(
+            asked.model, constant=asked.constant_weights, anchors=asked.anchors, places=places
+        )
+        main, called = reader.main, list(reader.called.values())
+        if trains and asked.model.final_loss is not None:
+            main.kept = {*asked.anchors, asked.model.final_loss}
+        for graph in (main, *called):
+            apply_patterns(graph, self._enabled, Stage(trains))
+        add_seeds(main)
+        if asked.rule is not None:
+            self._train(main, asked.rule)
+        main.kept = set(asked.anchors)
+        if options.useHostCopyOps:
+            add_loads(main)
+        main.prune()
+        self._finish(main, [*called])
+        graphs = [main, *called, *self._outlined(main)]
+        if "InPlace" in self._enabled:
+            for graph in graphs:
+                pass_ = InPlace(graph)
+                pass_.run()
+                self._after |= pass_.order()
+        return {graph.name: graph for graph in graphs}
+
+    def _train(self, main: OpGraph, rule: OptimizerSpec) -> None:
+        loss = self._asked.model.final_loss
+        assert loss is not None, "a session that trains has a loss"
+        scaling = None
+        if not rule.loss_scaling.constant:
+            scaling = loss_scale_variable(main.infos[loss].row)
+        Gradients(main, loss, scaling).grow()
+        add_updates(main, self._asked.frozen)
+
+    def _finish(self, main: OpGraph, called: list[OpGraph]) -> None:
+        asked, options = self._asked, self._asked.options
+        stage = Stage(asked.rule is not None, has_gradients=True)
+        for graph in (main, *called):
+            apply_patterns(graph, self._enabled, stage)
+        self._recompute(main)
+        main.prune()
+        serialize_matmuls(main)
+        if asked.rule is not None:
+            Decomposition(main, asked.rule, asked.step).run()
+        if options.virtualGraphMode is not VirtualGraphMode.Off:
+            add_copies(main)
+        main.prune()
+        for graph in (main, *called):
+            apply_patterns(graph, self._enabled, stage)
+        if options.useHostCopyOps:
+            add_stores(main, asked.anchors)
+
+    def _recompute(self, main: OpGraph) -> None:
+        options, loss = self._asked.options, self._asked.model.final_loss
+        if options.autoRecomputation is not RecomputationType.NoRecompute and loss:
+            annotate_recomputation(main, options.autoRecomputation, loss)
+        if options.explicitRecomputation:
+            recompute_explicitly(main)
+
+    def _outlined(self, main: OpGraph) -> list[OpGraph]:
+        options = self._asked.options
+        if not options.enableOutlining:
+            return []
+        outliner = Outliner(options.outlineThreshold)
+        outliner.run(main, scheduled(main, {}))
+        return list(outliner.graphs.values())

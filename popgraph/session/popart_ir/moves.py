@@ -1,0 +1,229 @@
+"""Patterns that drop copies and write operators as simpler ones."""
+
+from __future__ import annotations
+
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.session.popart_ir.expression import added
+from popgraph.session.popart_ir.graph import Op, OpGraph, words
+from popgraph.support.shapes import prod
+
+_COPIES = frozenset(["Identity", "IdentityGrad", "AddBiasDataGrad", "IfConditionGrad"])
+_VARIADIC = frozenset(["Sum", "Max", "Min", "Mean", "Concat"])
+_SAME_SHAPE = words(
+    """
+    AddArg0Grad AddArg1Grad SubArg0Grad SumArgGrad AddBiasBiasGrad Reshape ReshapeGrad Expand
+    Tile ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceSumSquare ReduceMedian
+    """
+)
+"""What only copies if the shape stays."""
+
+_POOLS = frozenset(["AveragePool", "MaxPool"])
+_LARGEST = 3.4028234663852886e38
+
+
+def before_one(graph: OpGraph, op: Op) -> bool:
+    """x -> op -> Sum of one -> y  becomes  x -> op -> y. Only when nothing else reads x."""
+    if not _is_sum_of_one(op):
+        return False
+    before = graph.producer(op.input(0))
+    if before is None or graph.uses(op.input(0)) != 1 or graph.is_protected(op.input(0)):
+        return False
+    index = next(index for index, id in before.outputs.items() if id == op.input(0))
+    output = op.output
+    graph.remove(op)
+    graph.rename_output(before, index, output)
+    return True
+
+
+def after_copy(graph: OpGraph, op: Op) -> bool:
+    """A copy, whose readers read what it copies. Only when the copy is not anchored."""
+    copies = op.type in _COPIES or _is_sum_of_one(op) or _pads_nothing(op)
+    if not copies or any(graph.is_protected(id) for id in op.outputs.values()):
+        return False
+    for id in op.outputs.values():
+        graph.replace_uses(id, op.input(0))
+    graph.remove(op)
+    return True
+
+
+def _is_sum_of_one(op: Op) -> bool:
+    return op.type == "Sum" and len(op.inputs) == 1
+
+
+def _pads_nothing(op: Op) -> bool:
+    return op.type == "Pad" and "pads" in op.attributes and not any(op.integers("pads"))
+
+
+def op_to_identity(graph: OpGraph, op: Op, *, trains: bool) -> bool:
+    """An operator that changes nothing -> Identity."""
+    if not _changes_nothing(graph, op, trains=trains):
+        return False
+    for index in [index for index in op.inputs if index != min(op.inputs)]:
+        _disconnect(graph, op, index)
+    op.type, op.attributes = "Identity", {}
+    return True
+
+
+def _disconnect(graph: OpGraph, op: Op, index: int) -> None:
+    graph.connect(op, index, op.inputs[min(op.inputs)])
+    del op.inputs[index]
+
+
+def _changes_nothing(graph: OpGraph, op: Op, *, trains: bool) -> bool:
+    shapes = [graph.shape(op.input(min(op.inputs)))] if op.inputs else [[]]
+    shapes += [graph.shape(op.output)] if op.outputs else [[]]
+    match op.type:
+        case type_ if type_ in _VARIADIC and len(op.inputs) == 1:
+            return True
+        case type_ if type_ in _SAME_SHAPE:
+            return len(op.outputs) == 1 and shapes[0] == shapes[1]
+        case "Dropout" | "ShapedDropout":
+            return len(op.outputs) == 1 and (not trains or op.attributes.get("ratio") == 0)
+        case "IdentityLoss":
+            return op.attributes.get("reduction") == "None" or not shapes[0]
+        case "IdentityLossGrad":
+            return op.attributes.get("reduction") == "None"
+        case "Cast" | "CastGrad":
+            return graph.infos[op.input(0)] == graph.infos[op.output]
+        case "Scale" | "ScaleGrad":
+            return op.attributes.get("scale") == 1
+        case "Transpose" | "TransposeGrad":
+            perm = op.integers("perm")
+            return bool(perm) and perm == sorted(perm)
+        case "Reverse" | "ReverseGrad":
+            return op.attributes.get("dimensions") == []
+        case "Subsample":
+            return "strides" in op.attributes and prod(op.integers("strides")) == 1
+        case "Gather":
+            data, indices = graph.shape(op.input(0)), graph.shape(op.input(1))
+            return data[op.integers_or("axis", 0)] == 1 and indices == [1]
+        case "Clip":
+            bounds = (op.attributes.get("min"), op.attributes.get("max"))
+            return bounds == (-_LARGEST, _LARGEST)
+        case type_ if type_ in _POOLS:
+            return len(op.outputs) == 1 and _pools_nothing(op)
+    return False
+
+
+def _pools_nothing(op: Op) -> bool:
+    kernel, strides = op.integers("kernel_shape"), op.integers("strides")
+    return prod(kernel) == 1 and prod(strides) == 1 and not any(op.integers("pads"))
+
+
+def sum_to_add(graph: OpGraph, op: Op) -> bool:
+    """Sum(a, b) -> Add(a, b)."""
+    if op.type != "Sum" or len(op.inputs) != 2:
+        return False
+    op.type = "Add"
+    return True
+
+
+def negative_scale(graph: OpGraph, op: Op) -> bool:
+    """Scale(x, -1) -> Neg(x)."""
+    if op.type not in ("Scale", "ScaleGrad") or op.attributes.get("scale") != -1:
+        return False
+    op.type, op.attributes = "Neg", {}
+    return True
+
+
+def split(graph: OpGraph, op: Op) -> bool:
+    """Split(x) -> a Slice of x for each part."""
+    if op.type != "Split":
+        return False
+    source, axis = op.input(0), op.integers_or("axis", 0)
+    start = 0
+    for id in list(op.outputs.values()):
+        starts, ends = [0] * len(graph.shape(source)), graph.shape(source)
+        starts[axis], ends[axis] = start, start + graph.shape(id)[axis]
+        start = ends[axis]
+        attributes: dict[str, object] = {"starts": starts, "ends": ends}
+        attributes["axes"] = list(range(len(starts)))
+        made = Op("Slice", {0: source}, {0: id}, attributes, op.settings, backward=op.backward)
+        graph.add(made, before=op)
+        graph.rename_output(made, 0, id)
+    graph.forget(op)
+    return True
+
+
+def split_gradient(graph: OpGraph, op: Op) -> bool:
+    """SplitGrad(a, b, ...) -> Concat(a, b, ...)."""
+    if op.type != "SplitGrad":
+        return False
+    op.type, op.attributes = "Concat", {"axis": op.attributes.get("axis", 0)}
+    return True
+
+
+def random_normal_like(graph: OpGraph, op: Op) -> bool:
+    """RandomNormalLike(x) -> RandomNormal."""
+    return _alone(graph, op, "RandomNormalLike", "RandomNormal")
+
+
+def random_uniform_like(graph: OpGraph, op: Op) -> bool:
+    """RandomUniformLike(x) -> RandomUniform."""
+    return _alone(graph, op, "RandomUniformLike", "RandomUniform")
+
+
+def zeros_like(graph: OpGraph, op: Op) -> bool:
+    """ZerosLike(x) -> Zeros."""
+    return _alone(graph, op, "ZerosLike", "Zeros")
+
+
+def _alone(graph: OpGraph, op: Op, old: str, new: str) -> bool:
+    """What reads a tensor only for its shape need not read it."""
+    if op.type != old:
+        return False
+    made = Op(new, {}, dict(op.outputs), dict(op.attributes), op.settings, backward=op.backward)
+    graph.add(made, before=op)
+    graph.forget(op)
+    return True
+
+
+def scan_to_loop(graph: OpGraph, op: Op) -> bool:
+    """Scan -> Loop, which takes its slices itself."""
+    if op.type != "Scan":
+        return False
+    op.type = "Loop"
+    return True
+
+
+def upsample(graph: OpGraph, op: Op) -> bool:
+    """Upsample -> Resize."""
+    if op.type != "Upsample":
+        return False
+    op.type = "Resize"
+    return True
+
+
+def two_transposes(graph: OpGraph, op: Op) -> bool:
+    """Transpose(Transpose(x)) -> Identity(x). Only when the second undoes the first."""
+    if op.type not in ("Transpose", "TransposeGrad"):
+        return False
+    before = graph.producer(op.input(0))
+    if before is None or before.type not in ("Transpose", "TransposeGrad"):
+        return False
+    if permutation(graph, before) != inverse(permutation(graph, op)):
+        return False
+    graph.connect(op, 0, before.input(0))
+    op.type, op.attributes = "Identity", {}
+    return True
+
+
+def permutation(graph: OpGraph, op: Op) -> list[int]:
+    """The order of axes of a Transpose, or of the gradient of one."""
+    given = op.integers("perm") or list(range(len(graph.shape(op.input(0)))))[::-1]
+    return inverse(given) if op.type == "TransposeGrad" else given
+
+
+def inverse(perm: list[int]) -> list[int]:
+    return sorted(range(len(perm)), key=perm.__getitem__)
+
+
+def transposed(graph: OpGraph, op: Op, id: str) -> str:
+    """Adds a Transpose of the last two axes before an operator."""
+    info = graph.infos[id]
+    axes = list(range(info.rank()))
+    axes[-2:] = axes[:-3:-1]
+    shape = [info.shape()[axis] for axis in axes]
+    turned = TensorInfo(info.data_type(), shape)
+    return added(graph, op, "Transpose", [id], turned, {"perm": axes})

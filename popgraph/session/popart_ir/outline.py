@@ -1,0 +1,225 @@
+"""Sequences of operators that occur more than once, as graphs that are called."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from popgraph.session.popart_ir.graph import Op, OpGraph, Settings, words
+
+_COSTLY = words(
+    """
+    MatMul Conv MultiConv ConvWeightsGrad ConvDataGrad BatchNormalization
+    BatchNormalizationGrad GroupNormalization GroupNormalizationGrad InstanceNormalization
+    InstanceNormalizationGrad RNN RNNGrad LSTM LSTMGrad GRUGrad LRN LRNGrad Histogram
+    AdamUpdater RMSPropUpdater AdaDeltaUpdater LambSquare
+    """
+)
+"""Operators that are worth a graph of their own."""
+
+_COST, _LITTLE = 1000.0, 0.1
+
+_NEVER = frozenset(
+    ["GetRandomSeed", "HostLoad", "HostStore", "Init", "IpuCopy", "If", "Loop", "GRU"]
+)
+
+_ATTEMPTS = 64
+"""How many lengths below the longest are tried whose operators match but not their tensors."""
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A sequence that occurs at several places."""
+
+    length: int
+    starts: tuple[int, ...]
+
+
+class Outliner:
+    """Replaces repeated sequences by calls, the longest first, and in what is called, too."""
+
+    def __init__(self, threshold: float) -> None:
+        self._threshold = threshold
+        self.graphs: dict[str, OpGraph] = {}
+
+    def run(self, graph: OpGraph, schedule: Sequence[Op]) -> None:
+        """`schedule` is an order in which the operators can run; `graph` has them in it after."""
+        graph.ops = list(schedule)
+        while True:
+            row = _Row([graph, *self.graphs.values()])
+            match = self._best(row)
+            if match is None:
+                return
+            self._replace(row, match)
+
+    # finding
+
+    def _best(self, row: _Row) -> _Match | None:
+        length = _longest(row.ids)
+        for tried in range(length, max(0, length - _ATTEMPTS), -1):
+            found = self._match(row, tried)
+            if found is not None:
+                return found
+        return None
+
+    def _match(self, row: _Row, length: int) -> _Match | None:
+        """The most frequent sequence of a length that is worth it and has one form everywhere."""
+        best: _Match | None = None
+        for starts in _places(row.ids, length):
+            if len(starts) < 2 or _worth(row.part(starts[0], length)) < self._threshold:
+                continue
+            forms: dict[Hashable, list[int]] = {}
+            for start in starts:
+                forms.setdefault(_form(row.part(start, length)), []).append(start)
+            for same in forms.values():
+                if len(same) > 1 and (best is None or len(same) > len(best.starts)):
+                    best = _Match(length, tuple(same))
+        return best
+
+    # replacing
+
+    def _replace(self, row: _Row, match: _Match) -> None:
+        places = [(row.graph(start), row.part(start, match.length)) for start in match.starts]
+        kept = sorted({one for graph, ops in places for one in _results(graph, ops)})
+        name = f"call_subgraph({len(self.graphs)})"
+        first, sample = places[0]
+        self.graphs[name] = _body(first, sample, name, kept)
+        for graph, ops in places:
+            outputs = {index: ops[at].outputs[slot] for index, (at, slot) in enumerate(kept)}
+            call = Op(
+                "Call",
+                dict(enumerate(_inputs(ops))),
+                outputs,
+                settings=Settings(ipu=ops[0].settings.ipu),
+                called=(name,),
+                writes=any(op.writes for op in ops),
+                backward=ops[0].backward,
+            )
+            graph.add(call, before=ops[0])
+            for op in ops:
+                graph.forget(op)
+
+
+class _Row:
+    """The operators of several graphs in a row, and a number for each kind of operator."""
+
+    def __init__(self, graphs: Sequence[OpGraph]) -> None:
+        kinds: dict[Hashable, int] = {}
+        self._entries: list[tuple[OpGraph, Op | None]] = []
+        self.ids: list[int] = []
+        for graph in graphs:
+            for op in graph.ops:
+                self._entries.append((graph, op))
+                self.ids.append(kinds.setdefault(_kind(graph, op), len(kinds)))
+            self._entries.append((graph, None))
+            self.ids.append(-len(self.ids) - 1)
+
+    def graph(self, start: int) -> OpGraph:
+        return self._entries[start][0]
+
+    def part(self, start: int, length: int) -> list[Op]:
+        found = self._entries[start : start + length]
+        return [op for _, op in found if op is not None]
+
+
+def _longest(ids: list[int]) -> int:
+    """The length of the longest sequence of numbers that occurs twice."""
+    low, high = 0, len(ids) // 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        if any(len(starts) > 1 for starts in _places(ids, middle)):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _worth(ops: Sequence[Op]) -> float:
+    return sum(_COST if op.type in _COSTLY else _LITTLE for op in ops)
+
+
+def _kind(graph: OpGraph, op: Op) -> Hashable:
+    """What operators that may be outlined together have in common."""
+    if op.type in _NEVER or not graph.kept.isdisjoint(op.outputs.values()):
+        return op.number
+    infos = [
+        (slot, index, str(graph.infos[id]))
+        for slot, tensors in enumerate((op.inputs, op.outputs))
+        for index, id in tensors.items()
+    ]
+    settings = replace(op.settings, name="")
+    attributes = sorted((name, str(value)) for name, value in op.attributes.items())
+    outline = sorted(settings.outline.items())
+    return str(
+        (
+            op.type,
+            infos,
+            attributes,
+            op.called,
+            settings.ipu,
+            settings.phase,
+            outline,
+            settings.recompute,
+            settings.excluded,
+        )
+    )
+
+
+def _places(ids: list[int], length: int) -> list[list[int]]:
+    """Where each sequence of a length stands, without overlaps."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    if length < 1:
+        return []
+    for start in range(len(ids) - length + 1):
+        places = found.setdefault(tuple(ids[start : start + length]), [])
+        if not places or places[-1] + length <= start:
+            places.append(start)
+    return list(found.values())
+
+
+def _inputs(ops: Sequence[Op]) -> list[str]:
+    """What a sequence reads of others, in the order in which it does."""
+    inside = {id for op in ops for id in op.outputs.values()}
+    read = [id for op in ops for id in op.inputs.values() if id not in inside]
+    return list(dict.fromkeys(read))
+
+
+def _form(ops: Sequence[Op]) -> Hashable:
+    """Which operand of a sequence comes from where."""
+    made = {id: (at, slot) for at, op in enumerate(ops) for slot, id in op.outputs.items()}
+    outer = {id: number for number, id in enumerate(_inputs(ops))}
+    return tuple(made.get(id, outer.get(id)) for op in ops for id in op.inputs.values())
+
+
+def _results(graph: OpGraph, ops: Sequence[Op]) -> list[tuple[int, int]]:
+    """Which outputs of a sequence others read, or nobody because they update variables."""
+    inside = set(ops)
+    found = []
+    for at, op in enumerate(ops):
+        for slot, id in op.outputs.items():
+            if op.writes or any(user not in inside for user in graph.consumers(id)):
+                found.append((at, slot))
+    return found
+
+
+def _body(graph: OpGraph, ops: Sequence[Op], name: str, kept: list[tuple[int, int]]) -> OpGraph:
+    body = OpGraph(name)
+    scope = f"{name}/"
+    for op in ops:
+        for id in (*op.inputs.values(), *op.outputs.values()):
+            body.add_tensor(scope + id, graph.infos[id])
+        body.add(
+            Op(
+                op.type,
+                {index: scope + id for index, id in op.inputs.items()},
+                {index: scope + id for index, id in op.outputs.items()},
+                dict(op.attributes),
+                op.settings,
+                op.called,
+                op.writes,
+                op.backward,
+            )
+        )
+    body.inputs = [scope + id for id in _inputs(ops)]
+    body.results = [scope + ops[at].outputs[slot] for at, slot in kept]
+    return body

@@ -1,0 +1,104 @@
+"""PopART's patterns on a graph of operators, each by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from popgraph.session.popart_ir import gradient_patterns, losses, matmuls, moves, recurrent
+from popgraph.session.popart_ir.expression import replace_by
+from popgraph.session.popart_ir.graph import Op, OpGraph
+
+_ROUNDS = 50
+"""More often than this no pattern helps another one; PopART has a limit, too."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A rewrite: what it touches must not be anchored."""
+
+    name: str
+    apply: Callable[[OpGraph, Op, Stage], bool]
+    """Rewrites if the operator matches, and says whether it did."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What patterns ask about the session."""
+
+    trains: bool
+    has_gradients: bool = False
+    """The backward half is there."""
+
+
+def apply_patterns(graph: OpGraph, enabled: Collection[str], stage: Stage) -> None:
+    """Applies the enabled patterns until none matches."""
+    wanted = [pattern for pattern in _PATTERNS if pattern.name in enabled]
+    for _ in range(_ROUNDS):
+        changes = [_round(graph, pattern, stage) for pattern in wanted]
+        if not any(changes):
+            return
+
+
+def _round(graph: OpGraph, pattern: Pattern, stage: Stage) -> bool:
+    changed = False
+    for op in list(graph.ops):
+        if op in graph.ops and pattern.name not in op.settings.excluded:
+            changed |= pattern.apply(graph, op, stage)
+    return changed
+
+
+def _by_expressions(name: str) -> Pattern:
+    expressions = gradient_patterns.EXPRESSIONS[name]
+
+    def apply(graph: OpGraph, op: Op, stage: Stage) -> bool:
+        if op.type not in expressions:
+            return False
+        expression = expressions[op.type]
+        if op.type in gradient_patterns.REDUCED:
+            gradient_patterns.replace_and_reduce(graph, op, expression)
+        else:
+            replace_by(graph, op, expression)
+        return True
+
+    return Pattern(name, apply)
+
+
+def _plain(function: Callable[[OpGraph, Op], bool]) -> Callable[[OpGraph, Op, Stage], bool]:
+    return lambda graph, op, stage: function(graph, op)
+
+
+def _identity(graph: OpGraph, op: Op, stage: Stage) -> bool:
+    return moves.op_to_identity(graph, op, trains=stage.trains)
+
+
+def _split(graph: OpGraph, op: Op, stage: Stage) -> bool:
+    return (stage.has_gradients or not stage.trains) and moves.split(graph, op)
+
+
+_PATTERNS = [
+    Pattern("PreUniRepl", _plain(moves.before_one)),
+    Pattern("PostNRepl", _plain(moves.after_copy)),
+    Pattern("SoftmaxGradDirect", _plain(losses.softmax_gradient)),
+    Pattern("NlllWithSoftmaxGradDirect", _plain(losses.loss_with_gradient)),
+    Pattern("OpToIdentity", _identity),
+    *map(_by_expressions, gradient_patterns.EXPRESSIONS),
+    Pattern("ConvDataGrad", _plain(gradient_patterns.convolution)),
+    Pattern("ConvTranspose", _plain(gradient_patterns.transposed_convolution)),
+    Pattern("ConvFlipWeightsDoubleFlip", _plain(gradient_patterns.two_flips)),
+    Pattern("MatMulOp", _plain(matmuls.product)),
+    Pattern("MatMulLhsGradOp", _plain(matmuls.left_gradient)),
+    Pattern("MatMulRhsGradOp", _plain(matmuls.right_gradient)),
+    Pattern("RandomNormalLikeOpPattern", _plain(moves.random_normal_like)),
+    Pattern("RandomUniformLikeOpPattern", _plain(moves.random_uniform_like)),
+    Pattern("ZerosLikeOpPattern", _plain(moves.zeros_like)),
+    Pattern("ScanToLoop", _plain(moves.scan_to_loop)),
+    Pattern("UpsampleToResize", _plain(moves.upsample)),
+    Pattern("LSTMOp", _plain(recurrent.lstm)),
+    Pattern("SplitOp", _split),
+    Pattern("SplitGradOpToConcat", _plain(moves.split_gradient)),
+    Pattern("SumToAdd", _plain(moves.sum_to_add)),
+    Pattern("NegativeOneScale", _plain(moves.negative_scale)),
+    Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.two_transposes)),
+]
+"""In the order in which they are tried."""

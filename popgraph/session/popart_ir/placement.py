@@ -1,0 +1,148 @@
+"""Operators that bring data where they are needed: seeds, copies between IPUs and to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from popgraph.builder.opset.enums import RecomputationType, RecomputeType
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
+
+_RANDOM = {"RandomNormal": 0, "RandomUniform": 0, "Dropout": 1, "ShapedDropout": 1}
+"""What draws numbers, and which of its inputs is its seed."""
+
+_SEED = TensorInfo("UINT32", [2])
+_FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
+
+_NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
+
+
+def add_seeds(graph: OpGraph) -> None:
+    """Gives every operator that draws numbers a seed of its own."""
+    drawing = [op for op in graph.ops if op.type in _RANDOM]
+    if not drawing:
+        return
+    first = graph.ops[0]
+    graph.add_tensor(_FROM_HOST, _SEED, Kind.STREAM)
+    graph.add_tensor(_UPDATED, _SEED)
+    graph.add(Op("GetRandomSeed", {0: _FROM_HOST}, {0: _UPDATED}, writes=True), before=first)
+    for number, op in enumerate(drawing):
+        modifier, seed = f"randomSeedModifier___{number}", f"randomSeed___modified_{number}"
+        graph.add_tensor(modifier, TensorInfo("UINT32", []), Kind.CONSTANT)
+        graph.add_tensor(seed, _SEED)
+        inputs = {0: _UPDATED, 1: modifier}
+        graph.add(Op("ModifyRandomSeed", inputs, {0: seed}, settings=op.settings), before=op)
+        graph.connect(op, _RANDOM[op.type], seed)
+
+
+def add_loads(graph: OpGraph) -> None:
+    """Has inputs loaded into tensors of their own."""
+    for id in graph.inputs:
+        users = graph.consumers(id)
+        if graph.kind(id) is not Kind.STREAM or not users:
+            continue
+        settings = Settings(ipu=users[0].settings.ipu, priority=float("-inf"))
+        empty, loaded = graph.fresh(id, graph.infos[id]), graph.fresh(id, graph.infos[id])
+        graph.replace_uses(id, loaded)
+        first = graph.ops[0]
+        graph.add(Op("Init", {}, {0: empty}, settings=settings), before=first)
+        graph.add(Op("HostLoad", {0: empty}, {0: loaded}, settings=settings), before=first)
+
+
+def add_stores(graph: OpGraph, anchors: Collection[str]) -> None:
+    """Has anchors stored on the host."""
+    for id in anchors:
+        if id in graph.infos:
+            producer = graph.producer(id)
+            ipu = producer.settings.ipu if producer else None
+            settings = Settings(ipu=ipu, priority=float("-inf"))
+            graph.add(Op("HostStore", {0: id}, {}, settings=settings, writes=True))
+
+
+def add_copies(graph: OpGraph) -> None:
+    """Copies what an operator reads from another IPU, once for each."""
+    copied: dict[tuple[str, int], str] = {}
+    for op in list(graph.ops):
+        for index, id in list(op.inputs.items()):
+            source, ipu = _home(graph, id), op.settings.ipu
+            if source is None or ipu is None or source == ipu:
+                continue
+            if (id, ipu) not in copied:
+                copied[id, ipu] = graph.add_tensor(f"{id}_c{ipu}", graph.infos[id])
+                producer = graph.producer(id)
+                settings = replace(
+                    producer.settings if producer else Settings(), ipu=source, name=""
+                )
+                attributes: dict[str, object] = {
+                    "__sourceIpus": f"{{{id}: {source}}}",
+                    "__destIpu": ipu,
+                }
+                outputs = {0: copied[id, ipu]}
+                made = Op("IpuCopy", {0: id}, outputs, attributes, settings, backward=op.backward)
+                graph.add(made, before=op)
+            graph.connect(op, index, copied[id, ipu])
+
+
+def _home(graph: OpGraph, id: str) -> int | None:
+    """The IPU on which a tensor is: where it is computed, or first read."""
+    producer = graph.producer(id)
+    if producer is not None:
+        return producer.settings.ipu
+    places = [user.settings.ipu for user in graph.consumers(id) if user.settings.ipu is not None]
+    return min(places, default=None)
+
+
+def annotate_recomputation(graph: OpGraph, kind: RecomputationType, loss: str) -> None:
+    """Says of every forward operator whether it is computed again for the gradients."""
+    forward = [op for op in graph.ops if not op.backward and not op.writes]
+    final = graph.producer(loss)
+    for op in forward:
+        if kind is RecomputationType.NormOnly:
+            again = op.type in _NORMS
+        else:
+            again = kind in (RecomputationType.RecomputeAll, RecomputationType.Standard)
+        chosen = RecomputeType.Recompute if again and op is not final else RecomputeType.Checkpoint
+        op.settings = replace(op.settings, recompute=chosen)
+
+
+def recompute_explicitly(graph: OpGraph) -> None:
+    """Computes again, beside the gradients, what they read of what is marked."""
+    marked = [op for op in graph.ops if op.settings.recompute is RecomputeType.Recompute]
+    for op in reversed(marked):
+        readers = {
+            id: [user for user in graph.consumers(id) if _is_later(user)]
+            for id in op.outputs.values()
+        }
+        op.settings = replace(op.settings, recompute=RecomputeType.Checkpoint)
+        if not any(readers.values()):
+            continue
+        outputs = {
+            index: graph.fresh(f"{id}_Recompute", graph.infos[id])
+            for index, id in op.outputs.items()
+        }
+        settings = replace(op.settings, recompute=RecomputeType.Recomputed)
+        for index, id in op.outputs.items():
+            for user in readers[id]:
+                for place, read in list(user.inputs.items()):
+                    if read == id:
+                        graph.connect(user, place, outputs[index])
+        copy = Op(
+            op.type,
+            dict(op.inputs),
+            outputs,
+            dict(op.attributes),
+            settings,
+            op.called,
+            backward=True,
+        )
+        graph.add(copy, before=_first(graph, readers))
+
+
+def _is_later(op: Op) -> bool:
+    return op.backward or op.settings.recompute is RecomputeType.Recomputed
+
+
+def _first(graph: OpGraph, readers: dict[str, list[Op]]) -> Op:
+    users = {user for found in readers.values() for user in found}
+    return next(op for op in graph.ops if op in users)

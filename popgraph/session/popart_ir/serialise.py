@@ -1,0 +1,106 @@
+"""A graph of operators as the JSON that PopART's serializer writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from popgraph.builder.opset.enums import RecomputeType
+from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+
+_OWN = "popgraph."
+"""What attributes begin with that are only ours."""
+
+_PHASES = {FORWARD: 0, LEFT: 1, RIGHT: 2}
+
+_NAMES = {
+    "reduction": "reduction_type",
+    "__available_memory": "available_memory_proportion",
+    "__partials_type": "partialsType",
+    "ignoreIndex": "ignore_index",
+    "inputIsLogProbability": "input_is_log_probability",
+}
+"""Attributes whose names in the IR are not those in models."""
+
+_REDUCTIONS = {"Sum": "0", "Mean": "1", "None": "2"}
+
+
+def serialised(graphs: Mapping[str, Sequence[Op]], infos: Mapping[str, OpGraph]) -> str:
+    """The operators of each graph in their order; every value is a text."""
+    content = {name: [_operator(infos[name], op) for op in ops] for name, ops in graphs.items()}
+    return json.dumps(content)
+
+
+def _operator(graph: OpGraph, op: Op) -> dict[str, object]:
+    return {
+        "type": op.type,
+        "name": op.settings.name,
+        "inputs": [_input(graph, index, id) for index, id in sorted(op.inputs.items())],
+        "outputs": [{"name": id, "index": str(index)} for index, id in sorted(op.outputs.items())],
+        "attributes": dict(_attributes(graph, op)),
+    }
+
+
+def _input(graph: OpGraph, index: int, id: str) -> dict[str, str]:
+    info = graph.infos[id]
+    return {
+        "name": id,
+        "shape": _text(info.shape()),
+        "type": info.data_type(),
+        "index": str(index),
+    }
+
+
+def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
+    settings = op.settings
+    yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
+    if settings.ipu is not None:
+        yield "__ipu_number", str(settings.ipu)
+    yield "tileSet", "0"
+    for key, value in settings.outline.items():
+        yield key, f"{key}:{value}"
+    if settings.phase is not None:
+        yield "__execution_phase", str(settings.phase)
+    context = "AccumulateOuterFragment" if settings.after_batches else "Normal"
+    yield "__execution_context", context
+    if settings.stage is not None:
+        yield "__pipeline_stage", str(settings.stage)
+    yield "scope", ""
+    yield "recomputetype", _recomputed(op)
+    for name, given in op.attributes.items():
+        if not name.startswith(_OWN) and given is not None:
+            yield _NAMES.get(name, name), _reduction(name, given)
+    if op.type == "MatMul":
+        yield "fully_connected_pass", str(_PHASES[str(op.attributes.get(PHASE, FORWARD))])
+    if op.called:
+        names = ("callee",) if len(op.called) == 1 else ("else_branch", "then_branch")
+        yield from zip(names, op.called, strict=False)
+    yield "schedulePriority", _text(settings.priority)
+
+
+def _recomputed(op: Op) -> str:
+    chosen = op.settings.recompute
+    if op.backward and chosen is not RecomputeType.Recomputed:
+        chosen = RecomputeType.Checkpoint
+    return chosen.name
+
+
+def _reduction(name: str, value: object) -> str:
+    return _REDUCTIONS.get(str(value), _text(value)) if name == "reduction" else _text(value)
+
+
+def _text(value: object) -> str:
+    """A value as C++ streams write it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return f"{value:.6f}"
+        case bytes():
+            return value.decode(errors="replace")
+        case list() | tuple():
+            return (
+                f"[{' '.join(f'{one:g}' if isinstance(one, float) else str(one) for one in value)}]"
+            )
+    return str(value)

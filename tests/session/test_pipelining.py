@@ -1,0 +1,214 @@
+"""Virtual graphs and pipeline stages: they change no result, and PopART's checks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph.session as popart
+from popgraph.support.arrays import Array
+
+
+def two_layers(places: list[dict[str, int]], shared: bool = False) -> tuple[Any, str, str]:
+    """Two products and a loss, each with its notes, such as {"virtualGraph": 0}."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2], "x")
+    w = builder.addInitializedInputTensor(np.array([[1, 2], [3, 4]], np.float32), "w")
+    v = w if shared else builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "v")
+    y = builder.aiOnnx.matmul([x, w])
+    z = builder.aiOnnx.matmul([y, v])
+    loss = builder.aiGraphcore.identityloss([z], popart.ReductionType.Sum)
+    for id, notes in zip((y, z, loss), places, strict=False):
+        for name, number in notes.items():
+            getattr(builder, name)(id, number)
+    return builder, z, loss
+
+
+def options(**asked: object) -> Any:
+    made = popart.SessionOptions()
+    made.virtualGraphMode, made.enablePipelining = popart.VirtualGraphMode.Manual, True
+    for name, value in asked.items():
+        setattr(made, name, value)
+    return made
+
+
+def device(ipus: int = 2) -> Any:
+    made = popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus})
+    made.backend = "reference"
+    return made
+
+
+def on(*ipus: int) -> list[dict[str, int]]:
+    return [{"virtualGraph": ipu} for ipu in ipus]
+
+
+DATA = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+
+
+def inferred(options: Any, places: list[dict[str, int]], batches: int = 3, **named: Any) -> Array:
+    builder, z, _ = two_layers(places, named.pop("shared", False))
+    returned = popart.AnchorReturnType(*named.pop("returned", ("All",)))
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(batches, {z: returned}),
+        named.pop("device", None) or device(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": DATA[:batches]}, anchors))
+    found: Array = anchors[z]
+    return found
+
+
+def trained(options: Any, places: list[dict[str, int]]) -> Array:
+    builder, _, loss = two_layers(places)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.ConstSGD(0.01),
+        device(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({"x": DATA}, session.initAnchorArrays()))
+    session.weightsToHost()
+    return session.weights()["w"]
+
+
+@pytest.mark.parametrize(
+    "places", [on(0, 1, 1), [{"pipelineStage": n, "virtualGraph": n} for n in (0, 1, 1)]]
+)
+def test_a_pipeline_infers_as_without(places: list[dict[str, int]]) -> None:
+    plain = inferred(popart.SessionOptions(), [])
+    np.testing.assert_array_equal(inferred(options(), places), plain)
+
+
+def test_a_pipeline_that_accumulates_trains_as_without() -> None:
+    three = {"enableGradientAccumulation": True, "accumulationFactor": 3}
+    plain = options(enablePipelining=False, virtualGraphMode=popart.VirtualGraphMode.Off, **three)
+    np.testing.assert_array_equal(trained(options(**three), on(0, 1, 1)), trained(plain, []))
+
+
+def test_stages_by_themselves_need_no_pipeline() -> None:
+    """Without it they are looked over, as in PopART."""
+    loose = options(enablePipelining=False)
+    backwards = [{"virtualGraph": 0, "pipelineStage": 3}, *on(0, 0)]
+    assert inferred(loose, backwards).shape == (3, 2, 2)
+
+
+def called(inner: int | None) -> None:
+    """A pipeline of two calls of one graph, whose node is on an IPU."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    body = builder.createSubgraphBuilder()
+    y = body.aiOnnx.abs([body.addInputTensor("FLOAT", [2])])
+    if inner is not None:
+        body.virtualGraph(y, inner)
+    body.addOutputTensor(y)
+    first = builder.aiGraphcore.call([x], 1, body)[0]
+    builder.virtualGraph(first, 0)
+    second = builder.aiOnnx.add([first, x])  # inputs may be read on several IPUs
+    builder.virtualGraph(second, 1)
+    popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(3, [second]), device(), userOptions=options()
+    )
+
+
+def test_a_cpu_stands_for_as_many_ipus_as_are_wanted() -> None:
+    cpu = popart.DeviceManager().createCpuDevice(backend="reference")
+    plain = inferred(popart.SessionOptions(), [])
+    np.testing.assert_array_equal(inferred(options(), on(0, 7, 7), device=cpu), plain)
+
+
+def test_a_call_is_on_the_ipu_of_what_it_runs() -> None:
+    called(0)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "one IPU": (
+        lambda: inferred(options(), on(0, 0, 0), device=device(1)),
+        r"Pipelining requires more than 1 IPU \(currently 1\) and the 'virtualGraphMode' session "
+        r"option to not be VirtualGraphMode::Off \(currently VirtualGraphMode::Manual\)",
+    ),
+    "no virtual graphs": (
+        lambda: inferred(options(virtualGraphMode=popart.VirtualGraphMode.Off), []),
+        r"Pipelining requires more than 1 IPU \(currently 2\) .* \(currently VirtualGraphMode::Off",
+    ),
+    "some nodes on IPUs": (
+        lambda: inferred(options(enablePipelining=False), on(0)),
+        r"Either all Ops must have their .* or none must\..*\n  -1 : 2\n  0 : 1",
+    ),
+    "no nodes on IPUs": (
+        lambda: inferred(options(enablePipelining=False), []),
+        "but no Ops have been annotated with virtual graph information",
+    ),
+    "an IPU that is not there": (
+        lambda: inferred(options(enablePipelining=False), on(0, 10, 10)),
+        r"inputs=\[\S+_c10, v\], outputs=\[\S+\]\) has been assigned to an invalid .* graph 10",
+    ),
+    "a call of what is nowhere": (
+        lambda: called(None),
+        r'Op Op\(.*\) in subgraph ".*" does not have a virtual graph id',
+    ),
+    "a call of what is elsewhere": (
+        lambda: called(1),
+        r"The virtual graph id 1 for Op Op\(.* does not match the virtual graph id 0 of",
+    ),
+    "some stages": (
+        lambda: inferred(options(), [{"virtualGraph": 0, "pipelineStage": 0}, *on(1, 1)]),
+        r"Only some ops have had their pipeline stage set. Ops missing the pipeline stage:\n  Op\(",
+    ),
+    "a stage on two IPUs": (
+        lambda: inferred(options(), [{"virtualGraph": n, "pipelineStage": 0} for n in (0, 1, 1)]),
+        r"have the same pipeline stage 0, but different virtual graph ids \{0, 1\}",
+    ),
+    "stages backwards": (
+        lambda: inferred(options(), on(1, 0, 0)),
+        "is consumed in an earlier pipeline stage than it is produced",
+    ),
+    "a negative stage": (
+        lambda: inferred(options(), [{"virtualGraph": 0, "pipelineStage": -1} for _ in range(3)]),
+        "Op has bad pipeline stage -1",
+    ),
+    "a weight on two IPUs": (
+        lambda: inferred(options(), on(0, 1, 1), shared=True),
+        "Can not copy variable tensor w between virtual graphs when pipelining",
+    ),
+    "too few batches": (
+        lambda: inferred(options(), on(0, 1, 1), batches=1),
+        r"depth \(batchesPerStep\) must equal at least the number of pipeline stages \(2\)",
+    ),
+    "too few micro-batches": (
+        lambda: trained(options(enableGradientAccumulation=True), on(0, 1, 1)),
+        r"depth \(gradient accumulation factor\) must equal at least .* stages \(2\)",
+    ),
+    "every second batch": (
+        lambda: inferred(options(), on(0, 1, 1), batches=2, returned=("EveryN", 2)),
+        "AnchorReturnType::EVERYN is not valid for pipelined models",
+    ),
+    "stale weights": (
+        lambda: trained(options(), on(0, 1, 1)),
+        "pipelined training that updates weights while later batches are under way",
+    ),
+    "recomputation": (
+        lambda: inferred(options(), [{"virtualGraph": 0, "recomputeOutput": 1}, *on(1, 1)]),
+        "user annotation for recomputation is not allowed",
+    ),
+    "aliases": (
+        lambda: inferred(options(aliasZeroCopy=True), on(0, 1, 1)),
+        "Alias zero copy is not supported with implicit pipelining",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_popart_refuses_is_refused(name: str) -> None:
+    call, text = REFUSED[name]
+    with pytest.raises(popart.popart_exception, match=text):
+        call()

@@ -1,0 +1,580 @@
+"""Tests PopART's IR as `_serializeIr` writes it: operators, gradients, patterns, places."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph.session as popart
+from popgraph.builder.popart.builder import Builder
+
+Graphs = dict[str, list[dict[str, Any]]]
+
+
+def ir_of(session: Any) -> Graphs:
+    found: Graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    return found
+
+
+def types(graphs: Graphs, graph: str = "maingraph") -> list[str]:
+    return [op["type"] for op in graphs[graph]]
+
+
+def options(**given: object) -> popart.SessionOptions:
+    made = popart.SessionOptions()
+    made.enableOutlining = False
+    for name, value in given.items():
+        setattr(made, name, value)
+    return made
+
+
+def minimal(*more: str) -> popart.Patterns:
+    """The patterns that PopART cannot do without, and others."""
+    found = popart.Patterns(popart.PatternsLevel.Minimal)
+    for name in more:
+        found.enablePattern(name, True)
+    return found
+
+
+def weight(builder: Builder, *shape: int, name: str = "w") -> str:
+    return str(builder.addInitializedInputTensor(np.ones(shape, np.float32), name))
+
+
+def trained(
+    builder: Builder,
+    loss: str,
+    *anchors: str,
+    optimizer: Any = None,
+    patterns: popart.Patterns | None = None,
+    given: popart.SessionOptions | None = None,
+    device: Any = None,
+) -> Graphs:
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss, *anchors]),
+        loss,
+        optimizer or popart.ConstSGD(0.1),
+        device,
+        patterns=patterns,
+        userOptions=given or options(),
+    )
+    return ir_of(session)
+
+
+def inferred(
+    builder: Builder,
+    *anchors: str,
+    patterns: popart.Patterns | None = None,
+    given: popart.SessionOptions | None = None,
+    device: Any = None,
+) -> Graphs:
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, list(anchors)),
+        device,
+        patterns=patterns,
+        userOptions=given or options(),
+    )
+    return ir_of(session)
+
+
+def layers(builder: Builder, count: int) -> str:
+    """So many layers, and a loss."""
+    value = builder.addInputTensor("FLOAT", [8, 4], "x")
+    labels = builder.addInputTensor("INT32", [8], "labels")
+    for number in range(count):
+        matrix = weight(builder, 4, 4, name=f"w{number}")
+        value = builder.aiOnnx.relu([builder.aiOnnx.matmul([value, matrix])])
+    return str(builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([value], 1), labels]))
+
+
+def test_every_operator_has_popart_s_keys_and_every_value_is_a_text() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3], "x")
+    y = builder.aiOnnx.leakyrelu([x], 0.25, "mine")
+    (op,) = inferred(builder, y, patterns=minimal())["maingraph"]
+    assert op["type"] == "LeakyRelu"
+    assert op["name"] == "mine"
+    assert op["inputs"] == [{"name": "x", "shape": "[2 3]", "type": "FLOAT", "index": "0"}]
+    assert op["outputs"] == [{"name": y, "index": "0"}]
+    wanted = {"alpha": "0.250000", "recompute": "NO", "scope": "", "schedulePriority": "0.000000"}
+    assert wanted.items() <= op["attributes"].items()
+    assert "__ipu_number" not in op["attributes"]
+
+
+def test_a_session_has_its_ir_before_it_is_prepared_and_keeps_it() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    assert session.getIr() is session.getIr()
+    assert session.getIr().graphNames() == ["maingraph"]
+    with pytest.raises(TypeError, match="IrSerializationFormat"):
+        session._serializeIr("YAML")  # type: ignore[arg-type]
+
+
+def test_a_graph_with_a_name_is_written_under_it() -> None:
+    builder = popart.Builder()
+    builder.setGraphName("net")
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    assert list(inferred(builder, y)) == ["net"]
+
+
+def test_what_no_anchor_needs_is_not_there() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    builder.aiOnnx.exp([x])
+    assert types(inferred(builder, builder.aiOnnx.abs([x]))) == ["Abs"]
+
+
+def test_constant_weights_are_folded_unless_they_can_change() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2])
+    turned = builder.aiOnnx.transpose([weight(builder, 2, 2)], [1, 0])
+    y = builder.aiOnnx.matmul([x, turned])
+    assert "Transpose" not in types(inferred(builder, y, patterns=minimal()))
+    changing = options(constantWeights=False)
+    assert "Transpose" in types(inferred(builder, y, patterns=minimal(), given=changing))
+
+
+# gradients
+
+
+def test_gradients_and_updates_have_popart_s_names() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    graphs = trained(builder, loss, patterns=minimal())
+    found = types(graphs)
+    assert [name for name in found if name in ("NllGrad", "SoftmaxGrad", "ReluGrad")] == [
+        "NllGrad",
+        "SoftmaxGrad",
+        "ReluGrad",
+    ]
+    assert found[-1] == "SGD0VarUpdate"
+    update = graphs["maingraph"][-1]
+    assert [one["name"] for one in update["inputs"]] == ["w0", "Gradient___w0"]
+    assert [one["name"] for one in update["outputs"]] == ["UpdatedVar___w0"]
+
+
+def test_a_tensor_that_is_read_twice_has_a_sum_of_gradients() -> None:
+    builder = popart.Builder()
+    w = weight(builder, 3)
+    y = builder.aiOnnx.mul([builder.aiOnnx.exp([w]), builder.aiOnnx.sigmoid([w])])
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    graphs = trained(builder, loss)
+    (summed,) = [op for op in graphs["maingraph"] if op["outputs"][0]["name"] == "Gradient___w"]
+    assert summed["type"] in ("Add", "AddLhsInplace", "AddRhsInplace")
+    assert len(summed["inputs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "wanted"),
+    [
+        (popart.ConstSGD(0.1), {"SGD0VarUpdate": 1}),
+        (
+            popart.SGD({"defaultMomentum": (0.9, True)}),
+            {"Accumulate": 1, "SGD1VarUpdate": 1, "SGD1AcclUpdate": 1},
+        ),
+        (popart.Adam({}), {"Accumulate": 2, "AdamUpdater": 1, "AdamVarUpdate": 1}),
+        (
+            popart.Adam({}, mode=popart.AdamMode.Lamb),
+            {"Accumulate": 2, "AdamUpdater": 1, "LambSquare": 2, "AdamVarUpdate": 1},
+        ),
+        (
+            popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
+            {"Accumulate": 1, "RMSPropUpdater": 1, "ScaledVarUpdate": 1},
+        ),
+        (
+            popart.Adaptive({}, mode=popart.AdaptiveMode.AdaDelta),
+            {"Accumulate": 2, "AdaDeltaUpdater": 1, "ScaledVarUpdate": 1},
+        ),
+    ],
+    ids=["sgd", "momentum", "adam", "lamb", "rmsprop", "adadelta"],
+)
+def test_optimizers_are_written_as_their_operators(optimizer: Any, wanted: dict[str, int]) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    found = Counter(types(trained(builder, loss, optimizer=optimizer)))
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_numbers_that_may_change_are_inputs_of_updates() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    rule = popart.SGD({"defaultLearningRate": (0.1, False), "lossScaling": (2.0, False)})
+    graphs = trained(builder, loss, optimizer=rule)
+    update = graphs["maingraph"][-1]
+    names = [one["name"] for one in update["inputs"]]
+    assert "scaledLearningRate0___default___FLOAT" in names
+    read = {one["name"] for op in graphs["maingraph"] for one in op["inputs"]}
+    assert "lossScaling_FLOAT" in read
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "accumulation", "replicas", "wanted"),
+    [
+        (popart.ConstSGD(0.1), 1, 2, ["ReplicatedAllReduce", "SGD0VarUpdate"]),
+        (popart.ConstSGD(0.1), 2, 1, ["Accumulate", "AccumulatorScale", "SGD0VarUpdate"]),
+        (
+            popart.SGD({"defaultMomentum": (0.9, True)}),
+            2,
+            2,
+            ["Accumulate", "ReplicatedAllReduceInplace", "SGD1AcclUpdate", "SGD1VarUpdate"],
+        ),
+        (
+            popart.SGD({"defaultMomentum": (0.9, True)}),
+            1,
+            2,
+            ["Accumulate", "ReplicatedAllReduce", "SGD1AcclUpdate", "SGD1VarUpdate"],
+        ),
+    ],
+)
+def test_gradients_of_micro_batches_and_replicas_are_added_up(
+    optimizer: Any, accumulation: int, replicas: int, wanted: list[str]
+) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    given = options(
+        accumulationFactor=accumulation,
+        enableGradientAccumulation=accumulation > 1,
+        replicatedGraphCount=replicas,
+        enableReplicatedGraphs=replicas > 1,
+    )
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": replicas})
+    graphs = trained(builder, loss, optimizer=optimizer, given=given, device=device)
+    names = {"SGD0VarUpdate", "SGD1VarUpdate", "SGD1AcclUpdate"}
+    ops = [
+        op
+        for op in graphs["maingraph"]
+        if op["type"] in names or op["type"].startswith(("Accum", "Replicated"))
+    ]
+    assert sorted(op["type"] for op in ops) == wanted
+    outer = {
+        op["type"]
+        for op in ops
+        if op["attributes"]["__execution_context"] == "AccumulateOuterFragment"
+    }
+    assert outer == (set(wanted) - {"Accumulate"} if accumulation > 1 else set())
+
+
+# patterns
+
+
+def test_op_to_identity_decides_whether_a_loss_of_a_scalar_stays() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 4])
+    y = builder.aiOnnx.matmul([x, weight(builder, 4, 1)])
+    inner = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+    loss = builder.aiGraphcore.identityloss([inner])
+    for on in (True, False):
+        patterns = popart.Patterns(popart.PatternsLevel.Default)
+        patterns.OpToIdentity = on
+        found = Counter(types(trained(builder, loss, patterns=patterns)))
+        assert (found["IdentityLoss"], found["IdentityLossGrad"]) == (not on, not on)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ([], {"Nll", "NllGrad", "SoftmaxGrad"}),
+        (["PreUniRepl", "SoftmaxGradDirect"], {"Nll", "SoftmaxGradDirect"}),
+        (
+            ["PreUniRepl", "SoftmaxGradDirect", "NlllWithSoftmaxGradDirect"],
+            {"NlllWithSoftmaxGradDirect"},
+        ),
+    ],
+)
+def test_the_gradient_of_softmax_and_loss(names: list[str], wanted: set[str]) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    found = types(trained(builder, loss, patterns=minimal(*names)))
+    losses = {"Nll", "NllGrad", "SoftmaxGrad", "SoftmaxGradDirect", "NlllWithSoftmaxGradDirect"}
+    assert losses.intersection(found) == wanted
+
+
+@pytest.mark.parametrize(
+    ("build", "off", "gone", "there"),
+    [
+        ("exp", "ExpGradOp", "ExpGrad", {"Mul"}),
+        ("cos", "CosGradOp", "CosGrad", {"Sin", "Mul", "Neg"}),
+        ("sin", "SinGradOp", "SinGrad", {"Cos", "Mul"}),
+        ("log", "LogGradOp", "LogGrad", {"Div"}),
+        ("sqrt", "SqrtGradOp", "SqrtGrad", {"Scale", "Div"}),
+        ("reciprocal", "ReciprocalGradOp", "ReciprocalGrad", {"Square", "Neg", "Mul"}),
+        ("abs", "AbsGradOp", "AbsGrad", {"Sign", "Mul"}),
+    ],
+)
+def test_gradients_that_patterns_write_as_others(
+    build: str, off: str, gone: str, there: set[str]
+) -> None:
+    builder = popart.Builder()
+    y = getattr(builder.aiOnnx, build)([weight(builder, 3)])
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    on = types(trained(builder, loss, patterns=minimal()))
+    assert gone not in on
+    assert there <= set(on)
+    without = minimal().enablePattern(off, False).enableRuntimeAsserts(False)
+    assert gone in types(trained(builder, loss, patterns=without))
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        ("mul", {"MulArg0Grad", "MulArg1Grad"}),
+        ("sub", {"SubArg1Grad"}),
+        ("div", {"DivArg0Grad", "DivArg1Grad"}),
+        ("pow", {"PowArg0Grad", "PowArg1Grad"}),
+    ],
+)
+def test_gradients_of_what_was_broadcast_are_reduced(build: str, names: set[str]) -> None:
+    builder = popart.Builder()
+    first, second = weight(builder, 2, 3, name="a"), weight(builder, 3, name="b")
+    y = getattr(builder.aiOnnx, build)([first, second])
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    graphs = trained(builder, loss, patterns=minimal())
+    assert not names.intersection(types(graphs))
+    (reduced,) = [
+        op
+        for op in graphs["maingraph"]
+        if op["type"] == "ReduceSum" and op["attributes"]["axes"] == "[0]"
+    ]
+    assert reduced["inputs"][0]["shape"] == "[2 3]"
+
+
+def test_a_pattern_leaves_an_excluded_node_alone() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    first = builder.aiOnnx.relu([builder.aiOnnx.exp([x])])
+    second = builder.aiOnnx.relu([builder.aiOnnx.exp([first])])
+    builder.excludePatterns(first, ["InPlace"])
+    found = Counter(types(inferred(builder, second, patterns=minimal("InPlace"))))
+    assert found["Relu"] == 1
+    assert found["ReluInplace"] == 1
+
+
+def test_split_sum_scale_and_like_operators_are_written_as_simpler_ones() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4])
+    left, right = builder.aiOnnx.split([x], 2, 0)
+    y = builder.aiOnnx.sum([left, builder.aiGraphcore.scale([right], -1.0)])
+    noise = builder.aiOnnx.randomnormallike([y])
+    found = Counter(types(inferred(builder, y, noise, patterns=minimal())))
+    assert (found["Split"], found["Sum"], found["Scale"], found["RandomNormal"]) == (1, 1, 1, 1)
+    assert (found["GetRandomSeed"], found["ModifyRandomSeed"]) == (1, 1)
+    more = minimal("SplitOp", "SumToAdd", "NegativeOneScale")
+    found = Counter(types(inferred(builder, y, noise, patterns=more)))
+    assert (found["Slice"], found["Add"], found["Neg"]) == (2, 1, 1)
+
+
+def test_a_transpose_and_its_inverse_are_nothing() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3, 4])
+    once = builder.aiOnnx.transpose([x], [1, 2, 0])
+    y = builder.aiOnnx.exp([builder.aiOnnx.transpose([once], [2, 0, 1])])
+    assert types(inferred(builder, y, patterns=minimal())).count("Transpose") == 2
+    default = popart.Patterns()
+    assert "Transpose" not in types(inferred(builder, y, patterns=default))
+
+
+def test_a_dropout_of_inference_is_a_copy() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    (y,) = builder.aiOnnx.dropout([x], 1, 0.5)
+    y = builder.aiOnnx.exp([y])
+    assert "Dropout" not in types(inferred(builder, y))
+
+
+# products of matrices
+
+
+def test_products_have_three_axes_and_their_gradients_are_products() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 2)
+    graphs = trained(builder, loss)
+    products = [op for op in graphs["maingraph"] if op["type"] == "MatMul"]
+    passes = Counter(op["attributes"]["fully_connected_pass"] for op in products)
+    assert passes == {"0": 2, "1": 1, "2": 2}
+    assert all(one["shape"].count(" ") == 2 for op in products for one in op["inputs"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "counts"),
+    [
+        ("input_channels", {"0": 2, "1": 2, "2": 2}),
+        ("reducing_dim", {"0": 2, "1": 2, "2": 2}),
+        ("output_channels", {"0": 2, "1": 2, "2": 2}),
+        ("none", {"0": 1, "1": 1, "2": 1}),
+    ],
+)
+def test_products_in_parts(mode: str, counts: dict[str, int]) -> None:
+    builder = popart.Builder()
+    left = weight(builder, 2, 4, 6, name="a")
+    y = builder.aiOnnx.matmul([left, weight(builder, 6, 8)])
+    builder.setSerializeMatMul({y}, mode, 2)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    graphs = trained(builder, loss)
+    products = [op for op in graphs["maingraph"] if op["type"] == "MatMul"]
+    assert Counter(op["attributes"]["fully_connected_pass"] for op in products) == counts
+    updates = types(graphs).count("SGD0VarUpdate")
+    assert updates == (3 if mode in ("reducing_dim", "output_channels") else 2)
+
+
+# in place
+
+
+def test_in_place_forms_need_memory_that_nobody_reads_later() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    a = builder.aiOnnx.exp([x])
+    b = builder.aiOnnx.relu([a])
+    c = builder.aiOnnx.add([a, b])
+    found = Counter(types(inferred(builder, builder.aiOnnx.abs([c]), patterns=minimal("InPlace"))))
+    assert found["Relu"] == 1  # the sum reads what it would overwrite
+    assert found["AddLhsInplace"] + found["AddRhsInplace"] == 1
+
+
+def test_anchors_and_weights_are_not_overwritten() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    a = builder.aiOnnx.exp([x])
+    y = builder.aiOnnx.relu([a])
+    z = builder.aiOnnx.sigmoid([weight(builder, 3)])
+    found = types(
+        inferred(
+            builder, a, y, z, patterns=minimal("InPlace"), given=options(constantWeights=False)
+        )
+    )
+    assert sorted(found) == ["ExpInplace", "Relu", "Sigmoid"]
+
+
+def test_the_user_s_preference_decides_which_form_is_taken() -> None:
+    builder = popart.Builder()
+    x, y = (builder.addInputTensor("FLOAT", [3]) for _ in range(2))
+    z = builder.aiOnnx.add([builder.aiOnnx.exp([x]), builder.aiOnnx.exp([y])])
+    builder.setInplacePreferences(z, {"AddRhsInplace": 100.0, "AddLhsInplace": -1.0})
+    assert "AddRhsInplace" in types(inferred(builder, z, patterns=minimal("InPlace")))
+
+
+# places
+
+
+def test_copies_between_ipus() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    with builder.virtualGraph(0):
+        a = builder.aiOnnx.exp([x])
+    with builder.virtualGraph(1):
+        b = builder.aiOnnx.abs([a])
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    manual = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
+    graphs = inferred(builder, b, patterns=minimal(), given=manual, device=device)
+    assert types(graphs) == ["Exp", "IpuCopy", "Abs"]
+    assert [op["attributes"]["__ipu_number"] for op in graphs["maingraph"]] == ["0", "0", "1"]
+    assert types(inferred(builder, b, patterns=minimal(), device=device)) == ["Exp", "Abs"]
+
+
+def test_inputs_and_anchors_may_be_copied_by_operators() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [3])])
+    given = options(useHostCopyOps=True)
+    found = types(inferred(builder, y, patterns=minimal(), given=given))
+    assert found == ["Init", "HostLoad", "Exp", "HostStore"]
+    assert "HostLoadInplace" in types(
+        inferred(builder, y, patterns=minimal("InPlace"), given=given)
+    )
+
+
+def test_recomputation_is_an_annotation_or_a_second_operator() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.sigmoid([weight(builder, 3)])
+    builder.recomputeOutputInBackwardPass(y)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    (op,) = [op for op in trained(builder, loss)["maingraph"] if op["type"] == "Sigmoid"]
+    assert (op["attributes"]["recompute"], op["attributes"]["recomputetype"]) == (
+        "YES",
+        "Recompute",
+    )
+    explicit = trained(builder, loss, given=options(explicitRecomputation=True))
+    kinds = [
+        op["attributes"]["recomputetype"]
+        for op in explicit["maingraph"]
+        if op["type"].startswith("Sigmoid") and not op["type"].endswith("Grad")
+    ]
+    assert sorted(kinds) == ["Checkpoint", "Recomputed"]
+
+
+# graphs
+
+
+def test_repeated_layers_are_outlined() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [8, 4])
+    for number in range(4):
+        x = builder.aiOnnx.relu(
+            [builder.aiOnnx.matmul([x, weight(builder, 4, 4, name=f"w{number}")])]
+        )
+    y = builder.aiOnnx.softmax([x])
+    given = popart.SessionOptions()
+    given.constantWeights = False
+    graphs = inferred(builder, y, given=given)
+    assert len(graphs) > 1
+    assert "MatMul" not in types(graphs)
+    assert sum(types(graphs, name).count("MatMul") for name in graphs) == 1
+    callees = {
+        op["attributes"]["callee"] for name in graphs for op in graphs[name] if op["type"] == "Call"
+    }
+    assert callees == set(graphs) - {"maingraph"}
+    given.outlineThreshold = 1e6
+    assert len(inferred(builder, y, given=given)) == 1
+
+
+def test_outline_attributes_keep_layers_apart() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 4])
+    for number in range(2):
+        with builder.outlineAttributes({"layer": str(number)}):
+            x = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, weight(builder, 4, 4)])])
+    given = popart.SessionOptions()
+    given.constantWeights = False
+    assert len(inferred(builder, builder.aiOnnx.softmax([x]), given=given)) == 1
+
+
+def test_a_called_graph_is_written_under_its_name() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    body = builder.createSubgraphBuilder()
+    body.setGraphName("body")
+    inner = body.addInputTensor("FLOAT", [3])
+    body.addOutputTensor(body.aiOnnx.exp([inner]))
+    (y,) = builder.aiGraphcore.call([x], 1, body)
+    graphs = inferred(builder, y, patterns=minimal())
+    assert types(graphs) == ["Call"]
+    assert graphs["maingraph"][0]["attributes"]["callee"] == "body"
+    assert types(graphs, "body") == ["Exp"]
+
+
+def test_onnx_operators_that_popart_has_not_are_written_as_its_own() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3])
+    y = builder.aiOnnx.gemm([x, weight(builder, 4, 3), weight(builder, 4, name="c")], transB=1)
+    z = builder.aiOnnx.tan([y])
+    changing = options(constantWeights=False)
+    found = Counter(types(inferred(builder, z, patterns=minimal(), given=changing)))
+    wanted = ("MatMul", "Scale", "Add", "Transpose", "Sin", "Cos", "Div")
+    assert [found[name] for name in wanted] == [1, 2, 1, 1, 1, 1, 1]
+
+
+def test_a_lstm_takes_popart_s_form_where_the_pattern_is_on() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 1, 3])
+    matrices = [weight(builder, 1, 16, 3, name="W"), weight(builder, 1, 16, 4, name="R")]
+    y, _, _ = builder.aiOnnx.lstm([x, *matrices], 3, clip=None)
+    for names, operands in (((), 3), (("LSTMOp",), 2)):
+        graphs = inferred(
+            builder, y, patterns=minimal(*names), given=options(constantWeights=False)
+        )
+        (op,) = [op for op in graphs["maingraph"] if op["type"] == "LSTM"]
+        assert len(op["inputs"]) == operands

@@ -1,0 +1,285 @@
+"""Micro-batches and replicas: how steps are shaped, and that they mean one large batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph.session as popart
+from popgraph.support.arrays import Array
+
+STEPS = 3
+MICRO = 2
+"""Rows of a micro-batch."""
+
+OPTIMIZERS: dict[str, Any] = {
+    "SGD": lambda: popart.ConstSGD(0.1),
+    "SGD with decay": lambda: popart.SGD({"defaultWeightDecay": (0.1, True)}),
+    "momentum": lambda: popart.SGD({"defaultMomentum": (0.9, True)}),
+    "streamed momentum": lambda: popart.SGD({"defaultMomentum": (0.9, False)}),
+    "separate momentum": lambda: popart.SGD(
+        {"defaultMomentum": (0.9, True), "defaultWeightDecay": (0.1, True)},
+        accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+    ),
+    "Adam": lambda: popart.Adam({"defaultLearningRate": (0.05, False)}),
+    "RMSProp": lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
+    "clipped": lambda: popart.SGD(
+        {"defaultMomentum": (0.5, True)},
+        clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(0.3)],
+    ),
+}
+
+
+def linear(rows: int, settings: Any = None, reduction: Any = None) -> tuple[Any, str, str]:
+    """tanh(x @ w), its name, and that of the L1 norm of it."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [rows, 3], settings or popart.InputSettings(), "x")
+    first = np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2)
+    w = builder.addInitializedInputTensor(first, "w")
+    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
+    loss = builder.aiGraphcore.l1loss([y], 1.0, reduction or popart.ReductionType.Sum)
+    return builder, y, loss
+
+
+def device(backend: str = "reference") -> Any:
+    made = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    made.backend = backend
+    return made
+
+
+def trained(
+    data: Array, rows: int, make: Any, reduction: Any, options: Any, backend: str = "reference"
+) -> dict[str, Array]:
+    """The weights after steps on `data`, whose first axis is that of the steps."""
+    builder, _, loss = linear(rows, reduction=reduction)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        make(),
+        device(backend),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    for step in data:
+        session.run(popart.PyStepIO({"x": np.ascontiguousarray(step)}, anchors))
+    session.weightsToHost()
+    return dict(session.weights())
+
+
+def options(accumulation: int = 1, replicas: int = 1, mean: bool = False) -> Any:
+    made = popart.SessionOptions()
+    made.enableGradientAccumulation, made.accumulationFactor = accumulation > 1, accumulation
+    made.enableReplicatedGraphs, made.replicatedGraphCount = replicas > 1, replicas
+    if mean:
+        made.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    return made
+
+
+SCHEDULES = [(2, 1), (1, 2), (3, 2)]
+"""Micro-batches and replicas."""
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize(("accumulation", "replicas"), SCHEDULES)
+def test_micro_batches_and_replicas_train_as_one_large_batch(
+    name: str, mean: bool, accumulation: int, replicas: int
+) -> None:
+    runs = accumulation * replicas
+    shape = (STEPS, 1, accumulation, replicas, MICRO, 3)
+    data = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    reduction = popart.ReductionType.Mean if mean else popart.ReductionType.Sum
+    make = OPTIMIZERS[name]
+    found = trained(data, MICRO, make, reduction, options(accumulation, replicas, mean))
+    large = trained(data, MICRO * runs, make, reduction, options())
+    np.testing.assert_allclose(found["w"], large["w"], rtol=2e-5, atol=1e-6)
+    assert np.abs(large["w"] - np.linspace(-1, 1, 6).reshape(3, 2)).max() > 1e-3
+
+
+def test_kernels_accumulate_as_the_reference_does() -> None:
+    data = np.random.default_rng(1).normal(size=(STEPS, 2, 2, MICRO, 3)).astype(np.float32)
+    given = (data, MICRO, OPTIMIZERS["momentum"], popart.ReductionType.Sum, options(2, 2))
+    found, wanted = trained(*given, backend="c"), trained(*given)
+    np.testing.assert_allclose(found["w"], wanted["w"], rtol=2e-5, atol=1e-6)
+
+
+def doubled(returned: Any, batches: int, options: Any, data: Array, settings: Any = None) -> Array:
+    """What an anchor of 2x gives; a session that trains, so that micro-batches exist."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], settings or popart.InputSettings(), "x")
+    w = builder.addInitializedInputTensor(np.array([2.0, 2.0], np.float32), "w")
+    y = builder.aiOnnx.mul([x, w])
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(batches, {y: returned}),
+        loss,
+        popart.SGD({"defaultLearningRate": (0.0, False)}),
+        device(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    found: Array = anchors[y]
+    return found
+
+
+def test_anchors_have_axes_for_batches_micro_batches_and_replicas() -> None:
+    data = np.arange(24, dtype=np.float32).reshape(3, 2, 2, 2)  # batches, micro-batches, replicas
+    both = options(accumulation=2, replicas=2)
+
+    def anchored(*returned: Any) -> Array:
+        return doubled(popart.AnchorReturnType(*returned), 3, both, data)
+
+    np.testing.assert_array_equal(anchored("All"), 2 * data)
+    np.testing.assert_array_equal(anchored("Final"), 2 * data[-1, -1])
+    np.testing.assert_array_equal(anchored("Sum"), 2 * data.sum(axis=(0, 1)))
+
+
+def test_every_nth_counts_micro_batches() -> None:
+    data = np.array([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], np.float32)
+    found = doubled(popart.AnchorReturnType("EveryN", 2), 2, options(accumulation=2), data)
+    np.testing.assert_array_equal(found, 2 * data[:, 1])
+
+
+def test_replicas_share_an_input_that_is_broadcast() -> None:
+    data = np.array([[1, 2], [3, 4]], np.float32)  # micro-batches
+    both = options(accumulation=2, replicas=2)
+    settings = popart.InputSettings(popart.ReplicatedStreamMode.Broadcast)
+    found = doubled(popart.AnchorReturnType("All"), 1, both, data, settings)
+    np.testing.assert_array_equal(found, 2 * data[:, None].repeat(2, axis=1))
+
+
+def test_a_model_keeps_what_it_says_of_replicas() -> None:
+    builder, y, _ = linear(2, popart.InputSettings(popart.ReplicatedStreamMode.Broadcast))
+    read = popart.Builder(builder.getModelProto())
+    session = popart.InferenceSession(
+        read.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=options(replicas=2)
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 3), np.float32)}, anchors))
+    assert anchors[y].shape == (2, 2, 2)
+    assert session.replicationFactor == 2
+
+
+def normalized(replicas: int, batches: Array) -> dict[str, Array]:
+    """The weights of a session whose normalization keeps running statistics."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 2], "x")
+    first = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "var": 1.0}
+    weights = [
+        builder.addInitializedInputTensor(np.full(2, value, np.float32), name)
+        for name, value in first.items()
+    ]
+    y = builder.aiOnnx.batchnormalization([x, *weights], 5 if replicas else 1, 1e-5, 0.9)[0]
+    loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(len(batches), []),
+        loss,
+        popart.ConstSGD(1e-3),
+        device(),
+        userOptions=options(replicas=replicas),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    for _ in range(2):
+        session.run(popart.PyStepIO({"x": np.ascontiguousarray(batches)}, {}))
+    session.weightsToHost()
+    return dict(session.weights())
+
+
+def test_each_replica_has_running_statistics_of_its_own() -> None:
+    """The first one's come back; they do not know of what the other saw."""
+    data = np.random.default_rng(2).normal(size=(3, 2, 4, 2)).astype(np.float32)
+    data[:, 1] += 10
+    alone, both = normalized(1, data[:, 0]), normalized(2, data)
+    for name in ("mean", "var"):
+        np.testing.assert_allclose(both[name], alone[name], rtol=1e-6)
+    assert not np.allclose(both["scale"], alone["scale"], rtol=1e-4)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no micro-batch": (
+        lambda: trained_with(enableGradientAccumulation=True, accumulationFactor=0),
+        "accumulationFactor is 0, and must be at least 1",
+    ),
+    "no replica": (
+        lambda: trained_with(enableReplicatedGraphs=True, replicatedGraphCount=0),
+        "replicatedGraphCount is 0, and must be at least 1",
+    ),
+    "odd number of IPUs": (
+        lambda: trained_with(enableReplicatedGraphs=True, replicatedGraphCount=3),
+        "the number of IPUs must be divisible by the replication factor",
+    ),
+    "no reduction": (
+        lambda: trained_with(
+            accumulationAndReplicationReductionType=popart.ReductionType.NoReduction
+        ),
+        "gradients of micro-batches and replicas are added up or averaged",
+    ),
+}
+
+
+def trained_with(**asked: object) -> None:
+    made = popart.SessionOptions()
+    for name, value in asked.items():
+        setattr(made, name, value)
+    trained(np.ones((1, MICRO, 3), np.float32), MICRO, OPTIMIZERS["SGD"], None, made)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_options_are_refused(name: str) -> None:
+    call, text = WRONG[name]
+    with pytest.raises(popart.popart_exception, match=text):
+        call()
+
+
+def test_a_buffer_of_the_wrong_size_says_how_steps_are_shaped() -> None:
+    with pytest.raises(popart.popart_runtime_error) as caught:
+        doubled(popart.AnchorReturnType("All"), 2, options(2, 2), np.ones((2, 2), np.float32))
+    text = str(caught.value.args[0])
+    assert "Expected 16, but received 4." in text
+    assert "replication  factor = 2\n   accumulation factor = 2\n   batches per step    = 2" in text
+
+
+def test_weights_that_replicas_have_apart_are_refused() -> None:
+    """They would silently be those of one replica."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    settings = popart.VariableSettings(popart.CommGroup(popart.CommGroupType.Consecutive, 1))
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32), settings, "w")
+    y = builder.aiOnnx.mul([x, w])
+    given = (builder.getModelProto(), popart.DataFlow(1, [y]), device())
+    popart.InferenceSession(*given)
+    with pytest.raises(popart.popart_unsupported_exception, match="the weight w is to have 2 val"):
+        popart.InferenceSession(*given, userOptions=options(replicas=2))
+
+
+def test_replicas_draw_numbers_of_their_own() -> None:
+    """A model without weights needs none sent, whatever accumulates its gradients."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [50], "x")
+    y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.ConstSGD(0.1),
+        device(),
+        userOptions=options(2, 2),
+    )
+    session.prepareDevice()
+    session.setRandomSeed(7)
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 2, 50), np.float32)}, anchors))
+    assert len({drawn.tobytes() for drawn in anchors[y].reshape(4, 50)}) == 4

@@ -1,0 +1,131 @@
+"""Tests what PopART refuses of options and patterns that do not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph.session as popart
+from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.popart.builder import Builder
+
+
+def network() -> tuple[Builder, str]:
+    builder = popart.Builder()
+    return builder, str(builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [2])]))
+
+
+def session(**options: object) -> popart.InferenceSession:
+    builder, output = network()
+    given = popart.SessionOptions()
+    for name, value in options.items():
+        setattr(given, name, value)
+    flow = popart.DataFlow(1, [output])
+    return popart.InferenceSession(builder.getModelProto(), flow, userOptions=given)
+
+
+def test_options_that_do_not_go_together() -> None:
+    with pytest.raises(popart_exception, match="not supported with implicit recomputation"):
+        session(aliasZeroCopy=True)
+    session(aliasZeroCopy=True, explicitRecomputation=True)
+    phases = popart.ExecutionPhaseSettings()
+    phases.phases = 2
+    with pytest.raises(popart_exception, match="> 1 execution phases requires"):
+        session(executionPhaseSettings=phases)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (popart.ExchangeStrategy.OverlapStep, "OverlapStep is not yet supported"),
+        (popart.ExchangeStrategy.OverlapLoops, "require SessionOptions::useHostCopyOps"),
+    ],
+)
+def test_anchors_that_no_session_overlaps(strategy: popart.ExchangeStrategy, words: str) -> None:
+    builder, output = network()
+    returned = popart.AnchorReturnType("All", popart.TileSet.Compute, strategy)
+    flow = popart.DataFlow(1, {output: returned})
+    with pytest.raises(popart_exception, match=words):
+        popart.InferenceSession(builder.getModelProto(), flow)
+
+
+def test_patterns_are_a_list_of_names() -> None:
+    with pytest.raises(TypeError, match="incompatible constructor arguments"):
+        popart.Patterns("InPlace")
+    assert popart.Patterns(["InPlace"]).isPatternEnabled("InPlace")
+
+
+def test_a_node_without_its_pattern_cannot_be_compiled() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiOnnx.cosh([x])
+    builder.excludePatterns(y, ["CoshOp"])
+    flow = popart.DataFlow(1, [y])
+    with pytest.raises(popart_exception, match="should have been removed by pattern CoshOp"):
+        popart.InferenceSession(builder.getModelProto(), flow).prepareDevice()
+
+
+def scaled(
+    elements: str = "FLOAT16", constant: bool = False, **given: object
+) -> popart.TrainingSession:
+    """A session whose loss scale is to follow the gradients."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(elements, [2, 2])
+    w = builder.addInitializedInputTensor(
+        np.ones((2, 2), np.float16 if elements == "FLOAT16" else np.float32)
+    )
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([x, w])], 1.0)
+    options = popart.SessionOptions()
+    options.automaticLossScalingSettings.enabled = True
+    for name, value in given.items():
+        setattr(options.automaticLossScalingSettings, name, value)
+    rule = popart.SGD({"lossScaling": (2.0, constant)})
+    flow = popart.DataFlow(1, [loss])
+    return popart.TrainingSession(builder.getModelProto(), flow, loss, rule, userOptions=options)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"constant": True}, "The optimizer must have non-const loss scaling"),
+        ({"elements": "FLOAT"}, "No tracked gradient tensors of type fp16 were found"),
+        ({"binEdgeLocation": 1.5}, "Out of range value for 'binEdgeLocation'"),
+        (
+            {"thresholdUpperCountProportion": -0.5},
+            "^Out of range value for 'thresholdUpperCountProportion'. The current value is -0.5",
+        ),
+        ({"toTrackTensors": ["x"]}, "toTrackTensors has been set, but"),
+        (
+            {
+                "gradientTensorTrackingMethod": (
+                    popart.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+                )
+            },
+            "but 'toTrackTensors' has not been set",
+        ),
+        ({}, "automaticLossScalingSettings is not implemented"),
+    ],
+)
+def test_a_loss_scale_that_cannot_follow_the_gradients(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(popart_exception, match=words):
+        scaled(**given)
+
+
+def test_a_loss_scale_follows_gradients_only_in_training() -> None:
+    settings = popart.AutomaticLossScalingSettings(enabled=True)
+    with pytest.raises(popart_exception, match="Only compatible when doing training"):
+        session(automaticLossScalingSettings=settings)
+
+
+def test_cycles_are_counted_after_a_run_if_at_all() -> None:
+    for counted, words in ((False, "must be set to true"), (True, "Invalid id for cycle counter")):
+        made = session(instrumentWithHardwareCycleCounter=counted)
+        made.prepareDevice()
+        with pytest.raises(popart_runtime_error, match=r"Must call run before getCycleCount\."):
+            made.getCycleCount()
+        anchors = made.initAnchorArrays()
+        made.run(popart.PyStepIO({"input": np.ones(2, np.float32)}, anchors))
+        with pytest.raises(popart_runtime_error, match=words):
+            made.getCycleCount("x")
