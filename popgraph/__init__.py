@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
     from popgraph.support.machine import Machine as Machine
+    from popgraph.training.callbacks import Callback as Callback
+    from popgraph.training.history import History as History
+    from popgraph.training.metrics import Metric as Metric
+    from popgraph.training.train import train as train
+    from popgraph.training.trainer import Trainer as Trainer
 
 _HOMES = {
     "compile": "popgraph.start",
@@ -27,6 +32,11 @@ _HOMES = {
     "Tuning": "popgraph.passes.tuning",
     "PopgraphError": "popgraph.support.errors",
     "Builder": "popgraph.builder.popart.builder",
+    "train": "popgraph.training.train",
+    "Trainer": "popgraph.training.trainer",
+    "History": "popgraph.training.history",
+    "Metric": "popgraph.training.metrics",
+    "Callback": "popgraph.training.callbacks",
 }
 """The public names and where they live; PopART's names live in `popgraph.session`."""
 

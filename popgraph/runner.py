@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Protocol
 
 from popgraph.backends.base import Executable
 from popgraph.open_model import Call, OpenModel
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError
+from popgraph.support.description import Description, TensorSpec, as_html, as_text, specs
+from popgraph.support.errors import PopgraphError, RunError
 
 
 class Called(Protocol):
@@ -48,7 +50,12 @@ class Runner:
     and kept.
     """
 
-    def __init__(self, made: Executable | Called, overriding: Overriding | None = None) -> None:
+    def __init__(
+        self,
+        made: Executable | Called,
+        overriding: Overriding | None = None,
+        describe: Callable[[], Description | None] = lambda: None,
+    ) -> None:
         self.static = made if isinstance(made, Executable) else None
         """The only program, where there is but one."""
         self.open = made if isinstance(made, OpenModel) else None
@@ -57,6 +64,33 @@ class Runner:
         """What runs calls that bring other values for initializers, where they may."""
         self.made = made
         """Those, or the steps of a model of which Python computes some nodes."""
+        self.describe = describe
+        """What the model says of itself, if it is known; it may have to be read again for that."""
+
+    @cached_property
+    def description(self) -> Description:
+        """The model's inputs, outputs and parameters; where all shapes are known, the program's."""
+        said = self.describe()
+        if self.static is None:
+            return said or Description()
+        parameters = specs(self.static.variables) if said is None else said.parameters
+        inputs, outputs = specs(self.static.inputs), specs(self.static.outputs)
+        return Description(said.model if said else "", inputs, outputs, parameters)
+
+    @property
+    def inputs(self) -> Mapping[str, TensorSpec]:
+        """What a call brings, by name: `run.inputs["x"].shape`."""
+        return self.description.inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorSpec]:
+        """What a call gives, by name."""
+        return self.description.outputs
+
+    @property
+    def parameters(self) -> Mapping[str, TensorSpec]:
+        """The weights, and other tensors that the model brings along, by name."""
+        return self.description.parameters
 
     @property
     def structural(self) -> tuple[str, ...]:
@@ -67,6 +101,25 @@ class Runner:
     def kept(self) -> list[Call]:
         """The calls (shapes, and values of structural inputs) for which a program is kept here."""
         return [] if self.open is None else self.open.kept
+
+    def __repr__(self) -> str:
+        return as_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+        """What a person is told: a title, and rows."""
+        try:
+            said = self.description
+        except PopgraphError as error:  # Whoever looks is not to end with an error.
+            return "popgraph.Runner", [("model", f"is not known any more: {error.what}")]
+        title = f"popgraph.Runner of {said.model}" if said.model else "popgraph.Runner"
+        rows = said.rows()
+        rows += [("structure", f"is decided by the values of {name}") for name in self.structural]
+        if self.open is not None:
+            rows.append(("programs", f"{len(self.kept)} compiled"))
+        return title, rows
 
     def __call__(
         self, inputs: Mapping[str, Array] | None = None, /, **named: Array

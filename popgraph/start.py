@@ -10,6 +10,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.run.warm_start import KnownModel, KnownProgram, recall
 from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
+from popgraph.support.description import Description
 from popgraph.support.files import changed, is_unchanged
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ def compile(
 
     if found is None:
         return compiled()
+    overriding = _overriding(found.overridable, found.files, compiled)
+    describe = _describing(model, options, found.files)
     if isinstance(found, KnownProgram):
-        return Runner(found.program, _overriding(found.overridable, found.files, compiled))
+        return Runner(found.program, overriding, describe)
     interface = Interface(**found.interface)
     open_model = OpenModel(interface, KnownPrograms(found, compiled))
-    return Runner(open_model, _overriding(found.overridable, found.files, compiled))
+    return Runner(open_model, overriding, describe)
 
 
 def _overriding(
@@ -63,6 +66,20 @@ def _overriding(
         return overriding.make(names)
 
     return Overriding(names, make) if names else None
+
+
+def _describing(
+    model: object, options: Options | None, files: Mapping[str, Sequence[int]]
+) -> Callable[[], Description | None]:
+    """What a model says of itself stands in its file."""
+
+    def describe() -> Description | None:
+        if not is_unchanged(files):
+            raise changed(files)
+        said: Description | None = import_module("popgraph.compiler").described(model, options)
+        return said
+
+    return describe
 
 
 class KnownPrograms:

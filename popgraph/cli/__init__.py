@@ -19,6 +19,7 @@ from popgraph.support.errors import PopgraphError
 
 COMMANDS = (
     "print",
+    "info",
     "run",
     "train",
     "convert",
@@ -30,6 +31,7 @@ COMMANDS = (
     "schedules",
     "tune",
     "emit",
+    "export",
     "opt",
     "bisect",
     "passes",
@@ -47,6 +49,7 @@ Compile ONNX and .pgraph models to C, run them, train them, and look at every st
 First steps:
   popgraph run model.onnx --random             run a model on random inputs
   popgraph run model.onnx -i x=x.npy -o y=y.npy
+  popgraph info model.onnx                     inputs, outputs, size, cost
   popgraph print model.pgraph --at graphcore   what is computed
   popgraph print model.pgraph --at c           the C that runs
   popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 5 -o trained.onnx

@@ -11,7 +11,7 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError
-from popgraph.support.writing import Parts, replaceable, write_file, write_pair, write_text
+from popgraph.support.writing import replaceable, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -366,28 +366,11 @@ def element_types(module: ModuleOp) -> dict[str, DType]:
     return {name: from_ir(type_.element_type) for name, type_ in signature_of(module).items()}
 
 
-def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    from popgraph.builder.onnx.write import export_model
+def save_onnx_level(path: Path, module: ModuleOp, compilation: Compilation) -> None:
+    from popgraph.compiler.saving import save_model
 
-    write_file(path, [export_model(module, compilation.weights).SerializeToString()])
-
-
-def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    """The text; large weights go into a .safetensors file beside it, if there are any."""
-    from popgraph.builder.pgraph import WeightFile, safetensors, text_of
-
-    beside = path.with_suffix(".safetensors")
-    file = WeightFile(beside.name)
-    text = text_of(module, compilation.weights, file)
-    if not file.arrays:
-        write_text(path, text)
-        return
-
-    def naming(name: str) -> Parts:
-        return [text_of(module, compilation.weights, WeightFile(name)).encode()]
-
-    write_pair(path, naming, beside, lambda: safetensors(file.arrays))
-    note(f"{len(file.arrays)} large weights are in {beside}")
+    if told := save_model(path, module, compilation):
+        note(told)
 
 
 def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
@@ -403,8 +386,8 @@ def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
 
 
 SAVERS: dict[str, Callable[[Path, Any, Any], None]] = {
-    ".onnx": save_onnx,
-    ".pgraph": save_pgraph,
+    ".onnx": save_onnx_level,
+    ".pgraph": save_onnx_level,
     ".mlir": save_mlir,
 }
 

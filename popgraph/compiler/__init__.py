@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popgraph.compiler.compiling import admits, build, compile, note_program, runner
+from popgraph.compiler.descriptions import described, description_here, description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import DEEPEST, Model, load, parse_ir, to_pgraph
 from popgraph.compiler.lowering import (
@@ -23,6 +24,9 @@ __all__ = [
     "check_backend",
     "check_static_form",
     "compile",
+    "described",
+    "description_here",
+    "description_of",
     "for_this_machine",
     "interface_of",
     "load",

@@ -17,6 +17,7 @@ from popgraph.backends.c.run.warm_start import (
     remember,
     remember_open,
 )
+from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
 from popgraph.compiler.lowering import lower, verify
@@ -77,6 +78,8 @@ def compile(
         module, compilation = load(model, mapped=True, search=chosen.search)
     files = compilation.weights.files
 
+    said = description_of(model, module, chosen)
+
     def kept(interface: Interface, make: Make) -> Make:
         known = remember_open(
             model,
@@ -91,6 +94,7 @@ def compile(
 
     request = BuildRequest(module, compilation, chosen, backend, threads)
     made = request.runner(kept if backend == "c" else unkept)
+    made.describe = lambda: said
     names = made.overriding.names if made.overriding else ()
     remember(model, options, threads, made.static, files, indices, names)
     return made

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.builder import pgraph
+from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.levels import level_of
@@ -31,12 +32,17 @@ DEEPEST = 80
 
 
 def load(
-    model: Model, *, mapped: bool = False, search: Iterable[str] = ()
+    model: Model,
+    *,
+    mapped: bool = False,
+    search: Iterable[str] = (),
+    places: DataPlaces | None = None,
 ) -> tuple[ModuleOp, Compilation]:
     """
     The model as a module of the level it was written at, and the weights that belong to it.
 
     `search` are folders in which a `.pgraph` text looks for what it imports.
+    `places` are others than its folder where an ONNX model may have its data.
     If `mapped`, weights may be parts of the model's file, to be used before anybody writes to it.
     """
     compilation = Compilation()
@@ -51,7 +57,9 @@ def load(
         case str() | Path() if Path(model).suffix == ".mlir":
             return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
         case _:
-            return import_model(model, compilation.weights, mapped=mapped), compilation
+            return import_model(
+                model, compilation.weights, mapped=mapped, places=places
+            ), compilation
 
 
 def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:

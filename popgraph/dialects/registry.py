@@ -60,6 +60,7 @@ def _stock() -> dict[str, Callable[[], Dialect]]:
         "builtin": "Builtin",
         "func": "Func",
         "arith": "Arith",
+        "complex": "Complex",
         "math": "Math",
         "memref": "MemRef",
         "scf": "Scf",

@@ -9,20 +9,15 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.print.layout import find_program
 from popgraph.builder.onnx.write import export_model
-from popgraph.dialects.levels import ONNX, level_of
-from popgraph.dialects.tile.program.lifetimes import bytes_moved
-from popgraph.dialects.tile.program.work import Counter, contraction_flops
+from popgraph.dialects.levels import level_of
 from popgraph.measure.accuracy import error, exact
 from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.parts import Part, parts_of
 from popgraph.measure.peak import peak
 from popgraph.measure.peers import PEERS, ready
-from popgraph.measure.steps import RanSegment, run_steps
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
-from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsupportedError
@@ -136,46 +131,16 @@ class Comparison:
             rows=rows,
         )
 
-    def _lowered(self) -> list[_Part]:
+    def _lowered(self) -> list[Part]:
         """What the program of the model does, or, with host steps, each segment."""
         request = compiler.BuildRequest(
             self._module.clone(), self._compilation, self._options, "c", self._threads
         )
-        if level_of(self._module) != ONNX or not host_nodes(self._module):
-            return [_part_of(request)]
-        ran = run_steps(request, request.steps(), self._inputs)
-        return [_part_of(one.request) for one in ran if isinstance(one, RanSegment)]
+        return list(parts_of(request, lambda: self._inputs))
 
     def _errors(self) -> dict[str, float]:
         expected = exact(self._module, self._compilation, self._inputs)
         return {name: error(run(), expected) for name, run in self._outputs.items()}
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one program does in a step."""
-
-    flops: int
-    """As the model has them."""
-    moved: int
-    arena: int
-    largest_live_set: int
-
-
-def _part_of(request: compiler.BuildRequest) -> _Part:
-    """Of a request whose module may be lowered."""
-    module, options = request.module, request.options
-    if level_of(module) in (ONNX, "graphcore"):
-        compiler.lower(module, request.compilation, options, until=GraphcoreToStructured.name)
-    flops = contraction_flops(module)
-    compiler.lower(module, request.compilation, options)
-    program = find_program(module, "main")
-    return _Part(
-        flops,
-        bytes_moved(program, Counter(module)),
-        program.arena.value.data,
-        program.lower_bound.value.data,
-    )
 
 
 def _row(each: Contestant, flops: int, peak: float, ours: float, error: float | None) -> Row:

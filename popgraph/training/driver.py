@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from popgraph.backends.base import Executable
-from popgraph.builder.pgraph import Schedule
 from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.training.task import Task
-from popgraph.training.update_rule import with_rate
+from popgraph.training.update_rule import Rates, with_rate
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Driver:
     """
 
     def __init__(
-        self, scalars: HostScalars, rule: OptimizerSpec, schedule: Schedule | None = None
+        self, scalars: HostScalars, rule: OptimizerSpec, schedule: Rates | None = None
     ) -> None:
         self.rule = rule
         """The update rule, whose learning rate the schedule multiplies."""
@@ -69,6 +68,13 @@ class Driver:
         loss, _ = executable.outputs[task.loss]
         return cls(HostScalars(task.rule, variables, loss), task.rule, task.schedule)
 
+    @property
+    def rate(self) -> float:
+        """The learning rate of the step that was run last, or of the first one."""
+        rate = self.rule.learning_rate.value
+        at = max(self.steps - 1, 0)
+        return rate if self._schedule is None else rate * self._schedule.factor(at)
+
     def send(self, executable: Executable, rule: OptimizerSpec) -> None:
         """Writes the scalars of a rule."""
         for name, value in self._scalars.of(rule).items():
@@ -77,6 +83,7 @@ class Driver:
     def step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One step; its outputs."""
         if self._schedule is not None:
-            self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
+            updates = self.steps // self._scalars.compiled.accumulation
+            self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))
         self.steps += 1
         return executable.run(inputs)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.pgraph import Document, Schedule
+from popgraph.builder.pgraph import Document
 from popgraph.compiler import BuildRequest
 from popgraph.dialects.program import WeightStore
 from popgraph.open_model import Call
@@ -19,7 +19,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
-from popgraph.training.update_rule import rule_of
+from popgraph.training.update_rule import Rates, rule_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Task:
     loss: str
     rule: OptimizerSpec | None = None
     """None where a text leaves the optimizer to whoever trains it."""
-    schedule: Schedule | None = None
+    schedule: Rates | None = None
     terms: tuple[str, ...] = ()
     """Numbers that the loss is computed from, which are reported with it."""
     choice: Choice = field(default_factory=Choice)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Protocol
 
-from popgraph.builder.pgraph import OptimizerCall, Schedule
+from popgraph.builder.pgraph import OptimizerCall
 from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 
 CLIP = "clip_norm"
 """The largest norm that the gradients of all weights together may have."""
+
+
+class Rates(Protocol):
+    """A schedule: by what the learning rate is multiplied in each step."""
+
+    def factor(self, at: int) -> float:
+        """The factor in one step; the first is 0."""
 
 
 def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
@@ -42,7 +50,7 @@ def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
     return kind(**given)  # type: ignore[arg-type]
 
 
-def rule_of(call: OptimizerCall, schedule: Schedule | None) -> OptimizerSpec:
+def rule_of(call: OptimizerCall, schedule: Rates | None) -> OptimizerSpec:
     """The optimizer; what follows a schedule is told its rate in every step."""
     spec = optimizer_of(call)
     return spec if schedule is None else with_rate(spec, 1.0)

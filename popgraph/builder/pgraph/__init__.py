@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from popgraph.builder.pgraph.lower.document import load as load
     from popgraph.builder.pgraph.lower.document import parse as parse
     from popgraph.builder.pgraph.lower.document import parse_optimizer as parse_optimizer
+    from popgraph.builder.pgraph.lower.document import parse_schedule as parse_schedule
     from popgraph.builder.pgraph.lower.schedules import Schedule as Schedule
     from popgraph.builder.pgraph.lower.training import OptimizerCall as OptimizerCall
     from popgraph.builder.pgraph.lower.training import TrainingSection as TrainingSection
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "lower.added_loss": "add_loss",
     "lower.array_files": "safetensors",
-    "lower.document": "Document load parse parse_optimizer",
+    "lower.document": "Document load parse parse_optimizer parse_schedule",
     "print.from_module": "text_of",
     "print.from_values": "WeightFile",
     "print.listing": "Listing",

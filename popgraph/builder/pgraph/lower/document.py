@@ -19,6 +19,7 @@ from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.definitions import settle
 from popgraph.builder.pgraph.lower.graphs import lower_graph
 from popgraph.builder.pgraph.lower.inner_graphs import written
+from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.training import (
     OptimizerCall,
     TrainingSection,
@@ -139,6 +140,18 @@ def parse_optimizer(text: str) -> OptimizerCall:
     except (Failed, BudgetExceeded):
         source.raise_mistakes()
         raise
+
+
+def parse_schedule(text: str) -> Schedule:
+    """The schedule that `cosine(steps=1000, warmup=100)` names."""
+    source = Source(text, "<schedule>")
+    try:
+        found = schedule_of(source, parse_expression(source), Scope(source))
+        source.raise_mistakes()
+    except (Failed, BudgetExceeded):
+        source.raise_mistakes()
+        raise
+    return found
 
 
 def _check_graphs(source: Source, file: File) -> None:

@@ -1,0 +1,151 @@
+"""`popgraph info`: tells what a model is called with, holds and computes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.cli.options import (
+    Dimensions,
+    Folders,
+    ModelFile,
+    Switch,
+    Threads,
+    Tuned,
+    Values,
+    Winograd,
+    options_here,
+)
+from popgraph.support.description import bytes_text, counted
+from popgraph.support.errors import ModelError
+
+if TYPE_CHECKING:
+    from popgraph.measure.facts import Facts, Tensor
+
+
+def command(
+    model: ModelFile,
+    dim: Dimensions = None,
+    value: Values = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time the model on made-up inputs, too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="All of it as rows `kind,name,type,number,bytes`.")
+    ] = False,
+    threads: Threads = 1,
+    winograd: Winograd = Switch.ON,
+    tuned: Tuned = Switch.ON,
+    folders: Folders = None,
+) -> None:
+    """
+    Tell what a model is called with, what it holds, and what it computes.
+
+    \b
+    popgraph info model.onnx
+    popgraph info model.onnx --dim N=1 --measure --threads 2
+    popgraph info model.onnx --dim N=1 --json
+
+    Multiply-adds are the terms of the sums of products that the model writes down, whatever our
+    kernels save of them: the number by which `bench` counts, too (two operations for each). They,
+    memory and time are known where all sizes are: --dim says them, --value the inputs that decide
+    structure. The estimate is what one core needs at least for its arithmetic and its memory.
+    """
+    if as_json and as_csv:
+        raise typer.BadParameter("--json and --csv are two forms", param_hint="--csv")
+    from popgraph import compiler
+    from popgraph.cli import models
+    from popgraph.measure.facts import cost_of, facts_of, time_of
+
+    module, compilation, _ = models.opened(model, dim, value, static=False)
+    made = options_here(winograd, None, tuned, threads)
+    found = facts_of(str(model), module, compiler.description_here(model, module, compilation))
+    unknown = ""
+    try:
+        models.check_structure(module, compilation)
+        models.check_static(module)
+    except ModelError as error:
+        if measure:
+            raise
+        unknown = f"{error.what}: {error.hint}"
+    else:
+        request = compiler.BuildRequest(module, compilation, made, "c", threads)
+        found = replace(found, cost=cost_of(request.copied()))
+        if measure and found.cost is not None:
+            found = replace(found, time=time_of(module, compilation, made, threads, found.cost))
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1))
+    else:
+        typer.echo(csv_text(found) if as_csv else text(found, unknown))
+
+
+def rows(found: Facts) -> Iterator[tuple[str, str, str, object, object]]:
+    """Kind, name, type, number and bytes of everything that is known."""
+    for kind, tensors in _tensors(found):
+        for one in tensors:
+            yield kind, one.name, one.type, one.elements, one.bytes
+    for name, count in found.operators.items():
+        yield "operator", name, "", count, None
+    for kind, numbers in (("cost", found.cost), ("time", found.time)):
+        for name, number in (asdict(numbers) if numbers else {}).items():
+            yield kind, name, "", number, None
+
+
+def _tensors(found: Facts) -> list[tuple[str, list[Tensor]]]:
+    kinds = ("input", found.inputs), ("output", found.outputs), ("parameter", found.parameters)
+    return list(kinds)
+
+
+def csv_text(found: Facts) -> str:
+    """The rows with their headings, without a last line end."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("kind", "name", "type", "number", "bytes"))
+    writer.writerows(rows(found))
+    return file.getvalue().rstrip("\n")
+
+
+def text(found: Facts, unknown: str = "") -> str:
+    """For a terminal; `unknown` says why costs are not known."""
+    from popgraph.support.tables import table
+
+    return f"{found.model}\n{table(list(_lines(found, unknown)))}"
+
+
+def _lines(found: Facts, unknown: str) -> Iterator[tuple[str, str]]:
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {n}" for domain, n in found.opsets.items())
+    yield "  level", f"{found.level}{f' ({opsets})' if opsets else ''}"
+    for kind, tensors in _tensors(found)[:2]:
+        for one in tensors:
+            yield f"  {kind}", f"{one.name}: {one.type}"
+    size = f"{counted(found.parameter_elements, 'number')}, {bytes_text(found.parameter_bytes)}"
+    held = counted(len(found.parameters), "tensor")
+    yield "  parameters", f"{held}, {size}" if found.parameters else "none"
+    listed = ", ".join(f"{name} {count}" for name, count in found.operators.items())
+    yield "  operators", f"{sum(found.operators.values())}: {listed}" if listed else "none"
+    if found.cost is None:
+        yield "  cost", f"not known: {unknown}"
+    else:
+        yield from _cost_lines(found)
+
+
+def _cost_lines(found: Facts) -> Iterator[tuple[str, str]]:
+    cost, time = found.cost, found.time
+    assert cost is not None
+    if cost.multiply_adds is not None:
+        yield "  multiply-adds", f"{cost.multiply_adds:,}"
+    yield "  bytes moved", bytes_text(cost.bytes_moved)
+    yield "  weights", f"{bytes_text(cost.weights)} in memory"
+    live = bytes_text(cost.largest_live_set)
+    yield "  activations", f"{bytes_text(cost.activations)} in memory, {live} at once at most"
+    estimate = f"at least {cost.estimated_cycles:,.0f} cycles of a core"
+    yield "  estimated", estimate + (f", {time.estimated_ms:.4f} ms" if time else "")
+    if time:
+        yield "  measured", f"{time.measured_ms:.4f} ms, {counted(time.threads, 'thread')}"

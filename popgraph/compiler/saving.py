@@ -1,0 +1,53 @@
+"""Saving: a model at the onnx level, written as an .onnx or a .pgraph file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import WeightFile, safetensors, text_of
+from popgraph.passes.base import Compilation
+from popgraph.support.errors import WriteError
+from popgraph.support.writing import Parts, write_file, write_pair, write_text
+
+
+def _save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> str:
+    write_file(path, [export_model(module, compilation.weights).SerializeToString()])
+    return ""
+
+
+def _save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> str:
+    """The text; large weights go into a .safetensors file beside it, if there are any."""
+    beside = path.with_suffix(".safetensors")
+    file = WeightFile(beside.name)
+    text = text_of(module, compilation.weights, file)
+    if not file.arrays:
+        write_text(path, text)
+        return ""
+
+    def naming(name: str) -> Parts:
+        return [text_of(module, compilation.weights, WeightFile(name)).encode()]
+
+    write_pair(path, naming, beside, lambda: safetensors(file.arrays))
+    return f"{len(file.arrays)} large weights are in {beside}"
+
+
+SAVERS: dict[str, Callable[[Path, ModuleOp, Compilation], str]] = {
+    ".onnx": _save_onnx,
+    ".pgraph": _save_pgraph,
+}
+
+
+def check_kind(path: Path) -> None:
+    """WriteError unless the name of a file says in which form a model is to stand there."""
+    if path.suffix not in SAVERS:
+        raise WriteError(f"models are saved as {' or '.join(SAVERS)}", str(path), "net.onnx")
+
+
+def save_model(path: Path, module: ModuleOp, compilation: Compilation) -> str:
+    """Writes a model of the onnx level; what else a person should know, if anything."""
+    check_kind(path)
+    return SAVERS[path.suffix](path, module, compilation)

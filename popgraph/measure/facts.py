@@ -1,0 +1,151 @@
+"""The facts of a model: what it is called with, holds and computes, and how long that may take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph import compiler
+from popgraph.compiler import BuildRequest
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.program.ops import ReturnOp, YieldOp
+from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.parts import Part, parts_of
+from popgraph.measure.peak import peak
+from popgraph.measure.timing import Contestant, race
+from popgraph.passes.base import Compilation
+from popgraph.passes.options import Options
+from popgraph.support.description import Description, TensorSpec
+from popgraph.support.machine import Machine
+
+ROUNDS = 10
+"""How often a model is timed at least."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input, an output or a parameter, as a report has it."""
+
+    name: str
+    type: str
+    elements: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a step computes and needs, where all sizes are known."""
+
+    multiply_adds: int | None
+    """Terms of the sums of products that the model writes down; None below the structured level."""
+    bytes_moved: int
+    """What kernels read and write, each operand and result once."""
+    weights: int
+    """Bytes of weights in memory, as they were written and as they were prepared."""
+    activations: int
+    """Bytes of the arena of intermediate values."""
+    largest_live_set: int
+    """Bytes of them that are needed at once."""
+    estimated_cycles: float
+    """Of one core, at least: its multiply-adds at full rate, or its memory."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """What was measured, in milliseconds."""
+
+    estimated_ms: float
+    """The estimated cycles at the rate of a loop of multiply-adds."""
+    measured_ms: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model's facts, ready to be shown."""
+
+    model: str
+    level: str
+    opsets: dict[str, int]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    parameters: list[Tensor]
+    operators: dict[str, int] = field(default_factory=dict)
+    """How many nodes or operations there are of each, those of graphs inside others too."""
+    cost: Cost | None = None
+    time: Time | None = None
+
+    @property
+    def parameter_elements(self) -> int:
+        return sum(one.elements or 0 for one in self.parameters)
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(one.bytes or 0 for one in self.parameters)
+
+
+def facts_of(name: str, module: ModuleOp, said: Description) -> Facts:
+    """What needs no lowering."""
+    inputs, outputs, parameters = map(_tensors, (said.inputs, said.outputs, said.parameters))
+    level = level_of(module)
+    opsets = dict(model_of(module).opset_versions) if level == ONNX else {}
+    counts = Counter(_operators(module))
+    ordered = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    return Facts(name, level, opsets, inputs, outputs, parameters, dict(ordered))
+
+
+def _tensors(specs: Mapping[str, TensorSpec]) -> list[Tensor]:
+    return [Tensor(one.name, one.type, one.size, one.nbytes) for one in specs.values()]
+
+
+def _operators(module: ModuleOp) -> Iterator[str]:
+    for op in module.walk():
+        if isinstance(op, OnnxOp):
+            yield f"{op.domain}::{op.op_type}" if op.domain else op.op_type
+        elif level_of(module) != ONNX and not op.regions and not isinstance(op, ReturnOp | YieldOp):
+            yield op.name
+
+
+def cost_of(request: BuildRequest) -> Cost:
+    """Of a model whose sizes are all known; its module is lowered."""
+    machine = request.options.target.machine
+    inputs = request.copied()
+    parts = list(parts_of(request, lambda: made_up_inputs(inputs.module)))
+    counted = [part.multiply_adds for part in parts]
+    return Cost(
+        None if None in counted else sum(filter(None, counted)),
+        sum(part.moved for part in parts),
+        sum(part.weights for part in parts),
+        sum(part.arena for part in parts),
+        max((part.largest_live_set for part in parts), default=0),
+        sum(_cycles(part, machine) for part in parts),
+    )
+
+
+def _flops_per_cycle(machine: Machine) -> float:
+    return 2 * machine.fmas_per_cycle * machine.vector_bytes / 4
+
+
+def _cycles(part: Part, machine: Machine) -> float:
+    """The larger of arithmetic at full rate and memory at that of the cache that holds it all."""
+    near = part.arena + part.weights <= machine.l2_bytes
+    rate = machine.l2_bpc if near else machine.memory_bpc
+    return max(part.work.flops / _flops_per_cycle(machine), part.moved / rate)
+
+
+def time_of(
+    module: ModuleOp, compilation: Compilation, options: Options, threads: int, cost: Cost
+) -> Time:
+    """Times a model on made-up inputs, beside the peak that the estimate rests on."""
+    inputs = made_up_inputs(module)
+    run = compiler.runner(module, compilation, options, "c", threads)
+    loop, flops = peak(1)
+    contestants = [Contestant("peak", loop), Contestant("model", lambda: run(inputs))]
+    race(contestants, threads=threads, seconds=0, rounds=ROUNDS)
+    cycle = contestants[0].best / (flops / _flops_per_cycle(options.target.machine))
+    return Time(cost.estimated_cycles * cycle * 1e3, contestants[1].best * 1e3, threads)

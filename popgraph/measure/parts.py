@@ -1,0 +1,88 @@
+"""The parts of a model, each lowered to a program: their work and memory, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from popgraph import compiler
+from popgraph.backends.c.print.layout import find_program
+from popgraph.dialects.levels import LOOPS, ONNX, PROGRAM, level_of
+from popgraph.dialects.tile import BufferOp
+from popgraph.dialects.tile.program.lifetimes import bytes_moved, bytes_touched
+from popgraph.dialects.tile.program.ops import ProgramOp
+from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds
+from popgraph.measure.steps import RanSegment, run_steps
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
+from popgraph.passes.onnx.partition import host_nodes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import NeedsHostError
+
+WEIGHTS = ("constant", "variable")
+"""Memory that a program holds between steps, beside what it has prepared."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one program does in a step, and the bytes that it needs."""
+
+    multiply_adds: int | None
+    """As the model has them; None of a program that was lowered before."""
+    work: Work
+    """What its kernels do."""
+    moved: int
+    arena: int
+    largest_live_set: int
+    weights: int
+    """Bytes of weights, as they were written and as they were prepared."""
+
+    @property
+    def flops(self) -> int:
+        """Two for each multiply-add."""
+        return 2 * (self.multiply_adds or 0)
+
+
+def part_of(request: compiler.BuildRequest) -> Part:
+    """Of a request whose module may be lowered."""
+    module, options = request.module, request.options
+    written = level_of(module) not in (LOOPS, PROGRAM)
+    if level_of(module) in (ONNX, "graphcore"):
+        compiler.lower(module, request.compilation, options, until=GraphcoreToStructured.name)
+    terms = multiply_adds(module) if written else None
+    compiler.lower(module, request.compilation, options)
+    program, counter = find_program(module, "main"), Counter(module)
+    return Part(
+        terms,
+        counter.calls(program.body.block.ops),
+        bytes_moved(program, counter),
+        program.arena.value.data,
+        program.lower_bound.value.data,
+        program.persistent.value.data + _held(program),
+    )
+
+
+def _held(program: ProgramOp) -> int:
+    """The bytes of variables, and of constants that steps read, each once."""
+    found: dict[object, BufferOp] = {}
+    for op in program.body.block.ops:
+        if isinstance(op, BufferOp) and op.space.data in WEIGHTS:
+            found.setdefault((op.space.data, op.label.text, op.literal), op)
+    return bytes_touched(list(found.values()))
+
+
+def parts_of(
+    request: compiler.BuildRequest, inputs: Callable[[], Mapping[str, Array]]
+) -> Iterator[Part]:
+    """The program of a model; with host steps, each segment that runs for these inputs."""
+    reason = None
+    if level_of(request.module) != ONNX or not host_nodes(request.module):
+        try:
+            yield part_of(request)
+            return
+        except NeedsHostError as error:
+            if not request.splits:
+                raise
+            reason, request = error, request.whole(error)
+    for one in run_steps(request, request.steps(reason), inputs()):
+        if isinstance(one, RanSegment):
+            yield part_of(one.request)

@@ -1,0 +1,125 @@
+"""The description of a model: its inputs, outputs and parameters, as text and for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from popgraph.support.dtypes import DType
+from popgraph.support.shapes import Shape, prod
+
+MOST_LISTED = 12
+"""So many inputs, and as many outputs, are shown; of more, their number."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What a model says of an input, an output or a parameter."""
+
+    name: str
+    type: str
+    """As messages spell it: `f32[N, 3]`, `sequence(f32[...])`."""
+    dtype: np.dtype[Any] | None
+    """The element type in NumPy; None of what is no tensor of numbers."""
+    shape: tuple[int | str | None, ...] | None
+    """Numbers, names of symbolic dimensions, None for a size that has no name; None if even the
+    number of axes is unknown."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    @staticmethod
+    def of(name: str, dtype: DType, shape: Shape) -> TensorSpec:
+        """What is known of an array."""
+        sizes = ", ".join(map(str, shape))
+        return TensorSpec(name, f"{dtype.name}[{sizes}]", dtype.numpy, tuple(shape))
+
+    @property
+    def size(self) -> int | None:
+        """How many elements it has, if that is known."""
+        sizes = [one for one in self.shape or () if isinstance(one, int)]
+        if self.shape is None or len(sizes) != len(self.shape):
+            return None
+        return prod(sizes)
+
+    @property
+    def nbytes(self) -> int | None:
+        """The bytes of its elements in NumPy, if they are known."""
+        if self.size is None or self.dtype is None:
+            return None
+        return self.size * self.dtype.itemsize
+
+
+def specs(rows: Mapping[str, tuple[DType, Shape]]) -> dict[str, TensorSpec]:
+    """What is known of arrays, by name."""
+    return {name: TensorSpec.of(name, *row) for name, row in rows.items()}
+
+
+def counted(number: int, word: str) -> str:
+    """`1 tensor`, `2 tensors`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def bytes_text(count: int) -> str:
+    """`268 bytes`, `4.2 kB`, `102.4 MB`."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return counted(count, "byte")
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model is called with, what it gives, and what it holds."""
+
+    model: str = ""
+    """Its file or its name."""
+    inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    parameters: Mapping[str, TensorSpec] = field(default_factory=dict)
+    """Its initializers: weights, and other tensors that it brings along."""
+
+    @property
+    def parameters_text(self) -> str:
+        """`4 tensors, 131 numbers, 524 bytes`."""
+        held = self.parameters.values()
+        if not held:
+            return "none"
+        numbers = counted(sum(one.size or 0 for one in held), "number")
+        size = bytes_text(sum(one.nbytes or 0 for one in held))
+        return f"{counted(len(held), 'tensor')}, {numbers}, {size}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a person is told: a word, and what it is of this model."""
+        return [
+            *_listed("input", self.inputs.values()),
+            *_listed("output", self.outputs.values()),
+            ("parameters", self.parameters_text),
+        ]
+
+
+def _listed(word: str, of: Iterable[TensorSpec]) -> list[tuple[str, str]]:
+    found = list(of)
+    rows = [(word, str(one)) for one in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        rows.append((word, f"... and {len(found) - MOST_LISTED} more"))
+    return rows or [(word, "none")]
+
+
+def as_text(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """The rows under a title, for a terminal."""
+    return "\n".join([f"<{title}>", *(f"  {word:10}  {text}" for word, text in rows)])
+
+
+def as_html(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """The rows as a table, for a notebook."""
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{escape(word)}</th>"
+        f"<td style='text-align:left'><code>{escape(text)}</code></td></tr>"
+        for word, text in rows
+    )
+    return f"<table><caption>{escape(title)}</caption>{cells}</table>"

@@ -1,0 +1,37 @@
+"""Callbacks: what others do while a model is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from popgraph.training.history import History, Row
+
+
+class Trained(Protocol):
+    """What a callback sees of the trainer that calls it."""
+
+    history: History
+    planned: int | None
+
+    def stop(self, why: str) -> None:
+        """Ends the training behind this step or epoch."""
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model, as it is now, for inference."""
+
+
+class Callback:
+    """Is called while a model is trained; a method that a subclass leaves out does nothing."""
+
+    def on_start(self, trainer: Trained) -> None:
+        """Before the first step."""
+
+    def on_step(self, trainer: Trained, row: Row) -> None:
+        """After every step, with its row of the history."""
+
+    def on_epoch(self, trainer: Trained, row: Row) -> None:
+        """After every epoch and its validation, with its row of the history."""
+
+    def on_end(self, trainer: Trained) -> None:
+        """After the last step, however the training ended."""

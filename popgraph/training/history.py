@@ -1,0 +1,75 @@
+"""The history of a training: what was measured in every step and in every epoch."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from popgraph.support.tables import table
+from popgraph.support.writing import write_text
+
+Row: TypeAlias = dict[str, float]
+"""What was measured at one time, by name."""
+
+VALIDATION = "val_"
+"""Begins the names of what was measured on the data that are held out."""
+
+
+@dataclass
+class History:
+    """
+    What was measured, oldest first.
+
+    `history["loss"]` is a column of the epochs: means over the epoch, and, under names that begin
+    with `val_`, results of the held-out data after it.
+    """
+
+    epochs: list[Row] = field(default_factory=list)
+    """A row for each epoch: `epoch` from 1 on, `step` (all so far), `loss`, metrics, `seconds`."""
+    steps: list[Row] = field(default_factory=list)
+    """A row for each step: `step` from 1 on, `epoch`, `loss`, `learning_rate`, terms."""
+
+    def __getitem__(self, name: str) -> list[float]:
+        if not any(name in row for row in self.epochs):
+            known = ", ".join(repr(one) for one in columns(self.epochs))
+            raise KeyError(f"no epoch has {name!r}; there are {known or 'none'}")
+        return [row[name] for row in self.epochs if name in row]
+
+    def to_dict(self) -> dict[str, list[Row]]:
+        """As plain lists and dicts, for JSON."""
+        return {"epochs": [*map(dict, self.epochs)], "steps": [*map(dict, self.steps)]}
+
+    def to_csv(self, path: str | Path, *, steps: bool = False) -> None:
+        """Writes the epochs, or the steps, as a table for other programs."""
+        write_text(path, csv_of(self.steps if steps else self.epochs))
+
+    def __str__(self) -> str:
+        names = columns(self.epochs)
+        rows = [tuple(told(name, row.get(name)) for name in names) for row in self.epochs]
+        return table([tuple(names), *rows])
+
+
+def columns(rows: Sequence[Mapping[str, float]]) -> list[str]:
+    """All names in rows, in the order in which they appear."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def csv_of(rows: Sequence[Mapping[str, float]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def told(name: str, value: float | None) -> str:
+    """A number as a person reads it."""
+    if value is None:
+        return ""
+    if name in ("epoch", "step"):
+        return str(int(value))
+    return f"{value:.1f}" if name == "seconds" else f"{value:.5f}"

@@ -1,0 +1,84 @@
+"""The inference model: what remains of a model when its loss, and what only that needs, is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from popgraph.dialects.onnx import Graph, model_of
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.containers import value_name
+from popgraph.dialects.onnx.op import Yield
+from popgraph.dialects.onnx.types import dims
+from popgraph.support.errors import ModelError
+
+
+def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> ModuleOp:
+    """
+    A copy of a model whose outputs are its predictions: neither its loss nor terms of that.
+
+    Nodes, weights and inputs that only these need, such as labels, are gone. Where nothing else
+    is an output, the prediction is what the loss is computed from.
+    """
+    found = module.clone()
+    graph = model_of(found).graph
+    keep = [number for number, name in enumerate(graph.output_names) if name not in (loss, *terms)]
+    if keep:
+        _set_outputs(graph, [(graph.outputs.data[one], graph.yielded[one]) for one in keep])
+    elif (value := _prediction(graph, loss)) is not None:
+        _set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value)])
+    else:
+        raise ModelError(
+            "the model has no output besides its loss",
+            f"loss {loss!r}",
+            "addOutputTensor(prediction): what the model is used for when it is trained",
+        )
+    _erase_unused(graph)
+    return found
+
+
+def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:
+    """The model with an output besides its loss, if it had none: what that is computed from."""
+    graph = model_of(module).graph
+    value = _prediction(graph, loss)
+    if set(graph.output_names) == {loss} and value is not None:
+        old = list(zip(graph.outputs, graph.yielded, strict=True))
+        _set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value), *old])
+    return module
+
+
+def _set_outputs(graph: Graph, outputs: list[tuple[ValueInfoAttr, SSAValue]]) -> None:
+    old = graph.terminator
+    graph.block.insert_op_before(Yield([value for _, value in outputs]), old)
+    old.detach()
+    old.erase()
+    graph.properties["outputs"] = ArrayAttr([info for info, _ in outputs])
+
+
+def _prediction(graph: Graph, loss: str) -> SSAValue | None:
+    """The last value behind the loss that is no number."""
+    value = dict(zip(graph.output_names, graph.yielded, strict=True)).get(loss)
+    while isinstance(value, OpResult):
+        if dims(value.type) not in ((), (1,)):
+            return value
+        value = next((one for one in value.op.operands if isinstance(one, OpResult)), None)
+    return None
+
+
+def _erase_unused(graph: Graph) -> None:
+    for op in reversed(list(graph.block.ops)):
+        if not isinstance(op, Yield) and not any(result.uses for result in op.results):
+            _erase(op)
+    unused = [one for one in graph.block.args if not one.uses]
+    numbers = {one.index for one in unused}
+    infos = [info for number, info in enumerate(graph.inputs) if number not in numbers]
+    for argument in reversed(unused):
+        graph.block.erase_arg(argument)
+    graph.properties["inputs"] = ArrayAttr(infos)
+
+
+def _erase(op: Operation) -> None:
+    op.detach()
+    op.erase()

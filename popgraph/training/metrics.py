@@ -1,0 +1,227 @@
+"""Metrics: what training and validation tell besides the loss, such as accuracy and F1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError
+from popgraph.support.names import closest
+
+
+class Metric(Protocol):
+    """
+    A number that tells how good predictions are.
+
+    It is computed from `counts` of batches, which add up: those of an epoch are the sum of its
+    batches, so a metric keeps nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """As results call it."""
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Whether training wants it to grow."""
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        """What a batch contributes."""
+
+    def value(self, counts: Array) -> float:
+        """The metric of what was counted."""
+
+
+def _ratio(counts: Array) -> float:
+    return float(counts[0] / counts[1]) if counts[1] else float("nan")
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The share of samples whose class is among the `k` that the model finds most likely."""
+
+    k: int = 1
+    larger_is_better: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return "accuracy" if self.k == 1 else f"top{self.k}"
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        scores, labels = _classes(self.name, prediction, target)
+        own = np.take_along_axis(scores, labels[:, None], 1)
+        better = (scores > own).sum(1)
+        first = np.arange(scores.shape[1]) < labels[:, None]
+        ties = ((scores == own) & first).sum(1)
+        hits = (better + ties < self.k) & ~np.isnan(own[:, 0])
+        return np.array([hits.sum(), len(hits)], np.float64)
+
+    def value(self, counts: Array) -> float:
+        return _ratio(counts)
+
+
+@dataclass(frozen=True)
+class BinaryAccuracy:
+    """The share of yes-or-no answers that are right; from `threshold` on, a prediction is yes."""
+
+    threshold: float = 0.5
+    name: ClassVar[str] = "binary_accuracy"
+    larger_is_better: ClassVar[bool] = True
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        prediction, target = _alike(self.name, prediction, target)
+        hits = (prediction >= self.threshold) == (target >= 0.5)
+        return np.array([hits.sum(), hits.size], np.float64)
+
+    def value(self, counts: Array) -> float:
+        return _ratio(counts)
+
+
+@dataclass(frozen=True)
+class F1:
+    """
+    The harmonic mean of precision and recall, averaged over the classes (`macro`).
+
+    A class that is neither predicted nor there is left out, as in scikit-learn.
+    """
+
+    name: ClassVar[str] = "f1"
+    larger_is_better: ClassVar[bool] = True
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        """For each class: hits, predictions, samples."""
+        scores, labels = _classes(self.name, prediction, target)
+        classes, chosen = scores.shape[1], scores.argmax(1)
+        hits = np.bincount(labels[chosen == labels], minlength=classes)
+        found = np.bincount(chosen, minlength=classes)
+        there = np.bincount(labels, minlength=classes)
+        return np.array([hits, found, there], np.float64)
+
+    def value(self, counts: Array) -> float:
+        hits, both = counts[0], counts[1] + counts[2]
+        return float(np.mean(2 * hits[both > 0] / both[both > 0])) if both.any() else float("nan")
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """A mean over all elements of the difference between what is predicted and the target."""
+
+    name: str
+    of: Callable[[Array], Array]
+    larger_is_better: ClassVar[bool] = False
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        prediction, target = _alike(self.name, prediction, target)
+        difference = prediction.astype(np.float64) - target.astype(np.float64)
+        return np.array([self.of(difference).sum(), difference.size], np.float64)
+
+    def value(self, counts: Array) -> float:
+        return _ratio(counts)
+
+
+MAE = _Distance("mae", np.abs)
+"""The mean of absolute errors."""
+MSE = _Distance("mse", np.square)
+"""The mean of squared errors."""
+
+
+@dataclass(frozen=True)
+class _OfBatches:
+    """A function of the user's: its mean over batches, weighted by their samples."""
+
+    function: Callable[[Array, Array], Any]
+    larger_is_better: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", "metric"))
+
+    def counts(self, prediction: Array, target: Array) -> Array:
+        samples = len(target)
+        return np.array([float(self.function(prediction, target)) * samples, samples], np.float64)
+
+    def value(self, counts: Array) -> float:
+        return _ratio(counts)
+
+
+NAMED: dict[str, Metric] = {
+    "accuracy": TopK(),
+    "top3": TopK(3),
+    "top5": TopK(5),
+    "binary_accuracy": BinaryAccuracy(),
+    "f1": F1(),
+    "mae": MAE,
+    "mse": MSE,
+}
+
+AnyMetric: TypeAlias = "str | Metric | Callable[[Array, Array], Any]"
+
+
+def metrics_of(given: Iterable[AnyMetric] | AnyMetric) -> tuple[Metric, ...]:
+    """Metrics by their names, as objects, or as functions of prediction and target."""
+    many = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    found = tuple(map(_metric, many))
+    names = [one.name for one in found]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ModelError(f"two metrics are called {twice[0]!r}", "metrics")
+    return found
+
+
+def _metric(given: Any) -> Metric:
+    if isinstance(given, str):
+        return _by_name(given)
+    if hasattr(given, "counts") and hasattr(given, "value"):
+        found: Metric = given
+        return found
+    if callable(given):
+        return _OfBatches(given)
+    raise ModelError(f"{given!r} is no metric", "metrics", f"one of {', '.join(NAMED)}")
+
+
+def _by_name(name: str) -> Metric:
+    if name in NAMED:
+        return NAMED[name]
+    if name.startswith("top") and name[3:].isdigit() and int(name[3:]):
+        return TopK(int(name[3:]))
+    close = closest(name, NAMED)
+    hint = f"did you mean {close!r}?" if close else f"one of {', '.join(NAMED)}"
+    raise ModelError(f"there is no metric {name!r}", "metrics", hint)
+
+
+def _classes(name: str, prediction: Array, target: Array) -> tuple[Array, Array]:
+    """
+    Rows of scores along the last axis, or axis 1, and the class of each.
+
+    Those without a class (a label such as -1, which losses pass over) are left out.
+    """
+    if not np.issubdtype(target.dtype, np.integer):
+        raise _unfit(name, prediction, target)
+    if prediction.shape[:-1] == target.shape:
+        scores = prediction.reshape(-1, prediction.shape[-1])
+    elif prediction.ndim > 2 and (prediction.shape[0], *prediction.shape[2:]) == target.shape:
+        scores = np.moveaxis(prediction, 1, -1).reshape(-1, prediction.shape[1])
+    else:
+        raise _unfit(name, prediction, target)
+    labels = target.reshape(-1).astype(np.int64)
+    legal = (labels >= 0) & (labels < scores.shape[1])
+    return scores[legal], labels[legal]
+
+
+def _alike(name: str, prediction: Array, target: Array) -> tuple[Array, Array]:
+    if prediction.size != target.size or len(prediction) != len(target):
+        raise _unfit(name, prediction, target)
+    return prediction, target.reshape(prediction.shape)
+
+
+def _unfit(name: str, prediction: Array, target: Array) -> ModelError:
+    return ModelError(
+        f"{name} does not fit predictions {prediction.dtype}{list(prediction.shape)} and targets "
+        f"{target.dtype}{list(target.shape)}",
+        "metrics",
+        "accuracy, top-k and f1 are of scores of classes and whole numbers, mae and mse of alikes",
+    )

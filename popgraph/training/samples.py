@@ -1,0 +1,226 @@
+"""Data to train on: arrays, datasets, or streams of batches, as batches in a known order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from popgraph.support.array_files import read_npy
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.reading import Unreadable
+
+Data: TypeAlias = Any
+"""
+Arrays (a mapping, or a tuple in the order of the inputs; files by their names), a dataset with
+`column_names` or of rows, or batches: an iterable, or what makes one for every epoch.
+"""
+Batch: TypeAlias = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Order:
+    """How samples become batches."""
+
+    size: int
+    """Samples of a batch."""
+    shuffled: bool = True
+    """In every epoch anew."""
+    seed: int = 0
+    drop_last: bool = False
+    """Whether samples at the end of an epoch that do not fill a batch are left out of it."""
+
+    def of_epoch(self, samples: int, epoch: int) -> Array:
+        """The samples in the order of an epoch: the same whenever it is asked for."""
+        if not self.shuffled:
+            return np.arange(samples)
+        return np.random.default_rng([self.seed, epoch]).permutation(samples)
+
+    def steps(self, samples: int) -> int:
+        """Batches of an epoch."""
+        return samples // self.size if self.drop_last else -(-samples // self.size)
+
+
+class Source(ABC):
+    """Where batches come from."""
+
+    @abstractmethod
+    def first(self, size: int) -> Batch:
+        """The first batch, or its beginning, which is not taken by that."""
+
+    @abstractmethod
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        """The batches of an epoch from the one at `start` on."""
+
+    @abstractmethod
+    def steps(self, order: Order) -> int | None:
+        """How many batches an epoch has; None if that is not known before its end."""
+
+
+class Samples(Source):
+    """Samples that can be taken in any order."""
+
+    def __init__(self, count: int, take: Callable[[Array], Batch], chosen: Array | None = None):
+        self.count, self._take, self._chosen = count, take, chosen
+
+    def take(self, numbers: Array) -> Batch:
+        return self._take(numbers if self._chosen is None else self._chosen[numbers])
+
+    def first(self, size: int) -> Batch:
+        return self.take(np.arange(min(size, self.count)))
+
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        numbers = order.of_epoch(self.count, number)
+        for step in range(start, order.steps(self.count)):
+            yield self.take(numbers[step * order.size : (step + 1) * order.size])
+
+    def steps(self, order: Order) -> int | None:
+        return order.steps(self.count)
+
+    def split(self, share: float, seed: int) -> tuple[Samples, Samples]:
+        """Two parts of the samples by chance, of which the second is this share."""
+        held_out = round(self.count * share)
+        if not 0 < held_out < self.count:
+            raise RunError(
+                f"of {self.count} samples, a share of {share} is {held_out} for validation",
+                "validation",
+                "a number between 0 and 1, or data of their own",
+            )
+        numbers = np.random.default_rng([seed, self.count]).permutation(self.count)
+        if self._chosen is not None:
+            numbers = self._chosen[numbers]
+        parts = (np.sort(numbers[held_out:]), np.sort(numbers[:held_out]))
+        first, second = (Samples(len(part), self._take, part) for part in parts)
+        return first, second
+
+
+class Stream(Source):
+    """Batches in the order in which they come."""
+
+    def __init__(self, data: Data, names: Sequence[str]) -> None:
+        self._data, self._names = data, names
+        self._once = iter(data) if isinstance(data, Iterator) else None
+
+    @property
+    def is_once(self) -> bool:
+        """Whether the batches come once only."""
+        return self._once is not None
+
+    def first(self, size: int) -> Batch:
+        batches = self._batches()
+        found = next(batches, None)
+        if found is None:
+            raise RunError("there is no data to train on", hint="the iterable gives no batch")
+        if self._once is not None:
+            self._once = chain([found], self._once)
+        return named(found, self._names)
+
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        for batch in islice(self._batches(), start, None):
+            yield named(batch, self._names)
+
+    def steps(self, order: Order) -> int | None:
+        if self._once is not None or not hasattr(self._data, "__len__"):
+            return None
+        return len(self._data)
+
+    def _batches(self) -> Iterator[Any]:
+        if self._once is not None:
+            return self._once
+        return iter(self._data() if callable(self._data) else self._data)
+
+
+def source_of(data: Data, names: Sequence[str]) -> Source:
+    """What a user gives; `names` are those of the inputs in their order."""
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, Mapping):
+        return _of_arrays(data)
+    if isinstance(data, tuple | list) and data and all(map(_is_array, data)):
+        return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
+    if _is_array(data):
+        return _of_arrays({names[0]: data})
+    if hasattr(data, "column_names") and hasattr(data, "__getitem__"):
+        return Samples(len(data), lambda numbers: _columns(data[numbers.tolist()]))
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list):
+        return Samples(len(data), lambda numbers: _rows(data, numbers, names))
+    if callable(data) or isinstance(data, Iterable):
+        return Stream(data, names)
+    raise RunError(
+        f"{type(data).__name__} is no data to train on",
+        hint='{"x": array, "labels": array}, a tuple of arrays, or an iterable of batches',
+    )
+
+
+def _is_array(data: object) -> bool:
+    is_file = isinstance(data, str | Path)
+    return is_file or (hasattr(data, "shape") and hasattr(data, "dtype"))
+
+
+def _columns(found: Mapping[str, Any]) -> Batch:
+    return {name: np.asarray(column) for name, column in found.items()}
+
+
+def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
+    """Samples that are rows of a dataset, one above the other."""
+    rows = [data[number] for number in numbers.tolist()]
+    if isinstance(rows[0], Mapping):
+        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+    if not isinstance(rows[0], tuple | list):
+        rows = [(row,) for row in rows]
+    columns = zip(*rows, strict=True)
+    return named(tuple(np.stack([np.asarray(one) for one in column]) for column in columns), names)
+
+
+def named(batch: Any, names: Sequence[str]) -> Batch:
+    """The arrays of a batch by the names of inputs."""
+    if isinstance(batch, Mapping):
+        return {name: np.asarray(array) for name, array in batch.items()}
+    if isinstance(batch, tuple | list):
+        return dict(zip(names, map(np.asarray, _fitting(batch, names)), strict=False))
+    return {names[0]: np.asarray(batch)}
+
+
+def _fitting(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    if len(given) != len(names):
+        raise RunError(
+            f"the data are {len(given)} arrays, and the model takes {len(names)}",
+            f"inputs {', '.join(map(repr, names))}",
+            "arrays by their names: {" + ", ".join(f'"{name}": ...' for name in names) + "}",
+        )
+    return given
+
+
+def _of_arrays(given: Mapping[str, Any]) -> Samples:
+    arrays = {name: _array(one) for name, one in given.items()}
+    return Samples(
+        count_samples(arrays),
+        lambda numbers: {name: np.asarray(array[numbers]) for name, array in arrays.items()},
+    )
+
+
+def _array(given: Any) -> Array:
+    """An array, or that of an .npy file, of which only what is taken is read."""
+    if not isinstance(given, str | Path):
+        return given if isinstance(given, np.ndarray) else np.asarray(given)
+    try:
+        return read_npy(Path(given), mapped=True)
+    except Unreadable as error:
+        raise RunError(f"the array cannot be read: {error}", str(given)) from error
+
+
+def count_samples(arrays: Mapping[str, Array]) -> int:
+    """How many samples there are; RunError unless all arrays agree."""
+    if not arrays:
+        raise RunError("there is no data to train on", hint="x=x.npy labels=labels.npy")
+    counts = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(counts.values())) != 1 or not min(counts.values()):
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise RunError(f"the arrays have different numbers of samples ({listed})")
+    return next(iter(counts.values()))

@@ -1,0 +1,267 @@
+"""What a user wants to be trained, and how: the task that a model, a loss and an optimizer set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
+from popgraph.builder.pgraph import load as load_text
+from popgraph.compiler import Model, interface_of, load
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.types import dims, tensor_type
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError
+from popgraph.training.inference_model import with_prediction, without_loss
+from popgraph.training.losses import (
+    LOSSES,
+    ClassWeights,
+    NamedLoss,
+    expression_of,
+    weights_of_classes,
+)
+from popgraph.training.merged_weights import separate_weights
+from popgraph.training.roles import Origin
+from popgraph.training.selection import Choice
+from popgraph.training.task import Task, task_of
+from popgraph.training.update_rule import Rates, optimizer_of, with_rate
+
+Optimizer: TypeAlias = Any
+"""A text, `Adam(0.001)`; an `OptimizerSpec`; or one of PopART's, which has a `spec`."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a user says of a training besides the model and the data."""
+
+    loss: str | None = None
+    """The name of a loss, an expression, or a value of the model; None: as its text says."""
+    optimizer: Optimizer = None
+    schedule: str | Schedule | Callable[[int], float] | None = None
+    class_weights: ClassWeights | None = None
+    choice: Choice = field(default_factory=Choice)
+
+
+class Subject:
+    """A model that is to be trained, before its data are known."""
+
+    def __init__(self, model: Model, wishes: Wishes) -> None:
+        self.wishes = wishes
+        self.where = str(model) if isinstance(model, str | Path) and not _is_text(model) else ""
+        self._said: Task | None = None
+        if self.where.endswith(".pgraph") or _is_text(model):
+            document = parse(model) if _is_text(model) else load_text(model)
+            self._said = task_of(document)
+            self.module, self.weights = document.module, document.weights
+            self._is_text = True
+        else:
+            self.module, compilation = load(model)
+            self.weights, self._is_text = compilation.weights, False
+            separate_weights(self.module, self.weights)
+        self._rule, self._schedule = self._update_rule()
+        if wishes.loss is None and self._said is None:
+            names = ", ".join(repr(name) for name in LOSSES)
+            raise ModelError(
+                "no loss is given", self.where, f"loss='nll(y, labels)', or one of {names}"
+            )
+
+    @property
+    def given(self) -> ModuleOp:
+        """The model with the loss that its text says, unless the user wants another."""
+        return self._said.module if self._is_said and self._said else self.module
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What a step takes, in this order, where the data have no names."""
+        names = tuple(input_types(self.given))
+        return (*names, self._named.target) if self._named else names
+
+    @property
+    def _named(self) -> NamedLoss | None:
+        """The loss by name; what the model itself calls so goes before it."""
+        loss = self.wishes.loss
+        return None if loss is None or self._is_value(loss) else LOSSES.get(loss)
+
+    def _is_value(self, loss: str) -> bool:
+        return loss in _values(self.module)
+
+    @property
+    def _is_said(self) -> bool:
+        return self.wishes.loss is None
+
+    def task(self, samples: Mapping[str, Array]) -> Task:
+        """The task on data like these, whose first dimension is that of the samples."""
+        if self._is_said:
+            found = self._said
+            assert found is not None, "the text says what the loss is"
+            if self.wishes.class_weights is not None:
+                raise ModelError(
+                    "class weights are for losses by name", self.where, "loss='nll', for example"
+                )
+        else:
+            found = self._with_loss(samples)
+        return replace(found, rule=self._rule, schedule=self._schedule, choice=self.wishes.choice)
+
+    def without_loss(self) -> ModuleOp:
+        """The model without what only training needs."""
+        loss = self.wishes.loss
+        if loss is None or not self._is_value(loss):
+            return self.module.clone()
+        return without_loss(self.module, loss)
+
+    def _with_loss(self, samples: Mapping[str, Array]) -> Task:
+        loss = self.wishes.loss
+        assert loss is not None
+        new = new_inputs(self.module, samples)
+        named = self._named
+        if self._is_value(loss):
+            loss = f"`{loss}`"
+        elif named is not None:
+            output, target = self._output(), self._target(new)
+            types = self._output_types()
+            if not named.weighted and (like := types.get(output)) is not None:
+                new[target] = _of_elements(new[target], like)
+            given, classes = self.wishes.class_weights, self._classes(types.get(output))
+            weights = None if given is None else weights_of_classes(given, classes)
+            loss = expression_of(named, output, target, weights)
+        module, name = add_loss(self.module, self.weights, loss, new)
+        module = with_prediction(module, name)
+        return Task(
+            module, self.weights, name, origin=Origin.of(self.module, is_text=self._is_text)
+        )
+
+    def _output(self) -> str:
+        names = model_of(self.module).graph.output_names
+        if len(names) != 1:
+            raise ModelError(
+                f"the model has {len(names)} outputs, and a loss by name is of one",
+                f"loss {self.wishes.loss!r}",
+                f"an expression says of which: loss='nll({names[0] if names else 'y'}, labels)'",
+            )
+        return names[0]
+
+    def _target(self, new: Mapping[str, Attribute]) -> str:
+        if len(new) != 1:
+            found = ", ".join(map(repr, new)) or "none"
+            raise ModelError(
+                "the data have one array besides the model's inputs, with which a loss compares",
+                f"loss {self.wishes.loss!r}",
+                f"of these data, no inputs are: {found}; the inputs are "
+                f"{', '.join(map(repr, input_types(self.module)))}",
+            )
+        return next(iter(new))
+
+    def _output_types(self) -> dict[str, Attribute]:
+        graph = model_of(self.module).graph
+        return {
+            name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)
+        }
+
+    def _classes(self, type_: Attribute | None) -> int:
+        sizes = None if type_ is None else dims(type_)
+        if not sizes or len(sizes) < 2 or not isinstance(sizes[1], int):
+            raise ModelError("the model does not say how many classes it has", "class_weights")
+        return sizes[1]
+
+    def _update_rule(self) -> tuple[OptimizerSpec, Rates | None]:
+        schedule = _schedule_of(self.wishes.schedule)
+        given = self.wishes.optimizer
+        if given is not None:
+            rule = _rule_of(given)
+        elif self._said is not None and self._said.rule is not None:
+            rule = self._said.rule
+            schedule = schedule or self._said.schedule
+        else:
+            raise ModelError(
+                "no optimizer is given", self.where, "optimizer 'SGD(0.1, momentum=0.9)'"
+            )
+        return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
+
+
+def _values(module: ModuleOp) -> set[str]:
+    """The names of all values of a model's graph."""
+    graph = model_of(module).graph
+    return {*graph.input_names, *(name for op in graph.nodes for name in op.output_names)}
+
+
+def _is_text(model: object) -> bool:
+    """Whether this is a `.pgraph` text itself: a path has no lines."""
+    return isinstance(model, str) and "\n" in model
+
+
+def _rule_of(given: Optimizer) -> OptimizerSpec:
+    if isinstance(given, OptimizerSpec):
+        return given
+    if isinstance(given, str):
+        return optimizer_of(parse_optimizer(given))
+    made = given.spec() if hasattr(given, "spec") else None
+    if not isinstance(made, OptimizerSpec):
+        raise ModelError(f"{given!r} is no optimizer", "optimizer", "'Adam(0.001)'")
+    return made
+
+
+def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates | None:
+    if isinstance(given, str):
+        return parse_schedule(given)
+    if given is None or isinstance(given, Schedule):
+        return given
+    if not callable(given):
+        raise ModelError(f"{given!r} is no schedule", "schedule", "'cosine(steps=1000)'")
+    return _Computed(given)
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """A schedule of the user's own."""
+
+    function: Callable[[int], float]
+
+    def factor(self, at: int) -> float:
+        return float(self.function(at))
+
+
+def _of_elements(type_: Attribute, like: Attribute) -> Attribute:
+    """The type with the element type of another one."""
+    return tensor_type(like.element_type, dims(type_))  # type: ignore[attr-defined]
+
+
+def new_inputs(module: ModuleOp, samples: Mapping[str, Array]) -> dict[str, Attribute]:
+    """The types of arrays that are no inputs of the model, with the batch dimension open."""
+    known = input_types(module)
+    firsts = [sizes[0] for type_ in known.values() if (sizes := dims(type_))]
+    batch = firsts[0] if firsts else None
+    return {
+        name: tensor_type(dtypes.from_numpy(array.dtype), [batch, *np.shape(array)[1:]])
+        for name, array in samples.items()
+        if name not in known
+    }
+
+
+def check_values(task: Task, values: Mapping[str, Array], samples: Mapping[str, Array]) -> None:
+    """ModelError unless the inputs that decide structure have one value for all steps."""
+    interface = interface_of(task.module, WeightStore(task.weights))
+    structural = () if interface is None else interface.structural
+    types = input_types(task.module)
+    for name in (*(one for one in values if one in samples), *structural):
+        if name in samples:
+            raise ModelError(
+                f"input {name!r} has samples and "
+                + ("a value" if name in values else "decides the structure of the model"),
+                hint=f"its value is the same in all steps: --value {name}=..., and no data",
+            )
+        if name not in values:
+            example = "2,3" if dims(types[name]) != () else "2"
+            raise ModelError(
+                f"input {name!r} decides the structure of the model, and its value is not known",
+                hint=f"--value {name}={example} (in Python, values={{{name!r}: ...}})",
+            )

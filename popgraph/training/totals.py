@@ -1,0 +1,52 @@
+"""Sums over an epoch, of which its row in the history is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError
+from popgraph.training.history import Row
+from popgraph.training.metrics import Metric
+
+
+class Totals:
+    """What batches have added up to; means are over samples, not over batches."""
+
+    def __init__(self, names: Sequence[str], metrics: Sequence[Metric]) -> None:
+        self.metrics = metrics
+        self.samples = 0
+        self.sums = dict.fromkeys(names, 0.0)
+        self.counts: dict[str, Array] = {}
+
+    def add(
+        self,
+        numbers: Mapping[str, float],
+        samples: int,
+        prediction: Array | None,
+        target: Array | None,
+    ) -> None:
+        """A batch: what the program tells of it, and what metrics find in it."""
+        self.samples += samples
+        for name in self.sums:
+            self.sums[name] += numbers[name] * samples
+        for metric in self.metrics:
+            if target is None or prediction is None:
+                raise ModelError(
+                    "the model has no one input with which predictions could be compared",
+                    "metrics",
+                    "target='labels' names it, or a value of the data that is an input",
+                )
+            counts = np.asarray(metric.counts(prediction, target), np.float64)
+            before = self.counts.get(metric.name)
+            self.counts[metric.name] = counts if before is None else before + counts
+
+    def row(self, start: str = "") -> Row:
+        """Means and metrics, under names that begin so."""
+        found = {start + name: total / max(self.samples, 1) for name, total in self.sums.items()}
+        for metric in self.metrics:
+            if metric.name in self.counts:
+                found[start + metric.name] = float(metric.value(self.counts[metric.name]))
+        return found

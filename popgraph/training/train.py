@@ -1,0 +1,83 @@
+"""`popgraph.train`: a model, a loss, an optimizer and data in; the trained model out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from popgraph.builder.pgraph import Schedule
+from popgraph.compiler import Model
+from popgraph.support.arrays import Array
+from popgraph.training.callbacks import Callback
+from popgraph.training.losses import ClassWeights
+from popgraph.training.metrics import AnyMetric
+from popgraph.training.samples import Data
+from popgraph.training.subject import Optimizer
+from popgraph.training.trainer import Trainer
+
+
+def train(
+    model: Model,
+    data: Data,
+    loss: str | None = None,
+    optimizer: Optimizer = None,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_last: bool = False,
+    validation: float | Data | None = None,
+    monitor: str | None = None,
+    patience: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    schedule: str | Schedule | Callable[[int], float] | None = None,
+    class_weights: ClassWeights | None = None,
+    freeze: Sequence[str] | str = (),
+    train_only: Sequence[str] | str = (),
+    metrics: Iterable[AnyMetric] | AnyMetric = (),
+    prediction: str | None = None,
+    target: str | None = None,
+    values: Mapping[str, Array] | None = None,
+    indices: str | None = None,
+    straight_through: bool = False,
+    backend: str = "c",
+    threads: int = 1,
+) -> Trainer:
+    """
+    Trains a model: `train("net.pgraph", (x, labels), "nll", "Adam(0.001)", epochs=5)`.
+
+    `Trainer` says what a model, a loss and an optimizer can be, its `fit` what data can be. The
+    trainer that comes back has the `history`, tests and predicts, saves the model, and goes on.
+    """
+    trainer = Trainer(
+        model,
+        loss,
+        optimizer,
+        schedule=schedule,
+        class_weights=class_weights,
+        freeze=freeze,
+        train_only=train_only,
+        metrics=metrics,
+        prediction=prediction,
+        target=target,
+        values=values,
+        indices=indices,
+        straight_through=straight_through,
+        backend=backend,
+        threads=threads,
+    )
+    trainer.fit(
+        data,
+        epochs=epochs,
+        steps=steps,
+        batch=batch,
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+        validation=validation,
+        monitor=monitor,
+        patience=patience,
+        callbacks=callbacks,
+    )
+    return trainer

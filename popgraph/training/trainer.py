@@ -1,0 +1,450 @@
+"""The trainer: one driver of training for Python and for the command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.pgraph import Schedule
+from popgraph.compiler import Model
+from popgraph.compiler.saving import check_kind, save_model
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.containers import input_types
+from popgraph.passes.base import Compilation
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError, RunError
+from popgraph.training.best import Best, best_of
+from popgraph.training.callbacks import Callback
+from popgraph.training.history import VALIDATION, History, Row
+from popgraph.training.inference_form import to_inference
+from popgraph.training.inference_model import without_loss
+from popgraph.training.losses import ClassWeights
+from popgraph.training.metrics import AnyMetric, Metric, metrics_of
+from popgraph.training.open_batch import fixed_batch, opened
+from popgraph.training.programs import Build, Inference, Steps
+from popgraph.training.samples import Batch, Data, Order, Samples, Source, Stream, source_of
+from popgraph.training.selection import Choice, Selection
+from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
+from popgraph.training.task import Task
+from popgraph.training.totals import Totals
+from popgraph.training.trained_weights import put_weights
+
+BATCH = 32
+"""Samples of a batch, where neither the model nor the user says it."""
+
+
+@dataclass
+class Position:
+    """How far training is in its data."""
+
+    epoch: int = 0
+    """Epochs that have ended."""
+    batch: int = 0
+    """Batches of the current epoch that were taken."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one call of `fit` is to do."""
+
+    source: Source
+    held_out: Source | None
+    order: Order
+    epochs: int | None
+    """The epoch that is the last one."""
+    steps: int | None
+    """The step that is the last one."""
+    callbacks: Sequence[Callback]
+    best: Best | None
+
+
+class Trainer:
+    """
+    Trains a model: `Trainer("net.pgraph").fit((x, labels), epochs=5)`.
+
+    `model` is a path (.onnx, .pgraph), a `.pgraph` text, ONNX bytes, a ModelProto or a Builder.
+    `loss` is the name of one ("nll", "cross_entropy", "mse", "l1", "bce", "bce_with_logits"), an
+    expression ("nll(y, labels)") or a value of the model; `optimizer` a text ("Adam(0.001)") or
+    an object; `schedule` a text ("cosine(steps=1000)") or a function of the step; a text's
+    `train` section says all three. `freeze` and `train_only` are patterns of names of weights.
+    `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
+    the outputs `prediction` and the input `target`, which are found where there is one of each.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        loss: str | None = None,
+        optimizer: Optimizer = None,
+        *,
+        schedule: str | Schedule | Callable[[int], float] | None = None,
+        class_weights: ClassWeights | None = None,
+        freeze: Sequence[str] | str = (),
+        train_only: Sequence[str] | str = (),
+        metrics: Iterable[AnyMetric] | AnyMetric = (),
+        prediction: str | None = None,
+        target: str | None = None,
+        values: Mapping[str, Array] | None = None,
+        indices: str | None = None,
+        straight_through: bool = False,
+        backend: str = "c",
+        threads: int = 1,
+    ) -> None:
+        choice = Choice.of(freeze, train_only)
+        self._subject = Subject(model, Wishes(loss, optimizer, schedule, class_weights, choice))
+        self._build = Build(backend, threads, indices, straight_through, dict(values or {}))
+        self.metrics: tuple[Metric, ...] = metrics_of(metrics)
+        self._prediction, self._target = prediction, target
+        self.history = History()
+        self.position = Position()
+        self.stopped = ""
+        """Why the training ended before its last epoch."""
+        self.planned: int | None = None
+        """How many steps this `fit` runs if nothing stops it; None if nobody knows before."""
+        self._task: Task | None = None
+        self._steps: Steps | None = None
+        self._totals: Totals | None = None
+
+    @property
+    def task(self) -> Task:
+        """What is trained, and how; known when there are data."""
+        if self._task is None:
+            raise _no_data_yet()
+        return self._task
+
+    @property
+    def module(self) -> ModuleOp:
+        """The model as it is known before there are data."""
+        return self._subject.given
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The inputs that decide the structure of the model: the same in all steps."""
+        return self._build.values
+
+    @property
+    def selection(self) -> Selection:
+        """What is trained, what moves with the batches, and why the rest stays as it is."""
+        return self.task.selection
+
+    @property
+    def converted(self) -> dict[str, str]:
+        """The inputs whose data come in another element type than the model's, and how."""
+        found = self._prepared.inputs.converted
+        return {name: f"{old} is converted to {new.numpy}" for name, (old, new) in found.items()}
+
+    def prepare(self, data: Data, batch: int | None = None) -> None:
+        """Compiles the step for data like these; `fit` does it, too."""
+        self._prepare(source_of(data, self._names), batch)
+
+    def fit(
+        self,
+        data: Data,
+        *,
+        epochs: int | None = None,
+        steps: int | None = None,
+        batch: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        validation: float | Data | None = None,
+        monitor: str | None = None,
+        patience: int | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> History:
+        """
+        Trains for so many epochs or steps more; the history of all that was done.
+
+        `data` are arrays (a dict by the names of inputs, or a tuple in their order; files of .npy
+        by their names are mapped), a dataset with `column_names` or of rows, or batches: an
+        iterable such as PyTorch's DataLoader, or a function that makes one for every epoch.
+        Batches of arrays have `batch` samples in an order that `seed` decides; the last one of an
+        epoch has what is left, unless `drop_last` leaves that out (each time other samples).
+        `validation` is a share of the samples, chosen by chance, or data of their own: the loss
+        and the metrics of these stand in the history behind `val_`. With `patience`, training
+        stops when `monitor` ("val_loss" or "loss") was no better for so many epochs. With
+        either, the weights at the end are those of the best epoch.
+        """
+        source = source_of(data, self._names)
+        source, held_out = self._parts(source, validation, seed)
+        size = self._prepare(source, batch)
+        if epochs is None and steps is None:
+            epochs = 1
+        for name, number in (("epochs", epochs), ("steps", steps)):
+            if number is not None and number < 1:
+                raise RunError(f"{name} is a whole number from 1 on, not {number}")
+        if isinstance(source, Stream) and source.is_once and steps is None and epochs != 1:
+            raise RunError(
+                "an iterator gives its batches once, and there are several epochs",
+                "the data",
+                "give a list, or the function that makes the iterator; or epochs=1, or steps=...",
+            )
+        order = Order(size, shuffle, seed, drop_last or self._is_fixed)
+        per_epoch = source.steps(order)
+        if per_epoch == 0:
+            raise RunError(
+                f"the data do not fill one batch of {order.size} samples",
+                "batch",
+                "a smaller batch, or without drop_last",
+            )
+        whole = None if epochs is None or per_epoch is None else epochs * per_epoch
+        self.planned = min((one for one in (steps, whole) if one is not None), default=None)
+        plan = Plan(
+            source,
+            held_out,
+            order,
+            None if epochs is None else self.position.epoch + epochs,
+            None if steps is None else self._prepared.driver.steps + steps,
+            list(callbacks),
+            best_of(monitor, patience, self.metrics, held_out is not None),
+        )
+        return self._run(plan)
+
+    def stop(self, why: str) -> None:
+        """Ends the training behind this step or epoch."""
+        self.stopped = why
+
+    def evaluate(self, data: Data, batch: int | None = None) -> Row:
+        """The loss and the metrics on these data; the model means what it does in inference."""
+        source = source_of(data, self._names)
+        size = self._prepare(source, batch)
+        return self._evaluated(source, self._in_order(size))
+
+    def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
+        """The output for all samples, or the outputs by their names if there are several."""
+        inference = self._inference
+        names = list(inference.inputs.dtypes)
+        source = source_of(data, names)
+        inference.take({} if self._steps is None else self._steps.weights(self._model))
+        fixed = self._fixed_batch(self._model)
+        made: dict[str, list[Array]] = {}
+        for part in source.epoch(Order(fixed or batch or BATCH, False), 0, 0):
+            samples = _samples(part)
+            for name, array in inference.run(_filled(part, fixed or samples)).items():
+                made.setdefault(name, []).append(array[:samples])
+        joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
+        return next(iter(joined.values())) if len(joined) == 1 else joined
+
+    def save(self, path: str | Path) -> None:
+        """
+        Writes the model with its trained weights for inference, as .onnx or .pgraph.
+
+        Its loss and its labels are gone, BatchNormalization uses the running statistics and
+        Dropout drops nothing.
+        """
+        check_kind(Path(path))
+        save_model(Path(path), self.inference_module(), Compilation(self._subject.weights))
+
+    def inference_module(self) -> ModuleOp:
+        """The model with its trained weights, for inference, at the onnx level."""
+        module = self._model.clone()
+        if self._steps is not None:
+            put_weights(module, self._steps.weights(module), self._subject.weights)
+        to_inference(module)
+        return module
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name in self._subject.inputs if name not in self._build.values)
+
+    @property
+    def _prepared(self) -> Steps:
+        if self._steps is None:
+            raise _no_data_yet()
+        return self._steps
+
+    def _prepare(self, source: Source, batch: int | None) -> int:
+        """Sets the task and compiles its step for such data; how many samples a batch has."""
+        first = source.first(batch or self._fixed_batch(self._subject.module) or BATCH)
+        if self._task is None:
+            task = self._subject.task(first)
+            task.selection.check()
+            check_values(task, self._build.values, first)
+            self._task = task
+        fixed = self._fixed_batch(self._task.module)
+        if fixed is not None and batch not in (None, fixed):
+            raise RunError(
+                f"the model is made for batches of {fixed}, not of {batch}",
+                "batch",
+                "leave it out, or give the first dimension of its inputs a name",
+            )
+        if self._steps is None:
+            self._steps = Steps(self._task, self._build, first)
+            self._totals = self._new_totals()
+        size = batch or fixed or BATCH
+        return min(size, source.count) if isinstance(source, Samples) and not fixed else size
+
+    @cached_property
+    def _is_fixed(self) -> bool:
+        return self._fixed_batch(self.task.module) is not None
+
+    def _fixed_batch(self, module: ModuleOp) -> int | None:
+        """The first dimension of the inputs, where the model knows it."""
+        return fixed_batch(module, self._build.values)
+
+    def _in_order(self, size: int) -> Order:
+        """All samples; of a model whose batch is fixed, those that fill batches."""
+        return Order(size, shuffled=False, drop_last=self._is_fixed)
+
+    def _parts(
+        self, source: Source, validation: float | Data | None, seed: int
+    ) -> tuple[Source, Source | None]:
+        """The data to train on, and those that are held out."""
+        if validation is None:
+            return source, None
+        if isinstance(validation, float | int):
+            if not isinstance(source, Samples):
+                raise RunError(
+                    "of a stream of batches no share can be held out", "validation", "other data"
+                )
+            return source.split(validation, seed)
+        return source, source_of(validation, self._names)
+
+    def _run(self, plan: Plan) -> History:
+        self.stopped = ""
+        for callback in plan.callbacks:
+            callback.on_start(self)
+        try:
+            while not self._has_ended(plan):
+                self._run_epoch(plan)
+        finally:
+            for callback in plan.callbacks:
+                callback.on_end(self)
+        if plan.best is not None and plan.best.weights:
+            self._prepared.write(plan.best.weights)
+        return self.history
+
+    def _has_ended(self, plan: Plan) -> bool:
+        by_epochs = plan.epochs is not None and self.position.epoch >= plan.epochs
+        return bool(self.stopped) or by_epochs or self._has_all_steps(plan)
+
+    def _has_all_steps(self, plan: Plan) -> bool:
+        return plan.steps is not None and self._prepared.driver.steps >= plan.steps
+
+    def _run_epoch(self, plan: Plan) -> None:
+        """The rest of an epoch, and what is said of it."""
+        began, position = time.perf_counter(), self.position
+        started = position.batch
+        for batch in plan.source.epoch(plan.order, position.epoch, started):
+            row = self._step(batch)
+            for callback in plan.callbacks:
+                callback.on_step(self, row)
+            if self.stopped or self._has_all_steps(plan):
+                break
+        if not position.batch:
+            raise RunError("the data have no batch for another epoch", "the data")
+        self._end_epoch(plan, time.perf_counter() - began)
+
+    def _step(self, batch: Batch) -> Row:
+        steps, totals = self._prepared, self._totals
+        assert totals is not None, "there are totals since there is a program"
+        outputs = steps.run(batch)
+        numbers = {name: _mean(outputs[name]) for name in totals.sums}
+        target = batch.get(self._target_name or "")
+        totals.add(numbers, _samples(batch), self._predicted(outputs), target)
+        self.position.batch += 1
+        row = {"step": steps.driver.steps, "epoch": self.position.epoch + 1, **numbers}
+        row["learning_rate"] = steps.driver.rate
+        self.history.steps.append(row)
+        return row
+
+    def _end_epoch(self, plan: Plan, seconds: float) -> None:
+        totals = self._totals
+        assert totals is not None, "there are totals since there is a program"
+        row: Row = {"epoch": self.position.epoch + 1, "step": self._prepared.driver.steps}
+        row |= totals.row()
+        if plan.held_out is not None:
+            row |= self._evaluated(plan.held_out, self._in_order(plan.order.size), VALIDATION)
+        row["seconds"] = seconds
+        self._totals = self._new_totals()
+        self.position.epoch, self.position.batch = self.position.epoch + 1, 0
+        self.history.epochs.append(row)
+        weights = self._prepared.weights
+        if plan.best is not None and plan.best.see(row, lambda: weights(self.task.module)):
+            self.stop(f"{plan.best.monitor} was no better for {plan.best.patience} epochs")
+        for callback in plan.callbacks:
+            callback.on_epoch(self, row)
+
+    def _evaluated(self, source: Source, order: Order, start: str = "") -> Row:
+        """Results of all samples with the weights as they are."""
+        inference, totals = self._tested, self._new_totals()
+        inference.take(self._prepared.weights(self.task.module))
+        for batch in source.epoch(order, 0, 0):
+            outputs = inference.run(batch)
+            numbers = {name: _mean(outputs[name]) for name in totals.sums}
+            target = batch.get(self._target_name or "")
+            totals.add(numbers, _samples(batch), self._predicted(outputs), target)
+        if not totals.samples:
+            raise RunError("there are no data to test the model on", "validation")
+        return totals.row(start)
+
+    def _predicted(self, outputs: Mapping[str, Array]) -> Array | None:
+        """What metrics look at."""
+        return outputs[self._prediction_name] if self.metrics else None
+
+    def _new_totals(self) -> Totals:
+        return Totals((self.task.loss, *self.task.terms), self.metrics)
+
+    @cached_property
+    def _tested(self) -> Inference:
+        """The model with its loss, as it is tested."""
+        return Inference(self.task.module, self._subject.weights, self._build)
+
+    @cached_property
+    def _inference(self) -> Inference:
+        return Inference(self._model, self._subject.weights, self._build)
+
+    @cached_property
+    def _model(self) -> ModuleOp:
+        """The model without what only training needs, for any size of the batch if it can."""
+        module = self._subject.without_loss()
+        return opened(module, self._subject.weights, self._build.values) or module
+
+    @cached_property
+    def _prediction_name(self) -> str:
+        names = model_of(self.task.module).graph.output_names
+        known = model_of(without_loss(self.task.module, self.task.loss, self.task.terms)).graph
+        wanted = self._prediction or known.output_names[0]
+        if wanted not in names:
+            raise ModelError(
+                f"the model has no output {wanted!r}",
+                "prediction",
+                f"its outputs are {', '.join(map(repr, names))}",
+            )
+        return wanted
+
+    @cached_property
+    def _target_name(self) -> str | None:
+        """The input that only the loss needs; the only input, where the loss needs no other."""
+        names = [name for name in input_types(self.task.module) if name not in self._build.values]
+        if self._target is not None:
+            return self._target
+        used = input_types(without_loss(self.task.module, self.task.loss, self.task.terms))
+        found = [name for name in names if name not in used] or names
+        return found[0] if len(found) == 1 else None
+
+
+def _mean(value: Array) -> float:
+    return float(value.astype(np.float64).mean())
+
+
+def _filled(batch: Batch, size: int) -> Batch:
+    """So many samples: the last one is repeated."""
+    numbers = np.minimum(np.arange(size), _samples(batch) - 1)
+    return batch if _samples(batch) == size else {name: one[numbers] for name, one in batch.items()}
+
+
+def _samples(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _no_data_yet() -> ModelError:
+    return ModelError(
+        "what is trained is known when there are data", "Trainer", "fit(data) or prepare(data)"
+    )

@@ -1,0 +1,264 @@
+"""Tests training by `popgraph.train` and `Trainer`: data, losses, metrics, validation, saving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import popgraph
+from popgraph.passes.optimizer_spec import Adam, Scalar
+from popgraph.support.errors import PopgraphError
+from popgraph.training.history import History
+from popgraph.training.losses import LOSSES
+from popgraph.training.metrics import metrics_of
+from popgraph.training.trainer import Trainer
+
+MLP = Path(__file__).parents[2] / "examples/mlp.pgraph"
+LINEAR = """
+graph linear(x: f32[N, 4]) -> (y: f32[N, 3]) {
+    weight w: f32[4, 3] = zeros
+    y = x @ w
+}
+"""
+RNG = np.random.default_rng(0)
+CENTRES = RNG.normal(size=(10, 64))
+LABELS = RNG.integers(0, 10, 300)
+X = CENTRES[LABELS] + 0.3 * RNG.normal(size=(300, 64))
+FEW = RNG.normal(size=(50, 4)).astype(np.float32)
+CLASSES = (FEW @ RNG.normal(size=(4, 3))).argmax(1)
+
+
+def builder() -> tuple[popgraph.Builder, str]:
+    """A model for batches of 8 whose only output is its loss."""
+    made = popgraph.Builder()
+    x = made.addInputTensor(popgraph.TensorInfo("FLOAT", [8, 4]), "x")
+    labels = made.addInputTensor(popgraph.TensorInfo("INT32", [8]), "labels")
+    w = made.addInitializedInputTensor(np.zeros((4, 3), np.float32), "w")
+    probabilities = made.aiOnnx.softmax([made.aiOnnx.matmul([x, w])])
+    loss = made.aiGraphcore.nllloss([probabilities, labels])
+    made.addOutputTensor(loss)
+    return made, loss
+
+
+def test_a_text_is_trained_validated_and_predicts() -> None:
+    trained = popgraph.train(MLP, (X, LABELS), epochs=3, validation=0.2, metrics=["accuracy", "f1"])
+    history = trained.history
+    assert history["loss"][-1] < 0.1 < history["loss"][0]
+    assert history["val_accuracy"][-1] > 0.95
+    assert len(history.steps) == 3 * 8
+    found = trained.predict(X)
+    assert found.shape == (300, 10)
+    assert trained.evaluate((X, LABELS))["accuracy"] == np.mean(found.argmax(1) == LABELS)
+
+
+def test_the_last_batch_has_what_is_left_unless_it_is_dropped() -> None:
+    sizes: list[int] = []
+
+    def size(prediction: Any, target: Any) -> float:
+        sizes.append(len(target))
+        return 0.0
+
+    trainer = Trainer(LINEAR, "cross_entropy", "SGD(0.1)", metrics=size)
+    trainer.fit((FEW, CLASSES), batch=20)
+    trainer.fit((FEW, CLASSES), batch=20, drop_last=True)
+    assert sizes == [20, 20, 10, 20, 20]
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_a_loss_by_its_name_is_what_numpy_computes(name: str) -> None:
+    ends = {"nll": "Softmax(x @ w)", "bce": "Sigmoid(x @ w)"}
+    text = LINEAR.replace("x @ w", ends.get(name, "x @ w")).replace("zeros", "glorot_uniform")
+    target = CLASSES if LOSSES[name].weighted else RNG.integers(0, 2, (50, 3)).astype(np.float32)
+    trainer = Trainer(text, name, "SGD(0.0)")
+    (loss,) = trainer.fit((FEW, target), batch=50)["loss"]
+    y = trainer.predict(FEW).astype(np.float64)
+    rows = np.arange(50)
+    expected: dict[str, Callable[[], Any]] = {
+        "nll": lambda: -np.log(y[rows, CLASSES]).mean(),
+        "cross_entropy": lambda: (np.log(np.exp(y).sum(1)) - y[rows, CLASSES]).mean(),
+        "mse": lambda: np.square(y - target).mean(),
+        "l1": lambda: np.abs(y - target).mean(),
+        "bce": lambda: -np.mean(target * np.log(y) + (1 - target) * np.log(1 - y)),
+        "bce_with_logits": lambda: np.mean(np.log1p(np.exp(y)) - y * target),
+    }
+    assert loss == pytest.approx(expected[name](), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["nll", "cross_entropy"])
+def test_weights_of_classes_weigh_the_mean(name: str) -> None:
+    text = LINEAR.replace("zeros", "glorot_uniform")
+    if name == "nll":
+        text = text.replace("x @ w", "Softmax(x @ w)")
+    trainer = Trainer(text, name, "SGD(0.0)", class_weights={1: 3.0})
+    (loss,) = trainer.fit((FEW, CLASSES), batch=50)["loss"]
+    y = trainer.predict(FEW).astype(np.float64)
+    logarithms = np.log(y) if name == "nll" else y - np.log(np.exp(y).sum(1, keepdims=True))
+    weights = np.array([1.0, 3.0, 1.0])[CLASSES]
+    own = -logarithms[np.arange(50), CLASSES]
+    assert loss == pytest.approx((weights * own).sum() / weights.sum(), rel=1e-5)
+
+
+class Columns:
+    """A dataset as Hugging Face has it."""
+
+    column_names = ("x", "labels")
+
+    def __len__(self) -> int:
+        return len(FEW)
+
+    def __getitem__(self, numbers: list[int]) -> dict[str, Any]:
+        return {"x": FEW[numbers].tolist(), "labels": CLASSES[numbers].tolist()}
+
+
+class Rows:
+    """A dataset as PyTorch has it."""
+
+    def __len__(self) -> int:
+        return len(FEW)
+
+    def __getitem__(self, number: int) -> tuple[Any, Any]:
+        return FEW[number], CLASSES[number]
+
+
+def batches() -> Any:
+    for start in range(0, 50, 20):
+        yield {"x": FEW[start : start + 20], "labels": CLASSES[start : start + 20]}
+
+
+def test_all_forms_of_data_train_alike(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", FEW)
+    files = {"x": tmp_path / "x.npy", "labels": CLASSES}
+    forms = [(FEW, CLASSES), files, Columns(), Rows(), batches, list(batches())]
+    found = [
+        Trainer(LINEAR, "cross_entropy", "Adam(0.1)").fit(data, epochs=2, batch=20, shuffle=False)[
+            "loss"
+        ]
+        for data in forms
+    ]
+    assert all(one == pytest.approx(found[0], rel=1e-5) for one in found)
+
+
+def test_an_order_is_decided_by_its_seed() -> None:
+    def losses(seed: int) -> list[float]:
+        trainer = Trainer(LINEAR, "cross_entropy", "SGD(0.1)")
+        trainer.fit((FEW, CLASSES), epochs=2, batch=10, seed=seed)
+        return [row["loss"] for row in trainer.history.steps]
+
+    assert losses(1) == losses(1) != losses(2)
+
+
+def test_patience_stops_and_the_best_weights_stay() -> None:
+    trainer = Trainer(LINEAR, "cross_entropy", "SGD(50.0)")
+    data = (FEW, RNG.integers(0, 3, 50))
+    history = trainer.fit(data, epochs=50, validation=data, patience=2)
+    assert "no better" in trainer.stopped
+    assert len(history.epochs) < 50
+    assert trainer.evaluate(data)["loss"] == pytest.approx(min(history["val_loss"]), rel=1e-5)
+
+
+def test_a_schedule_and_an_optimizer_object() -> None:
+    rule = Adam(learning_rate=Scalar(0.1))
+    trainer = Trainer(LINEAR, "cross_entropy", rule, schedule=lambda step: 0.5**step)
+    trainer.fit((FEW, CLASSES), steps=3)
+    rates = [row["learning_rate"] for row in trainer.history.steps]
+    assert rates == pytest.approx([0.1, 0.05, 0.025])
+    assert Trainer(LINEAR, "nll", rule, schedule="linear(steps=4)")
+
+
+def test_a_model_of_fixed_batches_is_saved_for_any_size(tmp_path: Path) -> None:
+    model, loss = builder()
+    trainer = popgraph.train(model, (FEW, CLASSES), loss, "SGD(0.5)", epochs=3, metrics="accuracy")
+    assert trainer.history["accuracy"][-1] > 0.7
+    assert len(trainer.history.steps) == 3 * (50 // 8)
+    trainer.save(tmp_path / "net.onnx")
+    saved = onnx.load(tmp_path / "net.onnx")
+    onnx.checker.check_model(saved)
+    assert [one.name for one in saved.graph.input] == ["x"]
+    assert {node.domain for node in saved.graph.node} == {""}
+    runtime = pytest.importorskip("onnxruntime", reason="what else loads the file")
+    session = runtime.InferenceSession(saved.SerializeToString())
+    (found,) = session.run(None, {"x": FEW})
+    assert np.allclose(found, trainer.predict(FEW), atol=1e-6)
+
+
+def test_metrics_are_what_they_are_called() -> None:
+    scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6], [0.1, 0.6, 0.3]])
+    labels = np.array([1, 1, 2, 0])
+    found = {
+        metric.name: metric.value(metric.counts(scores, labels))
+        for metric in metrics_of(["accuracy", "top2", "f1"])
+    }
+    assert found == pytest.approx({"accuracy": 0.5, "top2": 0.75, "f1": (0 + 0.5 + 1) / 3})
+    mae, mse = metrics_of(["mae", "mse"])
+    pair = np.array([[1.0], [4.0]]), np.array([2.0, 2.0])
+    assert mae.value(mae.counts(*pair)) == 1.5
+    assert mse.value(mse.counts(*pair)) == 2.5
+
+
+def test_a_callback_sees_steps_and_epochs_and_may_stop() -> None:
+    seen: list[str] = []
+
+    class Watcher(popgraph.Callback):
+        def on_start(self, trainer: Any) -> None:
+            seen.append("start")
+
+        def on_step(self, trainer: Any, row: Any) -> None:
+            seen.append("step")
+
+        def on_epoch(self, trainer: Any, row: Any) -> None:
+            seen.append("epoch")
+            trainer.stop("enough")
+
+        def on_end(self, trainer: Any) -> None:
+            seen.append("end")
+
+    Trainer(LINEAR, "cross_entropy", "SGD(0.1)").fit(
+        (FEW, CLASSES), epochs=9, batch=25, callbacks=[Watcher()]
+    )
+    assert seen == ["start", "step", "step", "epoch", "end"]
+
+
+def test_a_history_becomes_a_table(tmp_path: Path) -> None:
+    history = History([{"epoch": 1, "loss": 0.5}], [{"step": 1, "loss": 0.5}])
+    history.to_csv(tmp_path / "h.csv")
+    assert (tmp_path / "h.csv").read_text() == "epoch,loss\n1,0.5\n"
+    assert history.to_dict()["steps"] == [{"step": 1, "loss": 0.5}]
+    with pytest.raises(KeyError, match="no epoch has 'accuracy'"):
+        history["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fitting", "message"),
+    [
+        ({"loss": None}, {}, "no loss is given"),
+        ({"optimizer": None}, {}, "no optimizer is given"),
+        ({"metrics": "acuracy"}, {}, "did you mean 'accuracy'"),
+        ({"class_weights": [1.0]}, {}, "there are 1 weights"),
+        ({"schedule": "cosin(steps=3)"}, {}, "did you mean `cosine`"),
+        ({}, {"data": (FEW,)}, "the data are 1 arrays, and the model takes 2"),
+        ({}, {"data": (FEW, CLASSES[:9])}, "different numbers of samples"),
+        ({}, {"data": (FEW, CLASSES + 3)}, "out of range"),
+        ({}, {"data": iter(batches()), "epochs": 2}, "an iterator gives its batches once"),
+        ({}, {"validation": 0.0}, "is 0 for validation"),
+        ({}, {"epochs": 0}, "from 1 on"),
+        ({}, {"patience": 1, "monitor": "val_f1"}, "no epoch has 'val_f1'"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: dict[str, Any], fitting: dict[str, Any], message: str
+) -> None:
+    usual = {"loss": "cross_entropy", "optimizer": "SGD(0.1)", **arguments}
+    data = {"data": (FEW, CLASSES), **fitting}
+    with pytest.raises(PopgraphError) as caught:
+        Trainer(LINEAR, **usual).fit(**data)
+    assert message in str(caught.value)
+
+
+def test_a_number_that_its_type_cannot_hold_is_refused() -> None:
+    with pytest.raises(PopgraphError, match="is no int32"):
+        popgraph.train(MLP, (X, LABELS + (1 << 33)))
