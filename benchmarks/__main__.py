@@ -155,6 +155,7 @@ def ops_summary(all_found: Sequence[dict[str, Any]]) -> Iterator[str]:
         mean = statistics.geometric_mean(ratios)
         yield f"Geometric mean of {len(ratios)} cases: {mean:.2f}; below {SLOW}: {slow}."
     yield f"Operators without a case: {', '.join(operator_cases.missing()) or 'none'}."
+    yield f"Operators that onnxruntime does not have: {', '.join(sorted(operator_cases.ABSENT))}."
 
 
 def ops_table(arguments: argparse.Namespace) -> Iterator[str]:

@@ -163,10 +163,26 @@ def test_cases_of_operators_say_what_was_slow_and_why(page: ModuleType) -> None:
 
 
 def test_operators_with_cases_are_compiled_ones(page: ModuleType) -> None:
-    from operator_cases import compiled, missing
+    from operator_cases import ABSENT, compiled, missing
 
     assert set(page.OPERATORS) <= set(compiled())
-    assert set(page.OPERATORS) | set(missing()) == set(compiled())
+    assert set(page.OPERATORS) | ABSENT == set(compiled())
+    assert missing() == []
+
+
+def test_reasons_are_of_operators_with_cases(page: ModuleType) -> None:
+    from operator_cases import REASONS
+
+    assert set(REASONS) <= set(page.OPERATORS)
+
+
+def test_a_case_of_its_own_says_more_than_its_operator() -> None:
+    from operator_cases import INTEGERS, Case, reason
+
+    case = Case("MatMulInteger", ())
+    assert reason(case) == INTEGERS
+    assert reason(replace(case, reason="small")) == "small"
+    assert reason(Case("Relu", ())) == ""
 
 
 def test_operators_are_timed_beside_onnxruntime() -> None:
