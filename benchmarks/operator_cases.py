@@ -603,6 +603,59 @@ WIDE, NHWC, SENTENCE = "1x128x768", "1x56x56x64", "i32 1x128 <99"
 NORMS = ("!768", "!768")
 BLOCKS = {"K": 768, "N": 768, "block_size": 32}
 EMBEDDINGS = ("1000x768", "512x768", "2x768")
+LANGUAGE_MODELS = [
+    ms("CausalConvWithState", "1x256x128", "!256x1x4", outputs=2),
+    ms(
+        "LinearAttention",
+        *("1x64x256", "1x64x256", "1x64x256"),
+        outputs=2,
+        q_num_heads=8,
+        kv_num_heads=8,
+        update_rule="linear",
+    ),
+    ms(
+        "MRotaryEmbedding",
+        *("1x128x512", "i64 3x1x128 <128", "!128x32", "!128x32"),
+        num_heads=8,
+        mrope_section=[16, 8, 8],
+    ),
+    ms("MoE", TOKENS, "128x8", "!8x256x768 w", None, "!8x768x256 w", k=2, activation_type="silu"),
+    ms("MoEGroupRouter", "128x64", "64", n_group=8, topk_group=4, top_k=8),
+    ms(
+        "QMoE",
+        *(TOKENS, "128x8"),
+        *("!u8 8x256x384 <255", "!8x256 +", None, "!u8 8x768x128 <255", "!8x768 +"),
+        k=2,
+        activation_type="silu",
+        expert_weight_bits=4,
+    ),
+    ms(
+        "SparseAttention",
+        *("1x128x512", "1x128x512", "1x128x512", "1x8x128x64", "1x8x128x64"),
+        np.array([[0, 1, 3]], np.int32),
+        np.array([[0, 0, 1]], np.int32),
+        one(128, "i32"),
+        np.array([128], np.int32),
+        outputs=3,
+        num_heads=8,
+        kv_num_heads=8,
+        sparse_block_size=64,
+    ),
+    ms("MaxpoolWithMask", IMAGE, "i32 1x1x56x56 <2", kernel_shape=[2, 2], strides=[2, 2]),
+    ms("MurmurHash3", f"i32 {BIG} <9999"),
+    ms(
+        "NGramHashMapping",
+        "i64 8x128 <999",
+        np.array([3, 5, 7, 11], np.int64),
+        np.array([1009, 1013, 1019, 1021, 1031, 1033], np.int64),
+        max_ngram_size=4,
+        n_head_per_ngram=2,
+        pad_id=2,
+        outputs=2,
+    ),
+    ms("Unique", "4096 +", outputs=3),
+    ms("WordConvEmbedding", "i32 32x16 <64", "!64x1x3x16 w", "!64", "!64x16"),
+]
 CONTRIBUTED_BESIDE = [
     ms("BiasDropout", WIDE, "!768", WIDE),
     ms("CDist", "256x64", "256x64", metric="sqeuclidean"),
@@ -716,6 +769,7 @@ CONTRIBUTED_BESIDE = [
     ms("HyperConnectionPostMix", "1x128x4x768", WIDE, "1x128x4", "1x128x4x4"),
     ms("EngramGate", "1x128x4x768", "1x128x4x768", WIDE, "!4x768", "!4x768"),
     ms("UnfoldTensor", "64x4096", dim=-1, size=16, step=8),
+    *LANGUAGE_MODELS,
 ]
 
 

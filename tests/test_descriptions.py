@@ -12,7 +12,8 @@ from popgraph.passes.optimizer_spec import SGD
 from popgraph.passes.options import Training
 from popgraph.runner import Runner
 from popgraph.support import files
-from popgraph.support.description import MOST_LISTED, Description, TensorSpec, bytes_text
+from popgraph.support.amounts import bytes_text
+from popgraph.support.description import MOST_LISTED, Description, TensorSpec
 from popgraph.support.errors import RunError
 
 OPEN = """opset 21

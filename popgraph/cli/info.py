@@ -22,7 +22,7 @@ from popgraph.cli.options import (
     Winograd,
     options_here,
 )
-from popgraph.support.description import bytes_text, counted
+from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.errors import ModelError
 
 if TYPE_CHECKING:

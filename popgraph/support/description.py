@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
@@ -57,19 +58,6 @@ class TensorSpec:
 def specs(rows: Mapping[str, tuple[DType, Shape]]) -> dict[str, TensorSpec]:
     """What is known of arrays, by name."""
     return {name: TensorSpec.of(name, *row) for name, row in rows.items()}
-
-
-def counted(number: int, word: str) -> str:
-    """`1 tensor`, `2 tensors`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def bytes_text(count: int) -> str:
-    """`268 bytes`, `4.2 kB`, `102.4 MB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return counted(count, "byte")
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,9 @@ def places() -> list[Sample]:
         count, mask = len(shape) - 2, draw_ints(4, 1, 1, *shape[2:])
         pads = [*[1, 0, 1][:count], *[1, 1, 0][:count]]
         held = {"kernel_shape": [3, 2, 2][:count], "pads": pads, "strides": [2, 1, 1][:count]}
-        found.append(Sample("MaxpoolWithMask", [draw(*shape), mask], ["y"], held))
+        for first in (0, 1):
+            mask.flat[0] = first
+            found.append(Sample("MaxpoolWithMask", [draw(*shape), mask.copy()], ["y"], held))
     at, angles = draw_ints(8, 3, 2, 3, dtype=np.int64), [draw(8, 8), draw(8, 8)]
     for layout, sections in enumerate([[2, 3, 3], [4, 2, 2]]):
         for way in (0, 1):

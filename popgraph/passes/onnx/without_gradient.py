@@ -26,6 +26,7 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.QLinearConv com.microsoft.QLinearAveragePool", INTEGERS),
         ("com.microsoft.DynamicQuantizeLSTM", INTEGERS),
         ("com.microsoft.NhwcMaxPool com.microsoft.MatMulInteger16", "it takes integers"),
+        ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
         ("com.microsoft.Unique", "Python computes it, and models with such nodes are not trained"),
         ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),

@@ -158,7 +158,8 @@ def max_pool_with_mask(call: Call) -> Value:
     """
     The largest of each window's rows, each of which ends where the mask is 0.
 
-    Of masks with several channels, onnxruntime reads other places than those of the channel.
+    As in onnxruntime, the first place of all is shown whatever its mask says, but not in one
+    dimension. Of masks with several channels, it reads other places than those of the channel.
     """
     if any(call.size("M", axis) != 1 for axis in (0, 1)):
         raise call.refuse("a mask of several channels", "one for all images and channels is")
@@ -168,7 +169,9 @@ def max_pool_with_mask(call: Call) -> Value:
     lowest = call["X"].number(float(np.finfo(np.float32).min))
     around = [0, 0, *pads[:count], 0, 0, *pads[count:]]
     x, axes = call["X"].Pad(around, lowest), list(range(2, count + 2))
-    shown = call["M"].same(0).Not().typed(6)
+    first = np.zeros([call.size("M", axis) for axis in range(count + 2)], np.int32)
+    first.flat[0] = count > 1
+    shown = call["M"].same(0).Not().typed(6).Max(call.body.constant(first))
     mask = shown.Pad(around, call.body.constant(np.array(1, np.int32)))
     ends = x.Shape(start=2) - np.array(window) + 1
     found = None
