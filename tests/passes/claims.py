@@ -57,14 +57,17 @@ def assert_all_typed(module: ModuleOp, weights: WeightStore) -> None:
 
     But in a branch that is never taken: nobody asks whether it would fit.
     """
-    inference = infer_shapes(module, weights)
-    for info in model_of(module).graph.outputs:
+    graph = model_of(module).graph
+    for info in graph.outputs:
         assert static_shape(info.type) is not None, f"output {info.text} is {info.type}"
-    waiting: list[Graph] = [model_of(module).graph]
+    results = [result for op in graph.walk() for result in op.results]
+    untyped = {result: result.type for result in results if static_shape(result.type) is None}
+    inference = infer_shapes(module, weights)  # which would mend what was missing
+    waiting: list[Graph] = [graph]
     while waiting:
         for op in waiting.pop().block.ops:
             for result in op.results:
-                assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"
+                assert result not in untyped, f"{op.name} gives {untyped[result]}"
             if isinstance(op, SchemaOp):
                 taken = taken_branch(inference, op) if op.op_type == "If" else None
                 inside = [graph for graphs in op.graphs().values() for graph in graphs]
