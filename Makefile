@@ -56,8 +56,9 @@ conformance: $(READY)  ## run ONNX's own test suite on both backends
 suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names: make suites WHEELS='old/*.whl'
 	$(BIN)/popgraph conformance $(foreach wheel,$(wildcard $(WHEELS)),--suite $(wheel))
 
-targets: $(READY)  ## the code of a dozen models for avx512, avx2, sse2, and aarch64 and arm where QEMU and a cross compiler are
-	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py --timeout 0 -rs
+targets: $(READY)  ## code for other machines, in programs and as exported C, run where QEMU, node and compilers are
+	$(BIN)/pip install --quiet -e '.[zig]'
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
 
 bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
 	$(BIN)/python -m pytest tests/passes/test_cases.py --bless

@@ -5,6 +5,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
+    python benchmarks export                   exported C, beside emx-onnx-cgen's
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ STEPS = (
 )
 PEERS = ("onnxruntime", "openvino", "torch")
 OPERATORS = tuple(dict.fromkeys(case.title for case in operator_cases.CASES))
-KINDS = {"inference": (*CNNS, *FROM_TORCH, *TRAINED), "training": STEPS, "ops": OPERATORS}
+EXPORTED = (
+    *("mlp_4_16_3", "mlp_784_128_10", "squeezenet", "shufflenet", "efficientnet_lite0"),
+    *("encoder_4x256", "lstm_1x64x128", "gru_1x64x128"),
+)
+KINDS = {
+    "inference": (*CNNS, *FROM_TORCH, *TRAINED),
+    "training": STEPS,
+    "ops": OPERATORS,
+    "export": EXPORTED,
+}
 """The script of that name measures one of these."""
 
 INFERENCE = (
@@ -50,7 +60,11 @@ TRAINING = (
     *("first step s", "torch.compile's s", "losses differ by"),
 )
 OPS = ("operator", "case", "ours ms", "onnxruntime ms", "theirs / ours", "reason")
-HEADINGS = {"inference": INFERENCE, "training": TRAINING}
+EXPORT = (
+    *("model", "ours ms", "emx-onnx-cgen ms", "theirs / ours", "code, kB", "theirs, kB"),
+    *("our RAM, kB", "results differ by"),
+)
+HEADINGS = {"inference": INFERENCE, "training": TRAINING, "export": EXPORT}
 SLOW = 0.8
 """A ratio to onnxruntime below which a row says why."""
 
@@ -110,13 +124,25 @@ def training_row(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def export_row(found: dict[str, Any]) -> list[str]:
+    ours, theirs = found["ours_ms"], found["theirs_ms"]
+    return [
+        *(milliseconds(took) for took in (ours, theirs)),
+        f"**{theirs / ours:.1f}**",
+        *(f"{size / 1000:.1f}" for size in (*found["code"], found["ram"])),
+        f"{found['differ_by']:.1e}",
+    ]
+
+
+ROWS = {"inference": inference_row, "training": training_row, "export": export_row}
+
+
 def row(kind: str, found: dict[str, Any]) -> str:
     if "skipped" in found:
         return markdown_row([found["model"], f"skipped: {found['skipped']}"])
     if "failed" in found:
         return markdown_row([found["model"], f"not compiled: {found['failed']}"])
-    cells = inference_row(found) if kind == "inference" else training_row(found)
-    return markdown_row([found["model"], *cells])
+    return markdown_row([found["model"], *ROWS[kind](found)])
 
 
 def ops_rows(found: dict[str, Any]) -> Iterator[str]:

@@ -40,7 +40,9 @@ def runner(name: str, folder: Path) -> str | None:
         (folder / "wasi.mjs").write_text(WASI)
         return f"node --no-warnings {folder / 'wasi.mjs'}" if shutil.which("node") else None
     emulator = {"armv7e-m": "qemu-arm"}.get(name, f"qemu-{name}")
-    return "env" if platform.machine() == name else shutil.which(emulator)
+    if platform.machine() == name:
+        return "env"
+    return shutil.which(emulator) or shutil.which(f"{emulator}-static")
 
 
 @pytest.mark.share(3)
