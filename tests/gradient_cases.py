@@ -559,6 +559,7 @@ def of_popart() -> Cases:
     yield of("NormalizeImage", near(2, 2, 3), draw(3), near(3), scale=0.5)
     rates = np.log(near(4, 2, 3))
     yield of("Ctc", rates, *unsigned([[1, 2], [2, 1]], [4, 3], [2, 1]), reduction="Sum")
+    yield of("CtcBeamSearchDecoder", rates, *unsigned([4, 3]), outputs=3, beam_width=4, top_paths=2)
     yield of("LSTM", draw(3, 2, 2), draw(4, 5, 3), draw(4, 3), draw(2, 2, 3), outputs=2)
 
 

@@ -20,7 +20,10 @@ from tests.one_node import close
 from tests.sampling import WHOLE, share
 
 RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
-ELSEWHERE = {"ai.onnx.preview.training.Gradient": "passes/test_derivatives.py"}
+ELSEWHERE = {
+    "ai.onnx.preview.training.Gradient": "passes/test_derivatives.py",
+    "ai.graphcore.PackedDataBlock": "session/test_popart_sequences.py",
+}
 """Operators that no node alone shows, and the tests of their gradients."""
 SHARE = 8
 """Of so many cases one is tried a day, and of so many of these one in C."""

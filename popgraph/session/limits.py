@@ -8,6 +8,7 @@ from xdsl.ir import BlockArgument
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import Graph, OnnxOp, value_name
+from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 
@@ -22,15 +23,30 @@ RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 ACTIVATIONS = frozenset(["Sigmoid", "Relu", "Tanh", "Gelu", "Swish", "Softmax"])
 """What PopART's RNN, GRU and LSTM may have between their products."""
 
+OF_ITSELF = ("AveragePool", "GRU", "LSTM", "MaxPool", "RNN")
+"""Operators of which a rule asks nothing but what the node itself says."""
+
 
 def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
     """Raises an error in PopART's words for the first node that PopART would not take."""
     for op in graph.nodes:
         if op.domain or not (opset <= LAST_OPSET or op.op_type in RANDOM):
             continue
-        rule = _LIMITS.get(op.op_type)
-        for complaint in rule(op, op.attribute_values(weights)) if rule is not None else ():
-            raise _refused(complaint, op)
+        if (error := _refusal(op, weights)) is not None:
+            raise error
+
+
+def refusal_while_read(op: OnnxOp) -> popart_exception | None:
+    """The same error for a node that ONNX does not take either, so that its graph cannot be."""
+    alone = not op.domain and op.op_type in OF_ITSELF
+    return _refusal(op, WeightStore()) if alone else None
+
+
+def _refusal(op: OnnxOp, weights: WeightStore) -> popart_exception | None:
+    """The error in PopART's words for a node that it would not take."""
+    rule = _LIMITS.get(op.op_type)
+    complaints = rule(op, op.attribute_values(weights)) if rule is not None else ()
+    return next((_refused(one, op) for one in complaints), None)
 
 
 def _refused(complaint: str, op: OnnxOp) -> popart_exception:
@@ -69,12 +85,23 @@ def _elements(op: OnnxOp) -> str:
     return str(getattr(op.operands[0].type, "element_type", ""))
 
 
+def _hidden_size(op: OnnxOp) -> int | None:
+    """What the weights of a recurrence say, as far as their type is known."""
+    shape = static_shape(op.operands[2].type)
+    return shape[2] if shape is not None and len(shape) == 3 else None
+
+
 def _recurrent(op: OnnxOp, given: Attributes) -> Iterator[str]:
     for name in ("activation_alpha", "activation_beta", "clip"):
         if name in op.onnx_attributes():
             yield f"Attribute `{name}' of {_shown(op)} is not supported"
     if op.op_type == "RNN" and given.get("direction", "forward") not in ("forward", b"forward"):
         yield f"{_shown(op)} only supports `forward' direction"
+    if (found := _hidden_size(op)) is not None and given.get("hidden_size", found) != found:
+        yield (
+            f"hidden_size attribute passed to {_shown(op)} ({given['hidden_size']}) does not match "
+            f"hidden size calculated from recurrenceWeights tensor ({found})."
+        )
     functions = given["activations"] if "activations" in op.onnx_attributes() else None
     if not isinstance(functions, list | tuple):
         return

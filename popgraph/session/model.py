@@ -33,11 +33,11 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
-from popgraph.session.limits import LAST_OPSET, check_limits
+from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ModelError
+from popgraph.support.errors import ModelError, TypeMismatchError
 from popgraph.training.merged_weights import separate_weights
 
 Source = Any
@@ -237,6 +237,10 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
                     "either a valid path to an existing onnx model file, or is a valid onnx "
                     "ModelProto string."
                 ) from error
+            raise
+        except TypeMismatchError as error:
+            if isinstance(error.node, OnnxOp):
+                raise (refusal_while_read(error.node) or error) from error
             raise
     if (level := level_of(module)) != ONNX:
         raise popart_exception(

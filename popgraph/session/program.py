@@ -24,6 +24,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.session.buffers import Stream
 from popgraph.session.model import SessionModel
+from popgraph.session.popart_meaning import heed_popart
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
@@ -68,6 +69,7 @@ class Program:
         self._model, self._request = model, request
         self._compilation: Compilation = model.compilation()
         self._module: ModuleOp = model.module.clone()
+        heed_popart(self._module, model.weights)
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
         self._lower(self._sorted_anchors())

@@ -37,6 +37,9 @@ class ModelError(PopgraphError):
 class TypeMismatchError(PopgraphError):
     """A shape or an element type does not fit."""
 
+    node: object = None
+    """The node that does not take its inputs, where a model is being read."""
+
 
 class UnsupportedError(PopgraphError):
     """A correct model asks for something that PopGraph cannot do (yet)."""

@@ -338,6 +338,12 @@ _WIDER = _graph(
     "(int64 i, bool c, float[2] s) => (bool d, double[2] t) { d = Not(c) t = Cast<to = 11>(s) }"
 )
 _ROW = _graph("(float[3] s, float[3] x) => (float[3] t, float[3] y) { t = Add(s, x) y = Neg(x) }")
+_PADDED = _graph("(float[2, 3] x) => (float[2, 3] y) { y = Neg(x) }")
+
+
+def _batches(size: int, longest: list[int]) -> dict[str, Any]:
+    return {"callbackBatchSize": size, "maxSequenceLengths": longest}
+
 
 _POOLS = (
     row(_IMAGE),
@@ -390,6 +396,17 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[3] f32[3]", 2),
         row("f32[3]", 2, callee=_ROW),
         row("f32[3] f32[3]", 3, callee=_ROW),
+    ),
+    "ai.graphcore.PackedDataBlock": tuple(
+        row(inputs, resultSize=6, callback=_PADDED, **attributes)
+        for inputs, attributes in (
+            ("f32[6] u32[2] u32[2] u32[2] u32[2]", {"callbackBatchSize": 2}),
+            ("f32[6] u32[2] u32[2] u32[2] u32[2]", _batches(2, [3, 3])),
+            ("f32[6] u32[2] u32[2] u32[2]", _batches(2, [3])),
+            ("f32[6] u32[2] u32[1] u32[2] u32[2]", _batches(2, [3])),
+            ("f32[6] u32[2] u32[2] u32[2] u32[2]", _batches(0, [3])),
+            ("f32[6] u32[2] u32[2] u32[2] u32[2]", _batches(3, [3])),
+        )
     ),
     # elementwise
     **dict(_of_operations()),
@@ -1102,6 +1119,13 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "ai.graphcore.BitwiseXnor": (row("f32[2] f32[2]"), row("i32[2]"), row("i32[2] i32[3]")),
     "ai.graphcore.Bucketize": (row("f32[2] f32[2, 2]"), row("f32[2]"), row("f32[2] i32[2]")),
     "ai.graphcore.CopyVarUpdate": (row("f32[2]"), row("f32[2] f32[3]")),
+    "ai.graphcore.CtcBeamSearchDecoder": (
+        row("f32[5, 2] u32[2]", outputs=3),
+        row("f32[5, 2, 4] u32[2, 1]", outputs=3),
+        row("f32[5, 2, 4] u32[3]", outputs=3),
+        row("f32[5, 2, 4] u32[2]", outputs=3, blank=4),
+        row("f32[5, 2, 4] u32[2]", outputs=3, beam_width=2, top_paths=3),
+    ),
     "ai.graphcore.Ctc": (
         row("f32[5, 2, 4] u32[3, 2] u32[2] u32[2]"),
         row("f32[5, 2, 4] u32[2, 3] u32[3] u32[2]"),

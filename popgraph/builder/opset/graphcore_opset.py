@@ -91,6 +91,21 @@ class AiGraphcoreOpset1(Operands):
         result = self._reduced(args, reduction, None if shape is None else (shape[1],))
         return [result, self._type(args)]
 
+    @all_results("CtcBeamSearchDecoder")
+    def ctcbeamsearchdecoder(
+        self,
+        args: list[str],
+        blank: int = 0,
+        beam_width: int = 100,
+        top_paths: int = 1,
+        debug_context: object = "",
+    ) -> Results:
+        """The likeliest rows of labels: logarithms of their probabilities, lengths, labels."""
+        shape = self._shape(args)
+        found = None if shape is None else (shape[1], top_paths)
+        whole = None if found is None or shape is None else (*found, shape[0])
+        return [self._shaped(args, found), _of(found, "u32"), _of(whole, "u32")]
+
     # one tensor in, one like it out
 
     @one_result("Nop")
@@ -604,6 +619,25 @@ class AiGraphcoreOpset1(Operands):
                     f"of the callee subgraph ({wanted})"
                 )
         return self._add("Call", args, {"callee": callee.called_graph()}, types, debugName)
+
+    @checked
+    def packedDataBlock(
+        self,
+        args: list[str],
+        maxSequenceLengths: list[int],
+        resultSize: int,
+        callbackBatchSize: int,
+        callback: Any,
+        debugContext: object = "",
+    ) -> str:
+        """Unpacks sequences, runs another graph on batches of them, and packs its results."""
+        attributes = {
+            "resultSize": resultSize,
+            "callbackBatchSize": callbackBatchSize,
+            "maxSequenceLengths": maxSequenceLengths,
+            "callback": callback.graph(),
+        }
+        return self._add("PackedDataBlock", args, attributes, UNKNOWN, debugContext)[0]
 
 
 def _of(shape: Shape | None, element: str) -> Attribute:

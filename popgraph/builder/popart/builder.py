@@ -27,23 +27,16 @@ from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.onnx_nodes import popart_node
 from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_note
-from popgraph.builder.popart.scans import SCANS_OF_POPART, scan
 from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.writing import write_file
-
-_INDEXED = frozenset(["Gather", "GatherElements", "Scatter", "ScatterElements"])
-"""Operators that find places by their second operand."""
-
-_UNSIGNED = element_types.to_ir(dtypes.BY_POPART["UINT32"])
-_SIGNED = dtypes.BY_POPART["INT64"]
 
 
 class Builder(Annotations):
@@ -234,19 +227,10 @@ class Builder(Annotations):
             name: value.graph() if isinstance(value, Builder) else value
             for name, value in attributes.items()
         }
-        if op_type in _INDEXED and not domain:
-            args = self._with_signed_indices(args, debugContext)
-        if op_type == "Scan" and not domain and self._root._version in SCANS_OF_POPART:
-            return scan(self, args, given, outputs, debugContext)
-        return self._node(op_type, domain, args, given, outputs, None, debugContext)
-
-    def _with_signed_indices(self, args: Sequence[str], context: object) -> Sequence[str]:
-        """PopART's indices may be UINT32, which ONNX's are never."""
-        type_ = self.type_of(args[1]) if len(args) > 1 else UNKNOWN
-        if not isinstance(type_, TensorType) or type_.element_type != _UNSIGNED:
-            return args
-        (signed,) = self.plain_node("Cast", [args[1]], {"to": _SIGNED.onnx}, 1, context)
-        return [args[0], signed, *args[2:]]
+        if domain:
+            return self._node(op_type, domain, args, given, outputs, None, debugContext)
+        version = self._root._version
+        return popart_node(self, version, op_type, args, given, outputs, debugContext)
 
     def plain_node(
         self,

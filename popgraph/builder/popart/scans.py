@@ -16,8 +16,8 @@ SCANS_OF_POPART = (9, 10, 11)
 """The opsets of PopART that have the operator; those of later opsets mean what ONNX means."""
 
 
-class ScanWriter(Protocol):
-    """What writing a Scan needs of a builder."""
+class NodeWriter(Protocol):
+    """What writing nodes needs of a builder."""
 
     @property
     def aiOnnx(self) -> Any: ...
@@ -35,7 +35,7 @@ class ScanWriter(Protocol):
 
 
 def scan(
-    builder: ScanWriter,
+    builder: NodeWriter,
     args: Sequence[str],
     attributes: Mapping[str, Any],
     outputs: int,
@@ -68,14 +68,14 @@ def _from_front(attributes: Mapping[str, Any]) -> dict[str, object]:
     return dict(attributes)
 
 
-def _with_an_axis(builder: ScanWriter, id: str) -> str:
+def _with_an_axis(builder: NodeWriter, id: str) -> str:
     shape = _known(builder, id)
     if len(shape) != 1:
         return id
     return _reshaped(builder, id, (shape[0], 1))
 
 
-def _joined(builder: ScanWriter, id: str, axis: int) -> str:
+def _joined(builder: NodeWriter, id: str, axis: int) -> str:
     """The results of all turns behind one another along an axis, those of scalars as a vector."""
     shape = static_shape(builder.type_of(id))
     if shape is None:
@@ -86,7 +86,7 @@ def _joined(builder: ScanWriter, id: str, axis: int) -> str:
     return _reshaped(builder, id, (*shape[:axis], length, *shape[axis + 2 :]))
 
 
-def _joined_unseen(builder: ScanWriter, id: str, axis: int) -> str:
+def _joined_unseen(builder: NodeWriter, id: str, axis: int) -> str:
     """The same by what the shape will be: results of graphs are not always known here."""
     onnx = builder.aiOnnx
     shape = onnx.shape([id])
@@ -104,12 +104,12 @@ def _places(onnx: Any, shape: str, start: int, end: int) -> str:
     return str(onnx.slice([shape, *bounds]))
 
 
-def _reshaped(builder: ScanWriter, id: str, shape: Shape) -> str:
+def _reshaped(builder: NodeWriter, id: str, shape: Shape) -> str:
     held = builder.aiOnnx.constant(np.array(shape, np.int64))
     return str(builder.aiOnnx.reshape([id, held]))
 
 
-def _known(builder: ScanWriter, id: str) -> Shape:
+def _known(builder: NodeWriter, id: str) -> Shape:
     shape = static_shape(builder.type_of(id))
     if shape is None:
         raise popart_exception(

@@ -33,6 +33,9 @@ CHECK_INDICES = ("ai.popgraph", "CheckIndices")
 CALL = ("ai.graphcore", "Call")
 """Domain and name of the operator that runs a graph, its attribute `callee`."""
 
+PACKED = ("ai.graphcore", "PackedDataBlock")
+"""The same of the operator that runs a graph, its attribute `callback`, over packed sequences."""
+
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 """
 Domain and name of ONNX's operator for derivatives.
@@ -123,6 +126,11 @@ class Custom(OnnxOp):
     def is_call(self) -> bool:
         """Whether this is PopART's call of a graph that stands inside it."""
         return (self.domain, self.op_type) == CALL and len(self.graphs().get("callee", ())) == 1
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether this is PopART's run of a graph over packed sequences."""
+        return (self.domain, self.op_type) == PACKED and "callback" in self.graphs()
 
     @property
     def is_gradient(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -114,6 +115,8 @@ class Inference:
         if function is None:
             if op.is_call:
                 self._visit_call(op)
+            elif op.is_packed:
+                self._visit_packed(op)
             elif op.is_gradient:
                 self._visit_gradient(op)
             return
@@ -143,6 +146,22 @@ class Inference:
             if result is not None:
                 set_type(result, refined(made.type, result.type))
 
+    def _visit_packed(self, op: Custom) -> None:
+        """The graph gets a batch of sequences made equally long; what it makes of it is packed."""
+        (graph,) = op.graphs()["callback"]
+        given: Mapping[str, Any] = op.attribute_values()
+        batch, longest = given["callbackBatchSize"], given["maxSequenceLengths"]
+        packed = op.input_values()[:-2:3]
+        for argument, value, rows in zip(graph.block.args, packed, longest, strict=False):
+            if value is not None:
+                padded = _reshaped(value.type, (batch, rows), 1)
+                set_type(argument, refined(padded, argument.type))
+        self.visit_graph(graph)
+        for result, made in zip(op.output_values(), graph.yielded, strict=False):
+            if result is not None:
+                whole = _reshaped(made.type, (given["resultSize"],), 2)
+                set_type(result, refined(whole, result.type))
+
     def _visit_gradient(self, op: Custom) -> None:
         """Gradients have the types of what the graph gets; that need not be what it is made of."""
         (graph,) = op.graphs()["function"]
@@ -166,8 +185,9 @@ class Inference:
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)
             return
-        # ONNX's own inference takes the first output that is there for the first of all.
-        within = op.GRAPHS and (self.into_graphs or "" in op.output_names)
+        # ONNX's own inference takes the first output that is there for the first of all, and
+        # refuses a graph of which it does not know what it gives.
+        within = op.GRAPHS and (self.into_graphs or "" in op.output_names or _is_untyped(op))
         types = visit_graphs(self, op) if within else {}
         if not types:
             answers = infer_types(op, self.known, self.store, self.opsets)
@@ -223,6 +243,20 @@ class Inference:
             # These two look at the shape only: an array without memory will do.
             arrays[value] = np.broadcast_to(np.float32(0), shape)
         return arrays
+
+
+def _is_untyped(op: SchemaOp) -> bool:
+    """Whether nobody has said yet what a graph inside gives."""
+    graphs = (one for many in op.graphs().values() for one in many)
+    return any(value.type == UNKNOWN for graph in graphs for value in graph.yielded)
+
+
+def _reshaped(type_: Attribute, first: Sequence[Dim], replaced: int) -> Attribute:
+    """A type with other sizes in the place of its first so many axes."""
+    shape = dims(type_)
+    if not isinstance(type_, TensorType) or shape is None:
+        return UNKNOWN
+    return tensor_type(type_.element_type, (*first, *shape[replaced:]))
 
 
 def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:

@@ -29,7 +29,7 @@ from popgraph.dialects.onnx.typeproto import read_value_info
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, erased, tensor_type
 from popgraph.dialects.onnx.writer import FunctionKey, Graphs, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.support.errors import ModelError, PopgraphError, UnsupportedError
+from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError, UnsupportedError
 
 _GRAPH_KINDS = ("GRAPH", "GRAPHS")
 _TENSOR_KINDS = ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS")
@@ -63,7 +63,10 @@ def read_node(writer: GraphWriter, node: NodeProto) -> None:
             extra=_extra(writer, node),
         )
     except PopgraphError as error:
-        raise type(error)(error.what, error.where or where, error.hint) from error
+        told = type(error)(error.what, error.where or where, error.hint)
+        if isinstance(told, TypeMismatchError) and isinstance(error, TypeMismatchError):
+            told.node = error.node
+        raise told from error
 
 
 def _check_texts(node: NodeProto) -> None:

@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.support.errors import ModelError, PopgraphError
+from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
 from popgraph.support.names import closest, hint
 
 IR_VERSION = 10
@@ -239,7 +239,11 @@ class GraphWriter:
 
     def _infer(self, op: OnnxOp) -> None:
         self.inference.lenient = self.lenient
-        self.inference.visit(op)
+        try:
+            self.inference.visit(op)
+        except TypeMismatchError as error:
+            error.node = error.node or op
+            raise
         for name, value in zip(op.output_names, op.output_values(), strict=False):
             if value is None or name not in self.declared:
                 continue

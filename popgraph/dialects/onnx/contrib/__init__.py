@@ -2,6 +2,7 @@
 
 from popgraph.dialects.onnx.contrib import activations as activations
 from popgraph.dialects.onnx.contrib import attention as attention
+from popgraph.dialects.onnx.contrib import beam_search as beam_search
 from popgraph.dialects.onnx.contrib import experts as experts
 from popgraph.dialects.onnx.contrib import gates as gates
 from popgraph.dialects.onnx.contrib import grouped_attention as grouped_attention

@@ -87,7 +87,7 @@ class Body:
             body=helper.make_graph(inner.nodes, "turn", *infos),
             num_scan_inputs=len(scanned),
             scan_input_directions=[way] * len(scanned),
-            scan_output_directions=[way] * stacked,
+            scan_output_directions=[way] * stacked or None,
         )
 
     def _name(self, operand: Operand) -> str:

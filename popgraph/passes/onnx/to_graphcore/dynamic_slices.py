@@ -155,9 +155,20 @@ def sequence_slice(node: Node) -> Lowered:
     (rows, *rest), count = shape_of(node[1]), prod(shape_of(node[2]))
     if tuple(rest) != node.shape[1:] or any(prod(shape_of(node[at])) != count for at in (3, 4)):
         raise TypeMismatchError("SequenceSlice takes rows alike, and numbers for each sequence")
-    lengths, sources, places = (
-        gc.ReshapeOp(whole_numbers(node, index), shape=(count, 1)) for index in (2, 3, 4)
-    )
+    rest_of = node.scalar(0) if node.integer("zeroUnused") else node[1]
+    return rows_put(node, node[0], rest_of, rows, [whole_numbers(node, at) for at in (2, 3, 4)])
+
+
+def rows_put(
+    node: Node, source: SSAValue, rest_of: Operand, rows: int, sequences: Sequence[SSAValue]
+) -> Operand:
+    """
+    So many rows: those of the source that sequences bring, and between them those of the rest.
+
+    Of sequences it is said how many rows they have, and where they begin in source and result.
+    """
+    count, rest = prod(shape_of(sequences[0])), shape_of(source)[1:]
+    lengths, sources, places = (gc.ReshapeOp(one, shape=(count, 1)) for one in sequences)
     own = gc.IotaOp(shape=(count, rows), axis=1, dtype=I64)
     begun = gc.CompareOp(own, places, predicate="ge")
     inside = gc.AndOp(begun, gc.CompareOp(own, gc.AddOp(places, lengths), predicate="lt"))
@@ -168,6 +179,5 @@ def sequence_slice(node: Node) -> Lowered:
     moved = gc.GatherOp(offsets, never_negative(gc.MaxOp(chosen, whole(node, 0))), axis=0)
     from_row = gc.AddOp(gc.IotaOp(shape=(rows,), axis=0, dtype=I64), moved)
     safe = gc.WhereOp(used, from_row, whole(node, 0))
-    taken = gc.GatherOp(node[0], never_negative(safe), axis=0)
-    condition = reshaped(used.result, (rows, *(1 for _ in rest)))
-    return gc.WhereOp(condition, taken, node.scalar(0) if node.integer("zeroUnused") else node[1])
+    taken = gc.GatherOp(source, never_negative(safe), axis=0)
+    return gc.WhereOp(reshaped(used.result, (rows, *(1 for _ in rest))), taken, rest_of)

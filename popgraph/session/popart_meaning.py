@@ -1,0 +1,68 @@
+"""What PopART means by operators where ONNX means something else, written in ONNX's words."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from popgraph.dialects.onnx import OnnxOp, model_of, op_class
+from popgraph.dialects.onnx.annotations import all_attributes
+from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.op import to_python
+from popgraph.dialects.program import WeightStore
+from popgraph.session.limits import LAST_OPSET
+
+
+def heed_popart(module: ModuleOp, weights: WeightStore) -> None:
+    """Rewrites nodes of a model, unless it is of an opset that PopART never had."""
+    if model_of(module).opset_versions.get("", LAST_OPSET) > LAST_OPSET:
+        return
+    for op in list(module.walk()):
+        if not isinstance(op, OnnxOp) or op.domain:
+            continue
+        if op.op_type == "ConvTranspose" and op.since_version >= 11:
+            _share_padding(op, weights)
+        elif op.op_type == "Resize" and op.since_version == 10:
+            _say_which_are_nearest(op, weights)
+
+
+def _text(name: str, value: str, weights: WeightStore) -> Attribute:
+    return from_python(name, value, "STRING", weights)
+
+
+def _share_padding(op: OnnxOp, weights: WeightStore) -> None:
+    """Of an odd padding that `output_shape` asks for, the larger part stands at the other end."""
+    given = op.attribute_values(weights)
+    if given.get("output_shape"):
+        upper = given.get("auto_pad") in ("SAME_UPPER", b"SAME_UPPER")
+        way = "SAME_LOWER" if upper else "SAME_UPPER"
+        op.properties["auto_pad"] = _text("auto_pad", way, weights)
+
+
+def _say_which_are_nearest(op: OnnxOp, weights: WeightStore) -> None:
+    """
+    Resize-10, which leaves open which element is the nearest one -> Resize-11.
+
+    It is the element that PyTorch takes, unless a note says otherwise.
+    """
+    given = {name: to_python(one, weights) for name, one in all_attributes(op, weights).items()}
+    if given.get("mode", "nearest") not in ("nearest", b"nearest"):
+        return
+    defaults = {"nearest_mode": "pytorch", "coordinate_transformation_mode": "half_pixel"}
+    said = {name: given.get(name, default) for name, default in defaults.items()}
+    data, scales = op.input_values()
+    made = op_class("Resize", 11).make(
+        [data, None, scales],
+        {name: from_python(name, value, "STRING", weights) for name, value in said.items()},
+        {},
+        op.output_names,
+        [value.type for value in op.results],
+        {name: value for name, value in op.attributes.items() if name not in ("outputs", "rest")},
+    )
+    block = op.parent_block()
+    assert block is not None, "a node stands in a graph"
+    block.insert_op_before(made, op)
+    for old, new in zip(op.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
