@@ -24,6 +24,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "compiler": "support dialects builder passes backends open_model runner hosted",
         "start": "support passes backends open_model runner",
         "testing": "support dialects builder passes backends compiler",
+        "extend": "support dialects passes",
         "universe": "support dialects passes backends",
         "training": "support dialects builder passes backends open_model runner compiler",
         "session": "support dialects builder passes backends compiler training measure",
@@ -42,7 +43,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "tile": "element_types program",
         "registry": "onnx graphcore tile program",
         "check": "registry",
-        "levels": "program tile",
+        "levels": "graphcore program tile",
     },
     "builder": {
         "budget": "",
@@ -65,6 +66,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "options": "optimizer_spec tuning",
         "base": "options tuning",
         "observer": "base",
+        "outside": "base",
         "reproducer": "base observer",
         "analysis": "",
         "loops": "base analysis",
@@ -72,7 +74,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "program": "base options tuning structured",
         "graphcore": "base options optimizer_scalars optimizer_spec tuning analysis",
         "onnx": "base options tuning analysis graphcore",
-        "pipeline": "base options onnx graphcore structured loops program",
+        "pipeline": "base options outside onnx graphcore structured loops program",
     },
     "passes/graphcore": {
         "fold_constants": "",

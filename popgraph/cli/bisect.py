@@ -10,7 +10,9 @@ import typer
 
 from popgraph.cli.options import (
     Dimensions,
+    ExtraPasses,
     Folders,
+    Load,
     ModelFile,
     ScheduleFile,
     Switch,
@@ -35,6 +37,8 @@ def command(
     schedule: ScheduleFile = None,
     threads: Threads = 1,
     train: Train = False,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -54,7 +58,7 @@ def command(
 
     models.check_place(output, "--output")
     module, compilation, training = models.opened(model, dim, value, train=train)
-    wanted = replace(options(winograd, schedule, Switch.OFF), training=training)
+    wanted = replace(options(winograd, schedule, Switch.OFF, passes=extra), training=training)
     compilation.weights.own()
     found = bisect(module, compilation, here(wanted, threads), seed=seed)
     if found is None:

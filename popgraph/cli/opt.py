@@ -11,7 +11,7 @@ from zlib import crc32
 
 import typer
 
-from popgraph.cli.options import Folders, ScheduleFile, pass_name
+from popgraph.cli.options import Folders, Load, ScheduleFile, pass_name
 from popgraph.support.errors import ModelError, ParseError
 from popgraph.support.texts import read_text
 
@@ -34,6 +34,7 @@ def command(
         bool, typer.Option(help="Run the module before and after each pass and compare.")
     ] = False,
     schedule: ScheduleFile = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -43,6 +44,7 @@ def command(
     popgraph opt in.mlir -p cse,dce
     popgraph opt in.mlir -p 'structured-to-loops{vector-bytes=32}'
     popgraph print model.onnx --at graphcore | popgraph opt -p canonicalize --check
+    popgraph opt in.mlir --load my_passes.py -p my-pass --check
     popgraph opt popgraph-1a2b3c.mlir      a reproducer: its first line names the passes
 
     IR text below the graphcore level is code: --check runs its loops on plain memory. Run only

@@ -90,6 +90,38 @@ Folders = Annotated[
 ]
 """Of every command that reads models; its callback does all that there is to do with it."""
 
+
+def _load(modules: list[str] | None) -> list[str] | None:
+    """Loads extensions before other options are read, which may name what they bring."""
+    if modules:
+        from popgraph.support.extensions import load_module
+
+        for name in modules:
+            load_module(name)
+    return modules
+
+
+Load = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--load",
+        metavar="MODULE",
+        help="A file or module of Python that registers passes, operators or targets.",
+        callback=_load,
+        is_eager=True,
+    ),
+]
+"""Of commands that run passes; its callback does all that there is to do with it."""
+
+ExtraPasses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pass",
+        metavar="PASS",
+        help="Run this pass from outside, too: `name`, or 'name{limit=3} after cse'.",
+    ),
+]
+
 ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")]
 
 
@@ -148,10 +180,10 @@ Tuned = Annotated[
 
 def pass_name(name: str, option: str | None = None) -> str:
     """The name of a pass; whoever wrote the command learns it if there is none."""
-    from popgraph.passes.pipeline import PASSES, current
+    from popgraph.passes.pipeline import PASSES, current, pass_named
 
     name = current(name)
-    if name not in PASSES:
+    if pass_named(name) is None:
         close = closest(name, PASSES)
         hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
         raise typer.BadParameter(f"there is no pass {name!r}; {hint}", param_hint=option)
@@ -163,6 +195,7 @@ def options(
     schedule: Path | None = None,
     tuned: Switch = Switch.ON,
     indices: Indices | None = None,
+    passes: Sequence[str] | None = None,
 ) -> Options:
     """What the user wants of the passes."""
     from popgraph.backends.c.cache.schedule_file import read
@@ -173,6 +206,7 @@ def options(
         schedules=() if schedule is None else read(schedule),
         measured=None if tuned == Switch.ON else (),
         indices=None if indices is None else indices.value,
+        passes=tuple(passes or ()),
     )
 
 
@@ -182,8 +216,9 @@ def options_here(
     tuned: Switch = Switch.ON,
     threads: int = 1,
     indices: Indices | None = None,
+    passes: Sequence[str] | None = None,
 ) -> Options:
     """The same, and what passes must know of this machine."""
     from popgraph.compiler import for_this_machine
 
-    return for_this_machine(options(winograd, schedule, tuned, indices), threads)
+    return for_this_machine(options(winograd, schedule, tuned, indices, passes), threads)

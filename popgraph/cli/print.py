@@ -12,9 +12,11 @@ import typer
 
 from popgraph.cli.options import (
     LEVELS_AND_C,
+    ExtraPasses,
     Folders,
     IndicesChoice,
     Level,
+    Load,
     ScheduleFile,
     Switch,
     Threads,
@@ -58,6 +60,8 @@ def command(
     indices: IndicesChoice = None,
     threads: Threads = 1,
     train: Train = False,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -83,7 +87,7 @@ def command(
 
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
-    made = options_here(winograd, schedule, tuned, threads, indices)
+    made = options_here(winograd, schedule, tuned, threads, indices, extra)
     made = replace(made, training=training)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
     hosted = models.is_hosted(module)

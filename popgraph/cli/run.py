@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import (
+    ExtraPasses,
     Folders,
     Indices,
     IndicesChoice,
+    Load,
     ScheduleFile,
     Switch,
     Threads,
@@ -62,6 +64,8 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -105,7 +109,7 @@ def command(
         for name, array in given.items()
     }
     usual = Indices.NEAREST if random else Indices.ERROR
-    made = options(winograd, schedule, tuned, indices or usual)
+    made = options(winograd, schedule, tuned, indices or usual, extra)
     request = compiler.BuildRequest(module, compilation, made, backend.value, threads)
     runner = request.runner()
     results = runner(arrays)

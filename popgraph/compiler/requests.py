@@ -30,6 +30,7 @@ from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.structural_inputs import structural_inputs
+from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
 from popgraph.runner import Overriding, Runner
@@ -236,6 +237,7 @@ class BuildRequest:
     def _compiled(self) -> Executable:
         options = for_this_machine(self.options, self.threads)
         weights = self.compilation.weights
+        load_operators(self.module)
         key = program_key(self.module, [made for _, made in planned(options)])
         found = None if key is None else build_again(key, weights, self.threads)
         if found is not None:

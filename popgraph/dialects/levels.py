@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from popgraph.dialects import tile
+from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.program import GraphOp, PrepareOp
 from popgraph.support.errors import PassError
 
@@ -59,6 +60,8 @@ def _level(op: Operation) -> str | None:
     dialect = op.name.split(".")[0].split("_")[0]
     if dialect in (ONNX, GRAPHCORE):
         return dialect
+    if isinstance(op, GraphcoreOp):
+        return GRAPHCORE
     return None if isinstance(op, _FREE) else _TILE.get(type(op))
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from warnings import warn
 
 from xdsl.context import Context
 from xdsl.ir import Dialect
+
+from popgraph.support.extensions import OPERATORS, load_all
+from popgraph.support.warnings import PopgraphWarning
 
 
 def _pg() -> Dialect:
@@ -73,3 +78,18 @@ def register(context: Context) -> None:
     """Lets `context` parse every dialect; each is imported when its first operation is met."""
     for name, factory in (_stock() | OWN).items():
         context.register_dialect(name, factory)
+
+
+def _made(dialect: Dialect) -> Dialect:
+    return dialect
+
+
+def register_outside(context: Context) -> None:
+    """Lets `context` parse the operations from outside that distributions bring, or scripts did."""
+    from popgraph.dialects.graphcore.outside import outside_dialects
+
+    for error in load_all(OPERATORS):
+        warn(f"{error}", PopgraphWarning, stacklevel=2)
+    for name, dialect in outside_dialects().items():
+        if name not in context.registered_dialect_names:
+            context.register_dialect(name, partial(_made, dialect))

@@ -53,6 +53,9 @@ class Options:
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()
     """Names of passes to leave out; only those marked optional can be."""
+    passes: tuple[object, ...] = ()
+    """Passes from outside that run, too, in this order where several have one place: their names,
+    passes, or `popgraph.extend.Placed`."""
     indices: str | None = None
     """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
     run ends with an `IndicesError`); None: an error in training."""
@@ -80,6 +83,7 @@ class Options:
             vectors = vector_bytes or given.vector_bytes
             machine = given.with_vectors(vectors, registers or given.registers)
             object.__setattr__(self, "machine", machine)
+        object.__setattr__(self, "passes", tuple(self.passes))
         if self.indices not in (None, *CHOICES):
             raise PassError(
                 f"indices cannot be {self.indices!r}",

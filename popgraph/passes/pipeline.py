@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from xdsl.passes import PassPipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
 from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
 from popgraph.passes.base import Pass
@@ -23,6 +26,7 @@ from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
+from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
@@ -41,6 +45,8 @@ from popgraph.passes.structured.schedule.schedule_contractions import ScheduleCo
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+from popgraph.support.errors import PassError
+from popgraph.support.names import closest
 
 __all__ = [
     "PASSES",
@@ -51,6 +57,7 @@ __all__ = [
     "current",
     "earlier",
     "factories",
+    "pass_named",
     "planned",
 ]
 
@@ -171,13 +178,91 @@ def current(name: str) -> str:
     return RENAMED[name]
 
 
+def pass_named(name: str) -> type[Pass] | None:
+    """The pass of a name, PopGraph's own or from outside; None if there is none."""
+    return PASSES.get(current(name)) or outside_pass(name)
+
+
 def factories() -> dict[str, Callable[[], type[Pass]]]:
-    """As xDSL's pipeline parser and universe want them."""
+    """As xDSL's pipeline parser and universe want them; those from outside once they are loaded."""
 
     def factory(name: str) -> Callable[[], type[Pass]]:
         return lambda: PASSES[current(name)]
 
-    return {name: factory(name) for name in (*PASSES, *RENAMED)}
+    own = {name: factory(name) for name in (*PASSES, *RENAMED)}
+
+    def outside(name: str) -> Callable[[], type[Pass]]:
+        return lambda: OUTSIDE[name][0]
+
+    return own | {name: outside(name) for name in OUTSIDE}
+
+
+@dataclass(frozen=True)
+class Inserted(Step):
+    """A line that `Options.passes` asks for."""
+
+    made: Pass | None = None
+
+    def make(self, options: Options) -> Pass | None:
+        return self.made or self.pass_class.of(options)
+
+
+def pipeline_of(options: Options) -> Sequence[Step]:
+    """The pipeline with the passes from outside that options ask for, each in its place."""
+    steps = list(PIPELINE)
+    for wanted in options.passes:
+        _insert(steps, wanted)
+    return steps
+
+
+def _insert(steps: list[Step], wanted: object) -> None:
+    given = placed(wanted)
+    made = given.step if isinstance(given.step, Pass) else None
+    name = made.name if made else str(given.step).partition("{")[0]
+    pass_class = type(made) if made else pass_named(name)
+    if pass_class is None:
+        raise _no_pass(name)
+    place = given.place or (OUTSIDE[name][1] if name in OUTSIDE else None)
+    if place is None:
+        raise PassError(
+            f"nobody says where {name} is to run",
+            "Options.passes",
+            f"`{name} after canonicalize`, or Placed({pass_class.__name__}(), before=...)",
+        )
+    if made is None and "{" in str(given.step):
+        made = _from_text(str(given.step))
+    at, level = _position(steps, place)
+    steps.insert(at, Inserted(level, pass_class, "Options.passes asks for it", made=made))
+
+
+def _from_text(text: str) -> Pass:
+    try:
+        (made,) = PassPipeline.parse_spec(dict(factories()), text).passes
+    except (ArgSpecParseError, ValueError, TypeError) as error:
+        raise PassError(f"{text!r}: {error}", "Options.passes") from error
+    assert isinstance(made, Pass)
+    return made
+
+
+def _position(steps: Sequence[Step], place: Place) -> tuple[int, str]:
+    """Where in the pipeline a place is, and the level that the module has there."""
+    name = current(place.name)
+    found = [at for at, step in enumerate(steps) if step.pass_class.name == name]
+    if not found:
+        raise _no_pass(place.name)
+    if place.is_before:
+        return found[0], steps[found[0]].level
+    after = found[-1] + 1
+    level = steps[found[-1]].result
+    while after < len(steps) and isinstance(steps[after], Inserted):
+        after += 1  # Of several in one place, the first that is asked for runs first.
+    return after, level
+
+
+def _no_pass(name: str) -> PassError:
+    close = closest(name, [*PASSES, *OUTSIDE])
+    hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
+    return PassError(f"there is no pass {name!r}", "Options.passes", hint)
 
 
 def planned(
@@ -185,7 +270,7 @@ def planned(
 ) -> Iterator[tuple[Step, Pass]]:
     """The passes that these options ask for, in order, from one level down to another."""
     disabled = set(map(current, options.disabled))
-    for step in PIPELINE:
+    for step in pipeline_of(options):
         if step.optional and step.pass_class.name in disabled:
             continue
         if LEVELS.index(step.level) < LEVELS.index(first):

@@ -64,6 +64,10 @@ class PassError(PopgraphError):
     """A pass was asked for something impossible: an unknown name, a bad option."""
 
 
+class ExtensionError(PopgraphError):
+    """Something from outside (a pass, an operator, a target) cannot be loaded or registered."""
+
+
 class DifferentiationError(PopgraphError):
     """No gradient exists where training needs one."""
 

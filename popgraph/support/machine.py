@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+from popgraph.support import extensions
+from popgraph.support.errors import ExtensionError
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -276,6 +280,57 @@ PRESETS: Mapping[str, Machine] = {
 
 MACHINES: Mapping[str, Machine] = {**PRESETS, **TARGETS}
 """What POPGRAPH_MACHINE names."""
+
+
+@dataclass(frozen=True)
+class AddedTarget:
+    """A target from outside: a machine, and how compilers are told to make code for it."""
+
+    machine: Machine
+    flags: tuple[str, ...] = ()
+    """Spellings of the option that asks for it, tried in order; none: code for the machine at hand,
+    decided as the machine's figures say."""
+    macro: str = "__STDC__"
+    """What a compiler defines that makes code for it."""
+
+
+ADDED: dict[str, AddedTarget] = {}
+"""By the name of the machine."""
+
+
+def add_target(machine: Machine, flags: tuple[str, ...] = (), macro: str = "__STDC__") -> None:
+    """
+    Registers a target: `POPGRAPH_MACHINE` may name it, and, with `flags`, `POPGRAPH_TARGET`.
+
+    `flags` are spellings of the compiler's option that asks for it, of which the first is taken
+    that a compiler knows (`-march=znver4`); `macro` is what that compiler then defines.
+    """
+    taken = machine.name in MACHINES or machine.name in EMBEDDED or machine.name == "native"
+    if taken or ADDED.get(machine.name) not in (None, AddedTarget(machine, flags, macro)):
+        raise ExtensionError(
+            f"there is a target {machine.name!r} already",
+            "add_target",
+            "replace(machine, name=...) gives it another name",
+        )
+    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    extensions.note(module)
+    ADDED[machine.name] = AddedTarget(machine, tuple(flags), macro)
+
+
+def added_target(name: str) -> AddedTarget | None:
+    """The target from outside of a name, loaded if a distribution brings it."""
+    if name not in ADDED:
+        extensions.load(extensions.TARGETS, name)
+    return ADDED.get(name)
+
+
+def machine_named(name: str) -> Machine | None:
+    """What POPGRAPH_MACHINE names; None if there is no such machine."""
+    if name in MACHINES:
+        return MACHINES[name]
+    added = added_target(name)
+    return added.machine if added else None
+
 
 Kinds = tuple[tuple[str, int, range], ...]
 

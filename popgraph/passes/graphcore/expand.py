@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import Composite
+from popgraph.dialects.graphcore.outside import OUTSIDE
 from popgraph.passes.analysis.graph import expanded
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support.errors import PassError
@@ -17,7 +18,7 @@ def composite_names() -> set[str]:
     """The names of all composites, without their dialect's."""
     return {
         op.name.removeprefix("graphcore.")
-        for op in GRAPHCORE.operations
+        for op in (*GRAPHCORE.operations, *OUTSIDE.values())
         if issubclass(op, Composite)
     }
 

@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.op import Body, OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, structural_operands
+from popgraph.passes.onnx.to_graphcore.registry import lowering_of, structural_operands
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 Sources: TypeAlias = frozenset[str] | None
@@ -131,7 +131,7 @@ class _Walk:
             return [CONSTANT] * count
         if op.graphs():
             return self._of_graphs(op, given, sources)
-        if (op.domain, op.op_type) not in REGISTRY:
+        if lowering_of(op.domain, op.op_type) is None:
             return self._of_function(op, given) if any(given) else [None] * count
         return [_joined(given) if op.has_trait(Pure) else None] * count
 

@@ -13,7 +13,15 @@ from pathlib import Path
 from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.errors import BackendError
-from popgraph.support.machine import MACHINES, PRESETS, TARGETS, Machine, preset_of
+from popgraph.support.machine import (
+    ADDED,
+    MACHINES,
+    PRESETS,
+    TARGETS,
+    Machine,
+    machine_named,
+    preset_of,
+)
 
 VARIABLE = "POPGRAPH_MACHINE"
 CPUINFO = Path("/proc/cpuinfo")
@@ -29,19 +37,14 @@ def host_machine() -> Machine:
     it gives the same program on every machine.
     """
     name, target = os.environ.get(VARIABLE, "").strip(), wanted_target()
-    if name and name not in MACHINES:
-        raise BackendError(
-            f"there is no machine {name!r}", hint=f"{VARIABLE} may be {', '.join(MACHINES)}"
-        )
-    if name and target == NATIVE:
-        return replace(MACHINES[name], cores=_cores())
+    named = machine_named(name or target) if name or target != NATIVE else None
+    if name and named is None:
+        known = ", ".join((*MACHINES, *ADDED))
+        raise BackendError(f"there is no machine {name!r}", hint=f"{VARIABLE} may be {known}")
+    if name and target == NATIVE and named is not None:
+        return replace(named, cores=_cores())
     vectors = host_target()
-    if name:
-        found = MACHINES[name]
-    elif target != NATIVE:
-        found = TARGETS[target]
-    else:
-        found = processor(vectors.name)
+    found = processor(vectors.name) if named is None else named
     return replace(found.with_vectors(vectors.vector_bytes, vectors.registers), cores=_cores())
 
 

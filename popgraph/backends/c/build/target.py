@@ -12,6 +12,7 @@ from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.cache_files import read_sealed, write_sealed
+from popgraph.support.machine import machine_named
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def host_target() -> Target:
     is what was remembered for this machine, else a baseline.
     """
     if (name := wanted_target()) != NATIVE:
-        return _BY_NAME[name]
+        return _BY_NAME.get(name) or _from_outside(name)
     folder = cache_directory() / "targets" / machine()
     for compiler in candidates():
         remembered = _read(folder / f"{compiler.identity}.json")
@@ -67,6 +68,12 @@ def host_target() -> Target:
         if remembered is not None:
             return remembered
     return BASELINE
+
+
+def _from_outside(name: str) -> Target:
+    machine = machine_named(name)
+    assert machine is not None, "wanted_target has looked it up"
+    return Target(name, machine.vector_bytes, machine.registers)
 
 
 def _read(file: Path) -> Target | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from popgraph.backends.c.build.compiler_files import identity
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
-from popgraph.backends.c.machine.targets import NATIVE, TARGETS, wanted_target
+from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
 from popgraph.backends.c.print.unit import POOL, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
@@ -60,7 +60,7 @@ class Compiler:
     identity: str
     """Changes when the compiler is another file, or the file another version."""
     target: str = NATIVE
-    """One of `TARGETS`."""
+    """A name that `target_named` knows."""
 
     @property
     def name(self) -> str:
@@ -119,7 +119,9 @@ class Probe:
 def probe(compiler: Compiler) -> Probe:
     """Asks a compiler for its predefined macros; for this very machine only if it can."""
     reason = ""
-    macro, spellings = TARGETS[compiler.target]
+    known = target_named(compiler.target)
+    assert known is not None, "wanted_target has looked it up"
+    macro, spellings = known
     for spelling in spellings:
         flags = (spelling,) if spelling else ()
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
@@ -143,7 +145,9 @@ def build_command() -> list[str]:
         found = probe(compiler)
         if not found.reason:
             return [*compiler.command, *found.flags, *FLAGS]
-    _, (spelling, *_) = TARGETS[wanted_target()]
+    known = target_named(wanted_target())
+    assert known is not None, "wanted_target has looked it up"
+    _, (spelling, *_) = known
     return ["cc", *filter(None, [spelling]), *FLAGS]
 
 
@@ -158,7 +162,7 @@ def find_library(key: str) -> Path | None:
 
 def build_key() -> str:
     """What compiled code depends on, but for its text and the compiler."""
-    flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), wanted_target()])
+    flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), target_key()])
     return digest(machine(), flags, *headers(POOL).values())
 
 

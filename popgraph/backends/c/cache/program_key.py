@@ -17,6 +17,7 @@ from popgraph.backends.c.cache.install_fingerprint import PACKAGE, STANDS_ON, fi
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.cache.program_file import MAGIC
 from popgraph.backends.c.machine.key import machine
+from popgraph.support import extensions
 from popgraph.support.cache_files import digest
 
 
@@ -24,22 +25,24 @@ def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None
     """
     The key of what `passes` would make of a module; None when the cache is not to be used.
 
-    So it is when passes are to be watched, when they are not this package's own, and when its
-    files were changed since it was imported.
+    So it is when passes are to be watched, when code from outside takes part that no installed
+    distribution answers for, and when files were changed since they were imported.
     """
     if is_watched():
         return None
     described = [repr(step) for step in passes]
-    own = all(type(step).__module__.startswith("popgraph.") for step in passes)
-    package = sources()
-    if package is None or not own or any(" at 0x" in text for text in described):
+    package, outside = sources(), extensions.key()
+    known = all(extensions.is_known(type(step).__module__) for step in passes)
+    if package is None or outside is None or not known:
+        return None
+    if any(" at 0x" in text for text in described):
         return None
     output = StringIO()
     _ModulePrinter(output, print_generic_format=True).print_op(module)
     text = output.getvalue()
     if "dense<" in text:
         return None  # elements that differ may read alike
-    return ProgramKey(digest(MAGIC, package, machine(), *described, text), text)
+    return ProgramKey(digest(MAGIC, package, outside, machine(), *described, text), text)
 
 
 @dataclass(eq=False, repr=False)

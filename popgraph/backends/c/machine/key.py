@@ -7,13 +7,13 @@ import platform
 import re
 from pathlib import Path
 
-from popgraph.backends.c.machine.targets import wanted_target
+from popgraph.backends.c.machine.targets import target_key
 from popgraph.support.cache_files import digest
 
 
 def machine() -> str:
     """What code depends on: caches are shared by machines and targets, code is not."""
-    return digest(_processor(), wanted_target())[:16]
+    return digest(_processor(), target_key())[:16]
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from popgraph.support.errors import BackendError
+from popgraph.support.machine import ADDED, added_target
 
 NATIVE = "native"
 
@@ -26,8 +27,23 @@ GCC and Clang spell it, then as zig does; none where a compiler's own choice wil
 def wanted_target() -> str:
     """For what code is to be made: `$POPGRAPH_TARGET`, else for this very machine."""
     name = os.environ.get("POPGRAPH_TARGET", "").strip() or NATIVE
-    if name not in TARGETS:
+    if target_named(name) is None:
+        known = (*TARGETS, *(name for name, added in ADDED.items() if added.flags))
         raise BackendError(
-            f"there is no target {name!r}", hint=f"POPGRAPH_TARGET may be {', '.join(TARGETS)}"
+            f"there is no target {name!r}", hint=f"POPGRAPH_TARGET may be {', '.join(known)}"
         )
     return name
+
+
+def target_named(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """The macro and the flags of a target, as in `TARGETS`; None if there is no such target."""
+    if name in TARGETS:
+        return TARGETS[name]
+    added = added_target(name)
+    return (added.macro, added.flags) if added and added.flags else None
+
+
+def target_key() -> str:
+    """The wanted target as caches tell it from others: one from outside by its flags, too."""
+    name = wanted_target()
+    return name if name in TARGETS else f"{name} {target_named(name)}"

@@ -20,6 +20,7 @@ from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
+from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, seen, state_of
@@ -245,7 +246,7 @@ def _key(
 ) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
     described, installed = repr(options), install_fingerprint.states()
-    if is_watched() or installed is None or " at 0x" in described or not _own_passes():
+    if is_watched() or installed is None or " at 0x" in described or not _own_code(options):
         return ""
     place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
     facts = (
@@ -267,11 +268,12 @@ def _surroundings() -> tuple[object, ...]:
     return host_machine(), measured_text(), environment
 
 
-def _own_passes() -> bool:
-    """Whether the pipeline is this package's: if nobody imported it, nobody changed it."""
-    pipeline = sys.modules.get(PIPELINE)
+def _own_code(options: object) -> bool:
+    """Whether all that takes part is this package's: code from outside may be other code today."""
+    pipeline = sys.modules.get(PIPELINE)  # If nobody imported it, nobody changed it.
     steps = () if pipeline is None else pipeline.PIPELINE
-    return all(step.pass_class.__module__.startswith("popgraph.") for step in steps)
+    own = all(step.pass_class.__module__.startswith("popgraph.") for step in steps)
+    return own and extensions.is_empty() and not getattr(options, "passes", ())
 
 
 def _file(cache: Path, key: str) -> Path:

@@ -36,7 +36,7 @@ from popgraph.passes.onnx.to_graphcore.refusals import (
     stand_in_type,
     unknown_operator,
 )
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
+from popgraph.passes.onnx.to_graphcore.registry import as_values, lowering_of, structural_operands
 from popgraph.support.errors import (
     NeedsHostError,
     PassError,
@@ -279,8 +279,7 @@ class Lowering(LoweringContext):
         return {}
 
     def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
-        key = (op.domain, op.op_type)
-        function = REGISTRY.get(key)
+        function = lowering_of(op.domain, op.op_type)
         if function is None:
             raise unknown_operator(op)
         inputs = [None if value is None else self._input(value) for value in op.input_values()]

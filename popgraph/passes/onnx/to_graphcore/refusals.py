@@ -13,7 +13,7 @@ from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import refusal
 from popgraph.dialects.onnx.types import static_shape
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
+from popgraph.passes.onnx.to_graphcore.registry import lowering_of
 from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,
@@ -79,7 +79,7 @@ def stand_in_type(value: SSAValue) -> TensorType[Attribute] | None:
 
 def is_unknown(op: OnnxOp) -> bool:
     """Whether there is no lowering for a node's operator."""
-    return (op.domain, op.op_type) not in REGISTRY
+    return lowering_of(op.domain, op.op_type) is None
 
 
 def unknown_operator(op: OnnxOp) -> UnsupportedError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -54,19 +54,15 @@ class ScheduleContractions(Pass):
         return cls(options.target, options.schedules, options.measured or ())
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
         chosen: dict[Hashable, Candidate | None] = {}
-        constants = Constants()
         overrides = Overrides(self.schedules, self.measured)
         possible: dict[Hashable, list[Candidate]] = {}
         structures = StructuralHasher()
-        for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.schedule is None:
-                key = structures.of(op), constants.factors(op)
-                candidate = self._decided(op, key, overrides, possible, chosen)
-                if candidate is not None:
-                    _apply(op, candidate, packed)
-            constants.note(op)
+
+        def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
+            return self._decided(op, (structures.of(op), fixed), overrides, possible, chosen)
+
+        _schedule(module, decide)
         overrides.check(winograd=False)
 
     def _decided(
@@ -101,6 +97,40 @@ class ScheduleContractions(Pass):
         if key not in chosen:
             chosen[key] = choose(op, fixed, self.target)
         return chosen[key]
+
+
+def choose_schedules(
+    module: ModuleOp,
+    chooser: Callable[[tile.ContractOp, Sequence[Candidate]], Candidate | None],
+    target: Target,
+) -> None:
+    """
+    Writes down the schedules that a function chooses among those that are possible.
+
+    For a pass from outside that runs before `schedule-contractions`, which decides about those
+    contractions for which the function gives None. It is not called where only plain loops will do.
+    """
+
+    def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
+        possible = candidates(op, fixed, target)
+        return chooser(op, possible) if possible else None
+
+    _schedule(module, decide)
+
+
+def _schedule(
+    module: ModuleOp,
+    decide: Callable[[tile.ContractOp, tuple[bool, bool]], Candidate | None],
+) -> None:
+    """Applies what is decided about each contraction that has no schedule yet."""
+    packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
+    constants = Constants()
+    for op in list(module.walk()):
+        if isinstance(op, tile.ContractOp) and op.schedule is None:
+            candidate = decide(op, constants.factors(op))
+            if candidate is not None:
+                _apply(op, candidate, packed)
+        constants.note(op)
 
 
 def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:

@@ -1,0 +1,1 @@
+"""An extension of PopGraph, with one of each kind."""

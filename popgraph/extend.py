@@ -1,0 +1,40 @@
+"""Extending PopGraph from outside: what scripts and other distributions register with."""
+
+from __future__ import annotations
+
+from popgraph.dialects.graphcore.base import Binary, Composite, Elementwise, GraphcoreOp, Unary
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.outside import add_operator
+from popgraph.passes.onnx.to_graphcore.registry import lowers_outside as lowers
+from popgraph.passes.options import Options
+from popgraph.passes.outside import Placed, add_pass
+from popgraph.passes.structured.schedule.cost import Candidate
+from popgraph.passes.structured.schedule.schedule_contractions import choose_schedules
+from popgraph.passes.tuning import Target
+from popgraph.support.errors import ExtensionError
+from popgraph.support.extensions import load_module as load
+from popgraph.support.machine import Machine, add_target
+
+__all__ = [
+    "Binary",
+    "Candidate",
+    "Compilation",
+    "Composite",
+    "Elementwise",
+    "ExtensionError",
+    "GraphcoreOp",
+    "Machine",
+    "Node",
+    "Options",
+    "Pass",
+    "Placed",
+    "Target",
+    "Unary",
+    "add_operator",
+    "add_pass",
+    "add_target",
+    "choose_schedules",
+    "load",
+    "lowers",
+]

@@ -1,0 +1,107 @@
+"""The registry of passes from outside, and the places in the pipeline where they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from popgraph.passes.base import Pass
+from popgraph.support import extensions
+from popgraph.support.errors import ExtensionError, PassError
+
+PassT = TypeVar("PassT", bound=Pass)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Before the first run of a pass of the pipeline, or after its last one."""
+
+    name: str
+    is_before: bool = False
+
+    @staticmethod
+    def of(before: str | None, after: str | None) -> Place | None:
+        """The place that two keywords tell; None where both are None."""
+        if before is not None and after is not None:
+            raise ExtensionError(
+                f"a pass cannot run both before {before} and after {after}", hint="give one of them"
+            )
+        if before is None and after is None:
+            return None
+        return Place(before or after or "", before is not None)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A pass to run, and where: in the place that it was registered with unless one is given."""
+
+    step: Pass | str
+    """The pass, or its name with arguments, as `popgraph opt -p` takes it: `my-pass{limit=3}`."""
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return Place.of(self.before, self.after)
+
+
+OUTSIDE: dict[str, tuple[type[Pass], Place]] = {}
+"""By name: the pass, and where it runs unless it is told otherwise."""
+
+
+def add_pass(
+    *, before: str | None = None, after: str | None = None
+) -> Callable[[type[PassT]], type[PassT]]:
+    """
+    Registers a pass under its name; it runs where it is asked for: `Options(passes=["name"])`.
+
+    It stands before the first run of the pass `before` of the pipeline, or after the last one of
+    `after`, at the level that the module has there.
+    """
+    place = Place.of(before, after)
+    if place is None:
+        raise ExtensionError("a pass needs its place", "add_pass", 'add_pass(after="canonicalize")')
+
+    def register(pass_class: type[PassT]) -> type[PassT]:
+        known = OUTSIDE.get(pass_class.name)
+        if known is not None and known[0] is not pass_class:
+            raise ExtensionError(
+                f"there are two passes {pass_class.name!r}",
+                f"{known[0].__module__} and {pass_class.__module__}",
+                "rename one of them",
+            )
+        extensions.note(pass_class.__module__)
+        OUTSIDE[pass_class.name] = pass_class, place
+        return pass_class
+
+    return register
+
+
+def outside_pass(name: str) -> type[Pass] | None:
+    """The pass of a name, loaded if a distribution brings it."""
+    if name not in OUTSIDE:
+        extensions.load(extensions.PASSES, name)
+    return OUTSIDE[name][0] if name in OUTSIDE else None
+
+
+_TEXT = re.compile(
+    r"\s*(?P<step>[^{}\s]+(?:\{[^{}]*\})?)(?:\s+(?P<word>before|after)\s+(?P<at>\S+))?\s*"
+)
+
+
+def placed(wanted: object) -> Placed:
+    """What an entry of `Options.passes` says: a pass, a `Placed` or a text."""
+    if isinstance(wanted, Placed):
+        return wanted
+    if isinstance(wanted, Pass):
+        return Placed(wanted)
+    found = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
+    if found is None:
+        raise PassError(
+            f"{wanted!r} is no pass to run",
+            "Options.passes",
+            "a pass, its name, `name{argument=1} after canonicalize`, or Placed(pass, before=...)",
+        )
+    return Placed(found["step"], **({found["word"]: found["at"]} if found["word"] else {}))

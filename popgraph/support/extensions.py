@@ -1,0 +1,215 @@
+"""Extensions from outside: entry points of other distributions, loaded when their name is met."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from popgraph.support.cache_files import digest
+from popgraph.support.errors import ExtensionError
+
+PASSES, OPERATORS, TARGETS = "popgraph.passes", "popgraph.ops", "popgraph.targets"
+GROUPS = (PASSES, OPERATORS, TARGETS)
+"""
+The groups of entry points. An entry point is named after what it brings (a pass, an ONNX domain, a
+target), and is a module that registers it as a script does.
+"""
+
+OWN = "popgraph"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a top-level package or module from outside comes from."""
+
+    title: str
+    distribution: Any = None
+    content: str | None = None
+    """A digest of all its files as they were when it was loaded; None: nobody can tell."""
+
+    def key(self) -> str | None:
+        """What stands for its code in the keys of caches; None if it may have changed."""
+        same = self.content is not None and self.content == _content(self.distribution)
+        return self.content if same else None
+
+
+_SOURCES: dict[str, Source] = {}
+"""By top-level package: all that has registered something in this process."""
+_TRIED: set[tuple[str, str]] = set()
+
+
+def note(module: str) -> None:
+    """Notes that a module registers something; a script's may change without our knowledge."""
+    root = module.partition(".")[0]
+    if root != OWN:
+        _SOURCES.setdefault(root, Source(f"module {module}"))
+
+
+def is_empty() -> bool:
+    """Whether nothing from outside takes part in this process."""
+    return not _SOURCES
+
+
+def is_known(module: str) -> bool:
+    """Whether a module belongs to PopGraph or to a source whose code has a key."""
+    root = module.partition(".")[0]
+    return root == OWN or (root in _SOURCES and _SOURCES[root].key() is not None)
+
+
+def key() -> str | None:
+    """Of all code from outside that takes part; None if programs are not to be kept."""
+    keys = {root: source.key() for root, source in _SOURCES.items()}
+    known = [f"{root} {one}" for root, one in sorted(keys.items()) if one is not None]
+    return digest(*known) if len(known) == len(keys) else None
+
+
+def entry_points(group: str) -> list[Any]:
+    """Those of a group, by name; nothing is imported."""
+    return sorted(import_module("importlib.metadata").entry_points(group=group))
+
+
+def title(point: Any) -> str:
+    """An entry point as messages name it."""
+    dist = point.dist
+    whose = f"distribution {dist.name} {dist.version}" if dist is not None else "a distribution"
+    return f"entry point {point.name!r} of {point.group!r} in {whose}"
+
+
+def load(group: str, name: str) -> None:
+    """
+    Loads what a distribution says to have under a name, once; nothing if none does.
+
+    Two that have the same name are refused: which of them is meant, nobody can tell.
+    """
+    if (group, name) in _TRIED:
+        return
+    found = [point for point in entry_points(group) if point.name == name]
+    if len(found) > 1:
+        raise ExtensionError(
+            f"several distributions bring {name!r}",
+            "; ".join(map(title, found)),
+            "uninstall all but one of them",
+        )
+    for point in found:
+        _import(point)
+    _TRIED.add((group, name))
+
+
+def load_all(group: str) -> Iterator[ExtensionError]:
+    """Loads a whole group; an error for each that fails, which hides none of the others."""
+    for name in sorted({point.name for point in entry_points(group)}):
+        try:
+            load(group, name)
+        except ExtensionError as error:
+            yield error
+
+
+def _import(point: Any) -> None:
+    root = point.module.partition(".")[0]
+    content = _content(point.dist)
+    is_new = root not in sys.modules
+    try:
+        point.load()
+    except ExtensionError as error:
+        raise ExtensionError(error.what, error.where or title(point), error.hint) from error
+    except Exception as error:
+        raise ExtensionError(
+            f"an extension cannot be loaded: {type(error).__name__}: {error}",
+            title(point),
+            "update or uninstall the distribution, or report it to its authors",
+        ) from error
+    covered = content if is_new and _covers(point.dist, root) else None
+    before = _SOURCES.get(root)
+    if before is None or before.distribution is None:
+        _SOURCES[root] = Source(title(point), point.dist, covered)
+
+
+def load_module(name: str) -> None:
+    """Loads what a user names: a file of Python, or a module that can be imported."""
+    try:
+        if name.endswith(".py"):
+            _run_file(Path(name))
+        else:
+            import_module(name)
+    except ExtensionError:
+        raise
+    except Exception as error:
+        raise ExtensionError(
+            f"an extension cannot be loaded: {type(error).__name__}: {error}",
+            f"--load {name}",
+            "name a file of Python (`my_passes.py`), or a module that can be imported",
+        ) from error
+
+
+def _run_file(path: Path) -> ModuleType:
+    name = path.stem
+    if name in sys.modules:
+        known = getattr(sys.modules[name], "__file__", None)
+        if known is not None and Path(known).resolve() == path.resolve():
+            return sys.modules[name]
+        raise ExtensionError(
+            f"there is a module {name!r} already", f"--load {path}", "give the file another name"
+        )
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ExtensionError("there is no such file", f"--load {path}")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _python_files(distribution: Any) -> list[Path]:
+    listed = distribution.files or ()
+    return sorted(Path(distribution.locate_file(one)) for one in listed if one.suffix == ".py")
+
+
+def _covers(distribution: Any, root: str) -> bool:
+    """Whether the files that a distribution lists are those that were imported."""
+    origin = getattr(sys.modules.get(root), "__file__", None)
+    if distribution is None or origin is None:
+        return False
+    return Path(origin).resolve() in {one.resolve() for one in _python_files(distribution)}
+
+
+def _content(distribution: Any) -> str | None:
+    """A digest of a distribution's files, and of the versions of all that it requires."""
+    if distribution is None:
+        return None
+    made = hashlib.sha256()
+    for one in sorted(map(str, distribution.files or ())):
+        path = Path(distribution.locate_file(one))
+        if path.suffix == ".pyc":
+            continue
+        try:
+            made.update(f"{one}\0".encode() + path.read_bytes())
+        except OSError:
+            return None
+    return digest(made.hexdigest(), *sorted(_versions(distribution.requires or (), set())))
+
+
+def _versions(requirements: Iterable[str], seen: set[str]) -> Iterator[str]:
+    """Names and versions of what is required, and of what that requires."""
+    metadata = import_module("importlib.metadata")
+    for text in requirements:
+        found = re.match(r"[A-Za-z0-9._-]+", text)
+        name = re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
+        if not name or name == OWN or name in seen:
+            continue
+        seen.add(name)
+        with suppress(metadata.PackageNotFoundError):
+            distribution = metadata.distribution(name)
+            yield f"{name} {distribution.version}"
+            yield from _versions(distribution.requires or (), seen)
