@@ -7,18 +7,23 @@ from typing import Annotated
 
 import typer
 
+from popgraph.cli.options import Load
+
 ABOUT = """In the order in which they run. Each works at one level, or takes the model to the next
 one. Those with a star make programs faster or smaller; the others make them possible."""
 
 
 def command(
     markdown: Annotated[bool, typer.Option(help="As the page docs/passes.md.")] = False,
+    load: Load = None,
 ) -> None:
     """
     List the passes in the order in which they run.
 
     Each works at one level (or takes the model to the next one). Those with a star make programs
-    faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one.
+    faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one. Passes that
+    installed distributions bring, or --load, stand behind them with their places; `--pass` of
+    print, run and bisect adds them to the pipeline.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.passes.pipeline import PIPELINE
@@ -34,4 +39,20 @@ def command(
         columns = ("level", "pass", "what it does", "why it stands here")
         typer.echo(markdown_page("Passes", ABOUT, columns, rows))
     else:
-        typer.echo(table(rows))
+        typer.echo(table([*rows, *_from_outside()]))
+
+
+def _from_outside() -> list[tuple[str, str, str]]:
+    """A row for each pass from outside; a distribution that is broken is told, and left out."""
+    import warnings
+
+    from popgraph.passes.outside import OUTSIDE
+    from popgraph.support.extensions import PASSES, load_all
+    from popgraph.support.warnings import PopgraphWarning
+
+    for error in load_all(PASSES):
+        warnings.warn(str(error), PopgraphWarning, stacklevel=2)
+    return [
+        (str(place), name, (inspect.getdoc(made) or "").split("\n")[0])
+        for name, (made, place) in sorted(OUTSIDE.items())
+    ]

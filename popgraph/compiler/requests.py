@@ -99,6 +99,7 @@ class BuildRequest:
 
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
+        load_operators(self.module)
         if level_of(self.module) == ONNX and not self.settled:
             settle_constants(self.module, self.compilation.weights, self.options)
             return replace(self, settled=True).runner(kept)

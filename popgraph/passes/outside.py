@@ -21,6 +21,9 @@ class Place:
     name: str
     is_before: bool = False
 
+    def __str__(self) -> str:
+        return f"{'before' if self.is_before else 'after'} {self.name}"
+
     @staticmethod
     def of(before: str | None, after: str | None) -> Place | None:
         """The place that two keywords tell; None where both are None."""

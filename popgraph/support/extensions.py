@@ -44,7 +44,8 @@ class Source:
 
 _SOURCES: dict[str, Source] = {}
 """By top-level package: all that has registered something in this process."""
-_TRIED: set[tuple[str, str]] = set()
+_TRIED: dict[tuple[str, str], ExtensionError | None] = {}
+"""By group and name what was looked for: how it failed, if it did."""
 
 
 def note(module: str) -> None:
@@ -90,8 +91,18 @@ def load(group: str, name: str) -> None:
 
     Two that have the same name are refused: which of them is meant, nobody can tell.
     """
-    if (group, name) in _TRIED:
-        return
+    if (group, name) not in _TRIED:
+        _TRIED[group, name] = None
+        try:
+            _load(group, name)
+        except ExtensionError as error:
+            _TRIED[group, name] = error
+    failed = _TRIED[group, name]
+    if failed is not None:
+        raise failed
+
+
+def _load(group: str, name: str) -> None:
     found = [point for point in entry_points(group) if point.name == name]
     if len(found) > 1:
         raise ExtensionError(
@@ -101,7 +112,6 @@ def load(group: str, name: str) -> None:
         )
     for point in found:
         _import(point)
-    _TRIED.add((group, name))
 
 
 def load_all(group: str) -> Iterator[ExtensionError]:

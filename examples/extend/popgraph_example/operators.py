@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, TensorType
 from xdsl.ir import Operation, SSAValue
@@ -25,7 +27,7 @@ class SoftsignScaledOp(Composite):
     """scale * x / (1 + |x|). com.example SoftsignScaled."""
 
     name = "example.softsign_scaled"
-    ONNX = "com.example.SoftsignScaled"
+    ONNX: ClassVar[str] = "com.example.SoftsignScaled"
     x = operand_def(TensorType)
     scale = prop_def(FloatAttr)
     result = result_def(TensorType)

@@ -1,0 +1,359 @@
+"""Tests what comes from outside: the example distribution, scripts, errors, caches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph import extend
+from popgraph.passes.pipeline import planned
+from popgraph.support import extensions
+from popgraph.support.errors import ExtensionError, PassError
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples/extend"
+X = np.array([[1, -2, 3], [0.5, 0, -1]], np.float32)
+W = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def expected(scale: float = 2.0) -> np.ndarray:
+    squared = np.maximum(X, 0) ** 2
+    return scale * squared / (1 + np.abs(squared)) @ W
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the example is installed."""
+    place = tmp_path_factory.mktemp("extend")
+    shutil.copytree(EXAMPLE, place / "source")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    target = ["--target", str(place / "site"), str(place / "source")]
+    command = [sys.executable, "-m", "pip", "install", "-q", *options, *target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    model().save(place / "net.onnx")
+    return place
+
+
+@dataclass(frozen=True)
+class Saved:
+    proto: onnx.ModelProto
+
+    def save(self, path: Path) -> None:
+        onnx.save(self.proto, path)
+
+
+def model() -> Saved:
+    """Two negations that cancel each other, both operators of the example, a product."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["minus_x"]),
+        helper.make_node("Neg", ["minus_x"], ["again"]),
+        helper.make_node("SquaredRelu", ["again"], ["squared"], domain="com.example"),
+        helper.make_node("SoftsignScaled", ["squared"], ["s"], domain="com.example", scale=2.0),
+        helper.make_node("MatMul", ["s", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4])],
+        [onnx.numpy_helper.from_array(W, "w")],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.example", 1)]
+    return Saved(helper.make_model(graph, opset_imports=opsets))
+
+
+def run(
+    site: Path, *arguments: str, more: Mapping[str, str] | None = None, input: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Python, with the example installed."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(site / "site")]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(more or {}),
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=site,
+        env=environment,
+        input=input,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def output(site: Path, *arguments: str, more: Mapping[str, str] | None = None) -> str:
+    done = run(site, *arguments, more=more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+PROGRAM = """
+import numpy as np, popgraph, sys
+from popgraph.support.machine import machine_named
+for backend in "c", "reference":
+    for passes in (), ["drop-double-negation"], ["prefer-unpacked"]:
+        options = popgraph.Options(passes=passes)
+        run = popgraph.compile("net.onnx", backend=backend, options=options)
+        print(run(x=np.array(X, np.float32))["y"].tolist())
+        if not passes and backend == "c":
+            assert "popgraph_example.passes" not in sys.modules, "nobody has asked for it"
+assert machine_named("little_core").l2_bytes == 128 << 10
+assert popgraph.Options(machine=machine_named("little_core")).target.machine.registers == 16
+"""
+
+
+def test_the_example_works_where_it_is_installed(site: Path) -> None:
+    text = output(site, "-c", f"X = {X.tolist()}\n{PROGRAM}")
+    rows = [np.array(eval(line)) for line in text.splitlines()]
+    assert len(rows) == 6
+    for row in rows:
+        assert np.allclose(row, expected(), rtol=1e-5)
+
+
+TRAINING = """
+import numpy as np, popgraph
+builder = popgraph.Builder()
+x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [2, 3]), "x")
+w = builder.addInitializedInputTensor(np.array(X, np.float32), "w")
+(y,) = builder.customOp(NAME, 1, "com.example", [w], ATTRIBUTES, 1)
+loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, y])], popgraph.ReductionType.Sum)
+gradient, every = popgraph.reservedGradientPrefix() + w, popgraph.AnchorReturnType("ALL")
+session = popgraph.TrainingSession(
+    builder.getModelProto(),
+    popgraph.DataFlow(1, {gradient: every}),
+    loss,
+    popgraph.SGD({"defaultLearningRate": (0.1, True)}),
+    popgraph.DeviceManager().createCpuDevice(),
+)
+session.prepareDevice(); session.weightsFromHost()
+anchors = session.initAnchorArrays()
+session.run(popgraph.PyStepIO({x: np.ones((2, 3), np.float32)}, anchors))
+print(next(iter(anchors.values())).tolist())
+"""
+SLOPES = {
+    "SquaredRelu": ({}, 2 * np.maximum(X, 0)),
+    "SoftsignScaled": ({"scale": 3.0}, 3 / (1 + np.abs(X)) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_flow_through_operators_from_outside(site: Path, name: str) -> None:
+    """The loss is the sum of y."""
+    attributes, slope = SLOPES[name]
+    head = f"X, NAME, ATTRIBUTES = {X.tolist()}, {name!r}, {attributes}\n"
+    got = np.array(eval(output(site, "-c", head + TRAINING)))
+    assert np.allclose(got.reshape(2, 3), slope, rtol=1e-5)
+
+
+def test_the_command_line_knows_what_is_installed(site: Path) -> None:
+    asked = ("-m", "popgraph", "print", "net.onnx", "--dim", "N=2")
+    before = output(site, *asked, "--stop-after", "onnx-to-graphcore")
+    assert before.count("graphcore.neg") == 2 and "example.softsign_scaled" in before
+    done = run(site, "-m", "popgraph", "opt", "-p", "drop-double-negation,dce", "--check",
+               input=before)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "graphcore.neg" not in done.stdout and "example.softsign_scaled" in done.stdout
+    listed = output(site, "-m", "popgraph", "passes")
+    assert "drop-double-negation" in listed and "Replace -(-x) by x." in listed
+
+
+def test_schedules_from_outside_are_those_of_the_program(site: Path) -> None:
+    """Of a product whose weights the cost model packs."""
+    text = (
+        "graph g(x: f32[64, 256]) -> (y) {\n"
+        "    weight w: f32[256, 256] = glorot_uniform\n    y = x @ w\n}\n"
+    )
+    (site / "product.pgraph").write_text(text)
+    asked = ("-m", "popgraph", "print", "product.pgraph", "--at", "structured", "--tuned", "off")
+    more = {"POPGRAPH_MACHINE": "skylake_server"}
+    usual = output(site, *asked, more=more)
+    assert "tile.pack" in usual and "schedule <" in usual
+    unpacked = output(site, *asked, "--pass", "prefer-unpacked", more=more)
+    assert "tile.pack" not in unpacked and "schedule <" in unpacked
+
+
+def test_targets_from_outside_are_named_by_the_environment(site: Path) -> None:
+    show = "import popgraph.backends.c.build.host as h; print(h.host_machine().l2_bytes)"
+    assert output(site, "-c", show, more={"POPGRAPH_MACHINE": "little_core"}) == "131072\n"
+    wrong = run(site, "-c", show, more={"POPGRAPH_MACHINE": "litle_core"})
+    assert "there is no machine 'litle_core'" in wrong.stderr
+
+
+RESULT = f"""
+import numpy as np, popgraph
+X = np.array({X.tolist()}, np.float32)
+print(popgraph.compile("net.onnx")(x=X)["y"].tolist())
+"""
+
+
+def test_a_changed_extension_is_another_program(site: Path, tmp_path: Path) -> None:
+    """A program is kept as long as the code that made it is the same, and not a moment longer."""
+    copy = tmp_path / "copy"
+    shutil.copytree(site, copy)
+    cache = tmp_path / "cache"
+    more = {"POPGRAPH_PROGRAM_CACHE": "1", "POPGRAPH_CACHE_DIR": str(cache), "POPGRAPH_POISON": "0"}
+    assert np.allclose(eval(output(copy, "-c", RESULT, more=more)), expected())
+    kept = list((cache / "programs").rglob("*"))
+    assert np.allclose(eval(output(copy, "-c", RESULT, more=more)), expected())
+    assert list((cache / "programs").rglob("*")) == kept, "the second start has found it"
+    file = copy / "site/popgraph_example/operators.py"
+    text = file.read_text()
+    assert "gc.MulOp(self.x, scalar(self.factor, self.x))" in text
+    file.write_text(text.replace("scalar(self.factor, self.x)", "scalar(3 * self.factor, self.x)"))
+    assert np.allclose(eval(output(copy, "-c", RESULT, more=more)), expected(6.0))
+
+
+BROKEN = """
+[popgraph.ops]
+com.example = popgraph_broken
+[popgraph.passes]
+broken-pass = popgraph_broken
+"""
+
+
+def test_a_broken_distribution_is_named_and_hides_nothing(site: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(site, copy)
+    (copy / "site/popgraph_broken.py").write_text("import nothing_like_that\n")
+    info = copy / "site/popgraph_broken-2.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: popgraph-broken\nVersion: 2.5\n")
+    (info / "entry_points.txt").write_text(BROKEN.replace("com.example", "com.broken"))
+    listed = run(copy, "-m", "popgraph", "passes")
+    assert listed.returncode == 0 and "drop-double-negation" in listed.stdout
+    assert "ModuleNotFoundError: No module named 'nothing_like_that'" in listed.stderr
+    place = "entry point 'broken-pass' of 'popgraph.passes' in distribution popgraph-broken 2.5"
+    assert place in listed.stderr
+    assert np.allclose(eval(output(copy, "-c", RESULT)), expected())
+    (info / "entry_points.txt").write_text(BROKEN)
+    done = run(copy, "-m", "popgraph", "run", "net.onnx", "--random", "--dim", "N=2")
+    assert done.returncode == 1 and "several distributions bring 'com.example'" in done.stderr
+
+
+# Registered by a script
+
+
+@dataclass(frozen=True)
+class Spy(extend.Pass):
+    """Does nothing."""
+
+    name = "spy"
+    number: int = 0
+
+    def run(self, compilation: extend.Compilation, module: ModuleOp) -> None:
+        pass
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten behind it."""
+    from popgraph.passes import outside
+    from popgraph.passes.onnx.to_graphcore import registry
+
+    for table in (outside.OUTSIDE, registry.REGISTRY):
+        for name, value in dict(table).items():
+            monkeypatch.setitem(table, name, value)
+    saved = dict(outside.OUTSIDE), dict(registry.REGISTRY)
+    yield
+    for table, before in zip((outside.OUTSIDE, registry.REGISTRY), saved, strict=True):
+        table.clear()
+        table.update(before)
+
+
+def names(options: popgraph.Options) -> list[str]:
+    return [f"{made.name}{getattr(made, 'number', '')}" for _, made in planned(options)]
+
+
+@pytest.mark.usefixtures("registries")
+def test_passes_run_where_they_are_asked_for() -> None:
+    usual = names(popgraph.Options())
+    extend.add_pass(after="cse")(Spy)
+    assert names(popgraph.Options()) == usual, "nobody has asked for it"
+    asked = names(popgraph.Options(passes=["spy", "spy{number=2}", "spy{number=1} before cse"]))
+    at = usual.index("cse")
+    assert asked == [*usual[:at], "spy1", "cse", "spy0", "spy2", *usual[at + 1 :]]
+    after = extend.Placed(Spy(7), after="fold-constants")
+    asked = names(popgraph.Options(passes=[after]))
+    last = len(usual) - 1 - usual[::-1].index("fold-constants")
+    assert asked == [*usual[: last + 1], "spy7", *usual[last + 1 :]]
+    lowered = names(popgraph.Options(passes=[replace(after, after="plan-memory")]))
+    assert lowered[lowered.index("plan-memory") + 1] == "spy7"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("spi", "there is no pass 'spi'"),
+        ("cse", "nobody says where cse is to run"),
+        (Spy(), "nobody says where spy is to run"),
+        (3, "3 is no pass to run"),
+        ("cse after", "'cse after' is no pass to run"),
+        ("cse after canonicalise", "did you mean 'canonicalize'?"),
+        ("cse{x=1} after dce", "not found in expected"),
+    ],
+)
+def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None:
+    with pytest.raises(PassError) as caught:
+        names(popgraph.Options(passes=[wanted]))
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("registries")
+def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
+    extend.add_pass(after="cse")(Spy)
+    with pytest.raises(ExtensionError, match="two passes 'spy'"):
+        extend.add_pass(after="cse")(type("Other", (Spy,), {"name": "spy"}))
+    with pytest.raises(ExtensionError, match="needs its place"):
+        extend.add_pass()
+    with pytest.raises(ExtensionError, match="both before cse and after dce"):
+        extend.add_pass(before="cse", after="dce")
+    for domain in ("", "ai.onnx", "ai.graphcore", "com.microsoft"):
+        with pytest.raises(ExtensionError, match="mean what others say"):
+            extend.lowers("Relu", domain=domain)(lambda node: node[0])
+    extend.lowers("Same", domain="com.mine")(lambda node: node[0])
+    with pytest.raises(ExtensionError, match=r"com\.mine\.Same is lowered twice"):
+        extend.lowers("Same", domain="com.mine")(lambda node: node[0])
+    with pytest.raises(ExtensionError, match=r"cannot be named 'graphcore\.mine'"):
+        extend.add_operator(type("Mine", (extend.Composite,), {"name": "graphcore.mine"}))
+    with pytest.raises(ExtensionError, match=r"mine\.op cannot be lowered"):
+        extend.add_operator(type("Mine", (extend.GraphcoreOp,), {"name": "mine.op"}))
+    with pytest.raises(ExtensionError, match="there is a target 'avx2' already"):
+        extend.add_target(extend.Machine(name="avx2"))
+
+
+def test_programs_of_scripts_are_not_kept() -> None:
+    """Nobody can tell whether the code of a module is what it was."""
+    assert not extensions.is_known(__name__)
+    assert extensions.is_known("popgraph.passes.base")
+
+
+def test_load_takes_files_and_modules(tmp_path: Path) -> None:
+    file = tmp_path / "my_broken_passes.py"
+    file.write_text("raise KeyError('x')\n")
+    with pytest.raises(ExtensionError, match="KeyError: 'x'"):
+        extend.load(str(file))
+    with pytest.raises(ExtensionError, match="there is no such file"):
+        extend.load(str(tmp_path / "absent_passes.py"))
+    with pytest.raises(ExtensionError, match="No module named 'absent_passes'"):
+        extend.load("absent_passes")
+    file.write_text("LOADED = 1\n")
+    extend.load(str(file))
+    extend.load(str(file))
+    (tmp_path / "json.py").write_text("")
+    with pytest.raises(ExtensionError, match="there is a module 'json' already"):
+        extend.load(str(tmp_path / "json.py"))
