@@ -67,6 +67,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "base": "options tuning",
         "observer": "base",
         "outside": "base",
+        "changes": "base observer",
         "reproducer": "base observer",
         "analysis": "",
         "loops": "base analysis",
@@ -315,6 +316,10 @@ def test_every_module_says_what_it_is() -> None:
 
 
 NUMBERS = {
+    "changes.py:CONTEXT": "lines of a diff",
+    "changes.py:MOST_ENTRIES": "the length of a text",
+    "changes.py:SHOWN_DIGITS": "the length of a text",
+    "changes.py:SHOWN_ENTRIES": "the length of a text",
     "graphcore/canonicalize/powers.py:MOST_SEEN": "ends a search, whatever the machine",
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",

@@ -31,6 +31,12 @@ from popgraph.cli.options import (
 
 if TYPE_CHECKING:
     from popgraph.compiler import BuildRequest
+    from popgraph.passes.changes import Changes
+
+
+def _passes_to_compare(text: str) -> str:
+    """Names of passes as they are now; who wrote the command learns it if there is none."""
+    return text if text == "all" else "..".join(pass_name(one) for one in text.split("..", 1))
 
 
 def command(
@@ -50,6 +56,17 @@ def command(
             help="Print after this pass, too (may be given again).",
         ),
     ] = None,
+    diff: Annotated[
+        list[str] | None,
+        typer.Option(
+            parser=_passes_to_compare,
+            metavar="PASS|A..B|all",
+            help="Print what this pass changes instead, or all from A to B, or every pass.",
+        ),
+    ] = None,
+    elide: Annotated[
+        bool, typer.Option(help="Leave out elements of large constants and ends of long lists.")
+    ] = False,
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
@@ -76,15 +93,21 @@ def command(
     popgraph print model.onnx --stop-after normalize    in the middle
     popgraph print model.onnx --at c --value shape=2,3  of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
+    popgraph print model.onnx --at structured --dim N=4 --elide --diff all
+    popgraph print model.onnx --at graphcore --dim N=4 --diff expand..dce
 
     Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
     every segment between them is printed. Sizes that only data decide are those that made-up inputs
     give. Of a model with inputs whose values decide its structure, lines say which these are, and
     for which values and shapes the cache has compiled programs.
+
+    An elided text is there to be read, and does not parse. With --diff, passes run down to --at, or
+    to the program level. A terminal shows colours, unless NO_COLOR is set.
     """
     from popgraph import compiler
     from popgraph.cli import models, print_steps
 
+    diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
@@ -94,14 +117,13 @@ def command(
     if not lowered:
         trained = training is not None  # Such models have steps, but no training.
         notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
-        typer.echo(
-            "\n".join([*notes, *models.structural_lines(model, module, compilation), str(module)])
-        )
+        lines = [*notes, *models.structural_lines(model, module, compilation), str(module)]
+        typer.echo(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
         return
-    asked = Asked(at, stop_after, print_after or ())
+    asked = Asked(at, stop_after, print_after or (), tuple(diff), elide)
     texts = print_steps.lowered_steps if hosted else print_steps.lowered_whole
     for text in texts(request, asked.text):
-        typer.echo(text)
+        typer.echo(asked.shown(text))
 
 
 @dataclass
@@ -111,30 +133,60 @@ class Asked:
     at: Level
     stop_after: str | None
     print_after: Sequence[str]
+    diff: tuple[str, ...] = ()
+    elide: bool = False
     seen: set[str] = field(default_factory=set)
     """The headers that were printed."""
 
     def text(self, request: BuildRequest) -> str:
-        """A module, lowered in place; of C, the headers only once."""
+        """A module, lowered in place, or what passes change; of C, the headers only once."""
         from popgraph import compiler
         from popgraph.backends.c.emit import sources
         from popgraph.backends.c.print.unit import POOL, SERIAL, headers
-        from popgraph.passes.observer import Observer
-        from popgraph.support.debug import Settings
 
-        environment, shown = Settings.from_environment(), self.print_after
         deepest = Level.PROGRAM if self.at == Level.C or self.stop_after else self.at
+        observer = self._observer()
         compiler.lower(
             request.module,
             request.compilation,
             request.options,
             level=deepest.value,
             until=self.stop_after,
-            observer=Observer(environment, shown, compiler.same_meaning, sys.stdout),
+            observer=observer,
         )
+        if self.diff:
+            observer.check()
+            return "\n".join(observer.found)
         if self.at != Level.C or self.stop_after:
             return str(request.module)
         files = sources(request.module, threads=request.options.threads)
         shown = [text for name, text in files.items() if name not in self.seen]
         self.seen |= files.keys() & headers(POOL, SERIAL).keys()
         return "\n".join(shown)
+
+    def _observer(self) -> Changes:
+        from popgraph import compiler
+        from popgraph.passes.changes import ALL, Changes, Stretch, elided
+        from popgraph.support.debug import Settings
+
+        return Changes(
+            Settings.from_environment(),
+            self.print_after,
+            compiler.same_meaning,
+            sys.stdout,
+            stretches=tuple(Stretch.of(one) for one in self.diff if one != ALL),
+            every=ALL in self.diff,
+            text=(lambda module: elided(str(module))) if self.elide else str,
+        )
+
+    def shown(self, text: str) -> str:
+        """A text as a person is to see it."""
+        from popgraph.cli import colours
+        from popgraph.passes.changes import elided
+
+        is_c = self.at == Level.C and not self.stop_after
+        if self.elide and not self.diff and not is_c:
+            text = elided(text)
+        if not colours.wanted():
+            return text
+        return colours.diff(text) if self.diff else (colours.c if is_c else colours.ir)(text)

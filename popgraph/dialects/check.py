@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.parser import Parser
 
-from popgraph.dialects.registry import register
+from popgraph.dialects.registry import IRContext
 
 
 class IllFormedError(AssertionError):
@@ -69,8 +68,7 @@ def _check_block(region: Region, block: Block, visible: set[SSAValue]) -> None:
 
 def _check_text(module: ModuleOp) -> None:
     printed = str(module)
-    context = Context()
-    register(context)
+    context = IRContext()
     try:
         parsed = Parser(context, printed).parse_module()
     except Exception as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from warnings import warn
 
 from xdsl.context import Context
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 
 from popgraph.support.extensions import OPERATORS, load_all
 from popgraph.support.warnings import PopgraphWarning
@@ -80,16 +80,32 @@ def register(context: Context) -> None:
         context.register_dialect(name, factory)
 
 
+class IRContext(Context):
+    """What IR texts may use: every dialect, and operations from outside when a text names one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register(self)
+
+    def get_optional_op(
+        self, name: str, *, dialect_stack: Sequence[str] = ()
+    ) -> type[Operation] | None:
+        """xDSL's look-up; what distributions bring is loaded for a name that nobody knows."""
+        found = super().get_optional_op(name, dialect_stack=dialect_stack)
+        if found is None and "." in name:
+            self._register_outside()
+            found = super().get_optional_op(name, dialect_stack=dialect_stack)
+        return found
+
+    def _register_outside(self) -> None:
+        from popgraph.dialects.graphcore.outside import outside_dialects
+
+        for error in load_all(OPERATORS):
+            warn(f"{error}", PopgraphWarning, stacklevel=2)
+        for name, dialect in outside_dialects().items():
+            if name not in self.registered_dialect_names:
+                self.register_dialect(name, partial(_made, dialect))
+
+
 def _made(dialect: Dialect) -> Dialect:
     return dialect
-
-
-def register_outside(context: Context) -> None:
-    """Lets `context` parse the operations from outside that distributions bring, or scripts did."""
-    from popgraph.dialects.graphcore.outside import outside_dialects
-
-    for error in load_all(OPERATORS):
-        warn(f"{error}", PopgraphWarning, stacklevel=2)
-    for name, dialect in outside_dialects().items():
-        if name not in context.registered_dialect_names:
-            context.register_dialect(name, partial(_made, dialect))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.registry import register, register_outside
+from popgraph.dialects.registry import IRContext
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
@@ -46,25 +44,14 @@ def _take(target: Target, given: dict[str, Any], parts: tuple[str, ...]) -> Targ
     return target
 
 
-class Compilation(Context):
+class Compilation(IRContext):
     """One compilation: the dialects that its text may use and the weights that it holds."""
 
     def __init__(self, weights: WeightStore | None = None) -> None:
         super().__init__()
-        register(self)
         self.weights = weights if weights is not None else WeightStore()
         self.notices: list[Notice] = []
         """What the user should hear at every start: caches keep it with the program."""
-
-    def get_optional_op(
-        self, name: str, *, dialect_stack: Sequence[str] = ()
-    ) -> type[Operation] | None:
-        """xDSL's look-up; operations from outside are loaded when a text names one."""
-        found = super().get_optional_op(name, dialect_stack=dialect_stack)
-        if found is None and "." in name:
-            register_outside(self)
-            found = super().get_optional_op(name, dialect_stack=dialect_stack)
-        return found
 
     def warn(self, what: str, hint: str, kind: type[PopgraphWarning]) -> None:
         """Tells the user something of the model."""

@@ -25,8 +25,12 @@ class Buffers:
         self._block = block
         self._known: dict[tuple[object, ...], SSAValue] = {}
 
-    def of(self, storage: Storage, type_: Attribute) -> SSAValue:
-        """The memory of a storage under a type."""
+    def of(self, storage: Storage, type_: Attribute, name: str | None = None) -> SSAValue:
+        """
+        The memory of a storage under a type; a constant's is named after the value that it holds.
+
+        Memory of the arena holds one value after the other, and has no name of its own.
+        """
         assert isinstance(type_, MemRefType)
         place, storage = storage.place, storage.root
         constant = storage.literal if storage.space == "constant" else None
@@ -35,7 +39,8 @@ class Buffers:
             label, literal = storage.label, storage.literal
             op = BufferOp(storage.space, type_, offset=place, label=label, literal=literal)
             self._block.add_op(op)
-            op.memory.name_hint = hint(storage.label) or storage.space
+            held = name if storage.space == "constant" else None
+            op.memory.name_hint = hint(storage.label) or held or storage.space
             self._known[key] = op.memory
         return self._known[key]
 
@@ -65,7 +70,9 @@ class SectionWriter:
 
         def of(value: SSAValue) -> SSAValue:
             if value not in memories:
-                memories[value] = buffers.of(self.storage[value], memory_type(value))
+                memories[value] = buffers.of(
+                    self.storage[value], memory_type(value), value.name_hint
+                )
             return memories[value]
 
         control = ControlWriter(buffers.of, of, self.programs)

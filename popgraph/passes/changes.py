@@ -1,0 +1,120 @@
+"""Differences between the IR texts before and after passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import unified_diff
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Pass
+from popgraph.passes.observer import Observer
+from popgraph.support.errors import PassError
+
+ALL = "all"
+"""Every pass that changes something."""
+CONTEXT = 3
+"""Lines around each change."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Passes over which the text is compared: from before `first` to after `last`."""
+
+    first: str
+    last: str
+
+    @staticmethod
+    def of(text: str) -> Stretch:
+        """`cse`, or `expand..dce`."""
+        first, dots, last = text.partition("..")
+        return Stretch(first, last if dots else first)
+
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first}..{self.last}"
+
+
+@dataclass
+class Changes(Observer):
+    """An observer that collects what passes change, as unified diffs of the text."""
+
+    stretches: tuple[Stretch, ...] = ()
+    every: bool = False
+    """Whether each pass that changes something is shown."""
+    text: Callable[[ModuleOp], str] = str
+    found: list[str] = field(default_factory=list)
+    """The differences, in the order of the passes."""
+    _begun: dict[Stretch, str] = field(default_factory=dict)
+    _ended: set[Stretch] = field(default_factory=set)
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        text = self.text(module)
+        for one in self.stretches:
+            if one.first == step.name and one not in self._ended:
+                self._begun.setdefault(one, text)
+        with super().watching(step, module, weights):
+            yield
+        after = self.text(module)
+        if self.every and text != after:
+            self.found.append(difference(text, after, step.name))
+        for one in self.stretches:
+            if one.last == step.name and one in self._begun:
+                before = self._begun[one] if one.first != one.last else text
+                shown = difference(before, after, str(one))
+                self.found.append(shown or f"// {one} changes nothing")
+                if one.first != one.last:
+                    del self._begun[one]
+                self._ended.add(one)
+
+    def check(self) -> None:
+        """An error for what was to be shown and did not run."""
+        missed = [str(one) for one in self.stretches if one not in self._ended]
+        if missed:
+            raise PassError(
+                f"{' and '.join(missed)} did not run here, in this order",
+                "--diff",
+                "`popgraph passes` lists them in order; --at says how far down they run",
+            )
+
+
+def difference(before: str, after: str, title: str) -> str:
+    """A unified diff of two texts, headed by the pass between them."""
+    lines = unified_diff(
+        before.splitlines(),
+        after.splitlines(),
+        f"before {title.partition('..')[0]}",
+        f"after {title.rpartition('..')[2]}",
+        n=CONTEXT,
+        lineterm="",
+    )
+    return "\n".join(lines)
+
+
+HEX = re.compile(r'"([0-9a-f]{40,})"')
+LIST = re.compile(r"\[([^\[\]]*)\]")
+SHOWN_DIGITS = 12
+SHOWN_ENTRIES = 6
+MOST_ENTRIES = 16
+
+
+def elided(text: str) -> str:
+    """
+    IR text in which elements of large constants and the ends of long lists are left out.
+
+    It is there to be read: it does not parse any more.
+    """
+    text = HEX.sub(lambda found: f'"{found[1][:SHOWN_DIGITS]}..."', text)
+    return LIST.sub(_shortened, text)
+
+
+def _shortened(found: re.Match[str]) -> str:
+    entries = found[1].split(", ")
+    if len(entries) <= MOST_ENTRIES:
+        return found[0]
+    rest = len(entries) - SHOWN_ENTRIES
+    return f"[{', '.join(entries[:SHOWN_ENTRIES])}, ... {rest} more]"

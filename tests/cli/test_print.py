@@ -1,0 +1,103 @@
+"""Tests what `popgraph print` leaves out, compares and paints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from popgraph.cli import app, colours
+from popgraph.passes.changes import elided
+
+MLP = str(Path(__file__).parents[2] / "examples/mlp.pgraph")
+PRINT = ("print", MLP, "--dim", "N=2", "--at", "graphcore", "--elide")
+
+
+def call(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, list(arguments), color=True)
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result
+
+
+def test_large_constants_and_long_lists_are_elided() -> None:
+    whole, short = call(*PRINT[:-1]).output, call(*PRINT).output
+    assert max(map(len, whole.splitlines())) > 300
+    assert max(map(len, short.splitlines())) < 250
+    assert len(whole.splitlines()) == len(short.splitlines())
+    assert re.search(r'pg.constant #pg.blob<"[0-9a-f]{12}\.\.\." : tensor<32x10xf32>>', short)
+    numbers = ", ".join(map(str, range(40)))
+    assert elided(f"x [{numbers}] y") == "x [0, 1, 2, 3, 4, 5, ... 34 more] y"
+    kept = '[0, 1] "0123456789abcdef" affine_map<(d0) -> (d0)>'
+    assert elided(kept) == kept
+
+
+def test_a_diff_shows_what_a_pass_changes() -> None:
+    shown = call(*PRINT, "--diff", "expand").output.splitlines()
+    assert shown[:2] == ["--- before expand", "+++ after expand"]
+    (removed,) = (line for line in shown[2:] if line.startswith("-"))
+    assert "graphcore.softmax" in removed
+    assert any(line.startswith("+") and "graphcore.exp" in line for line in shown)
+    assert not any(line.startswith(("+", "-")) and "mat_mul" in line for line in shown)
+
+
+def test_diffs_of_all_passes_are_those_of_each_that_changes_something() -> None:
+    shown = call(*PRINT, "--diff", "all").output
+    assert re.findall("^--- before (.*)", shown, re.M) == ["onnx-to-graphcore", "expand"]
+    assert call(*PRINT, "--diff", "cse").output == "// cse changes nothing\n"
+
+
+def test_a_diff_between_passes_goes_over_all_that_run_between_them() -> None:
+    shown = call(*PRINT, "--diff", "autodiff..dce", code=1).stderr
+    assert "autodiff..dce did not run here" in shown, "nothing is trained"
+    shown = call(*PRINT, "--diff", "onnx-to-graphcore..expand").output
+    assert re.findall("^(?:---|\\+\\+\\+) .*", shown, re.M) == [
+        "--- before onnx-to-graphcore",
+        "+++ after expand",
+    ]
+    assert re.search("^-.*onnx.Softmax", shown, re.M) and re.search("^\\+.*gr.*exp", shown, re.M)
+    assert "dce..expand did not run" in call(*PRINT, "--diff", "dce..expand", code=1).stderr
+    assert "did you mean 'expand'" in call(*PRINT, "--diff", "expnd..dce", code=2).stderr
+
+
+def test_constants_keep_their_names_down_to_the_program() -> None:
+    shown = call(*PRINT[:4], "--at", "program", "--elide").output
+    names = re.findall(r"%(\w+) = tile.buffer \"constant\"", shown)
+    assert names == ["w1", "b1", "w2", "b2"]
+
+
+@pytest.mark.parametrize("level", ["graphcore", "program", "c"])
+def test_colours_change_no_letter(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("print", MLP, "--dim", "N=2", "--at", level)
+    plain = call(*asked).output
+    assert "\033" not in plain
+    monkeypatch.setattr(colours, "wanted", lambda: True)
+    shown = call(*asked).output
+    assert shown.count("\033[") > 50
+    assert re.sub("\033\\[[0-9;]*m", "", shown).rstrip() == plain.rstrip()
+
+
+def test_added_and_removed_lines_have_colours() -> None:
+    shown = colours.diff("--- before a\n+++ after a\n@@ -1 +1 @@\n-old\n+new\n same").split("\n")
+    assert shown[3:] == ["\033[31m-old\033[0m", "\033[32m+new\033[0m", " same"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "name", "value", "shown"),
+    [
+        (True, "NO_COLOR", "", True),
+        (True, "NO_COLOR", "1", False),
+        (True, "TERM", "dumb", False),
+        (False, "NO_COLOR", "", False),
+    ],
+)
+def test_colours_are_for_terminals_and_those_who_want_them(
+    terminal: bool, name: str, value: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    assert colours.wanted() is shown
