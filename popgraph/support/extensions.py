@@ -42,7 +42,7 @@ class Source:
         return self.content if same else None
 
 
-_SOURCES: dict[str, Source] = {}
+SOURCES: dict[str, Source] = {}
 """By top-level package: all that has registered something in this process."""
 _TRIED: dict[tuple[str, str], ExtensionError | None] = {}
 """By group and name what was looked for: how it failed, if it did."""
@@ -52,23 +52,23 @@ def note(module: str) -> None:
     """Notes that a module registers something; a script's may change without our knowledge."""
     root = module.partition(".")[0]
     if root != OWN:
-        _SOURCES.setdefault(root, Source(f"module {module}"))
+        SOURCES.setdefault(root, Source(f"module {module}"))
 
 
 def is_empty() -> bool:
     """Whether nothing from outside takes part in this process."""
-    return not _SOURCES
+    return not SOURCES
 
 
 def is_known(module: str) -> bool:
     """Whether a module belongs to PopGraph or to a source whose code has a key."""
     root = module.partition(".")[0]
-    return root == OWN or (root in _SOURCES and _SOURCES[root].key() is not None)
+    return root == OWN or (root in SOURCES and SOURCES[root].key() is not None)
 
 
 def key() -> str | None:
     """Of all code from outside that takes part; None if programs are not to be kept."""
-    keys = {root: source.key() for root, source in _SOURCES.items()}
+    keys = {root: source.key() for root, source in SOURCES.items()}
     known = [f"{root} {one}" for root, one in sorted(keys.items()) if one is not None]
     return digest(*known) if len(known) == len(keys) else None
 
@@ -138,9 +138,9 @@ def _import(point: Any) -> None:
             "update or uninstall the distribution, or report it to its authors",
         ) from error
     covered = content if is_new and _covers(point.dist, root) else None
-    before = _SOURCES.get(root)
+    before = SOURCES.get(root)
     if before is None or before.distribution is None:
-        _SOURCES[root] = Source(title(point), point.dist, covered)
+        SOURCES[root] = Source(title(point), point.dist, covered)
 
 
 def load_module(name: str) -> None:
