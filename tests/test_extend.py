@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,6 +189,10 @@ def test_targets_from_outside_are_named_by_the_environment(site: Path) -> None:
     assert output(site, "-c", show, more={"POPGRAPH_MACHINE": "little_core"}) == "131072\n"
     wrong = run(site, "-c", show, more={"POPGRAPH_MACHINE": "litle_core"})
     assert "there is no machine 'litle_core'" in wrong.stderr
+    more = {"POPGRAPH_TARGET": "little_core"}
+    told = output(site, "-m", "popgraph", "doctor", more=more)
+    place = "entry point 'little_core' of 'popgraph.targets' in distribution popgraph-example 1.0"
+    assert place in told and re.search(r"vectors +little_core: 16 bytes, 16 registers", told)
 
 
 RESULT = f"""

@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from popgraph.cli.options import Load
 from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
 
@@ -59,6 +60,7 @@ First steps:
 Models are .onnx files, .pgraph texts and .mlir files (IR of any level; below graphcore it is code).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
 POPGRAPH_PATH=lib:more (or -I lib) is where texts look for what they import.
+--load my_passes.py imports what brings passes, operators or targets (docs/extend.md).
 POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.
 
 Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
@@ -145,6 +147,7 @@ def _callback(
     version: bool = typer.Option(
         False, "--version", help="Show the version.", callback=_version, is_eager=True
     ),
+    load: Load = None,
 ) -> None:
     """Only here for the options of `popgraph` itself."""
 

@@ -12,7 +12,9 @@ import typer
 
 from popgraph.cli.options import (
     Dimensions,
+    ExtraPasses,
     Folders,
+    Load,
     ModelFile,
     ScheduleFile,
     Switch,
@@ -53,6 +55,8 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -85,7 +89,7 @@ def command(
             str(model),
             "leave out --accuracy",
         )
-    made = options(winograd, schedule, tuned)
+    made = options(winograd, schedule, tuned, passes=extra)
     comparison = Comparison(str(model), module, compilation, threads, made)
     for name in names:
         comparison.invite(name)

@@ -33,7 +33,7 @@ def command(
     Show what PopGraph finds on this machine, or what it can do with a model.
 
     \b
-    popgraph doctor                     compilers, vectors, cache, versions
+    popgraph doctor                     compilers, vectors, cache, versions, extensions
     popgraph doctor model.onnx          which nodes compile, and why others do not
     popgraph doctor model.onnx --dim N=4
 
@@ -94,6 +94,7 @@ def _of_machine() -> None:
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe
     from popgraph.backends.c.cache.folder import cache_directory
+    from popgraph.support.extensions import GROUPS, entry_points, title
     from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = []
@@ -111,6 +112,7 @@ def _of_machine() -> None:
         ("cache", str(cache_directory())),
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, _version(name)) for name in PACKAGES),
+        *(("extension", title(point)) for group in GROUPS for point in entry_points(group)),
     ]
     typer.echo(table(rows))
     typer.echo()

@@ -9,8 +9,10 @@ import typer
 
 from popgraph.cli.options import (
     Dimensions,
+    ExtraPasses,
     Folders,
     IndicesChoice,
+    Load,
     ModelFile,
     ScheduleFile,
     Switch,
@@ -33,6 +35,8 @@ def command(
     tuned: Tuned = Switch.ON,
     indices: IndicesChoice = None,
     threads: Threads = 1,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -51,7 +55,7 @@ def command(
     from popgraph.cli import models
 
     module, compilation, _ = models.opened(model, dim, value)
-    made = options_here(winograd, schedule, tuned, threads, indices)
+    made = options_here(winograd, schedule, tuned, threads, indices, extra)
     compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)
     files = emit(module, compilation.weights, threads=threads)

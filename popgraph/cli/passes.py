@@ -23,7 +23,7 @@ def command(
     Each works at one level (or takes the model to the next one). Those with a star make programs
     faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one. Passes that
     installed distributions bring, or --load, stand behind them with their places; `--pass` of
-    print, run and bisect adds them to the pipeline.
+    print, run and others adds them to the pipeline.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.passes.pipeline import PIPELINE

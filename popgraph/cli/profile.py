@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
+    ExtraPasses,
     Folders,
+    Load,
     ScheduleFile,
     Switch,
     Threads,
@@ -43,6 +45,8 @@ def command(
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -73,7 +77,7 @@ def command(
             models.check_place(file, option)
     pin(threads)
     module, compilation, training = models.opened(model, dim, value, train=train)
-    made = replace(options(winograd, schedule, tuned), training=training)
+    made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
     if json_file is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import graphcore as gc
 from popgraph.extend import Compilation, Pass, add_pass
@@ -21,5 +22,4 @@ class DropDoubleNegation(Pass):
         for op in list(module.walk()):
             if isinstance(op, gc.NegOp) and isinstance(op.x.owner, gc.NegOp):
                 op.result.replace_all_uses_with(op.x.owner.x)
-                op.detach()
-                op.erase()
+                Rewriter.erase_op(op)

@@ -40,8 +40,8 @@ builtin.module {
   } body {
     %in = tile.buffer "input" at 0 : i64 named <"in"> : memref<4xf32>
     %y = tile.buffer "output" at 0 : i64 named <"y"> : memref<4xf32>
-    %constant = tile.buffer "constant" at 0 : i64 named <""> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
-    tile.call @add chunks 1 : i64(%in, %constant, %y) : memref<4xf32>, memref<4xf32>, memref<4xf32>
+    %k = tile.buffer "constant" at 0 : i64 named <""> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
+    tile.call @add chunks 1 : i64(%in, %k, %y) : memref<4xf32>, memref<4xf32>, memref<4xf32>
     tile.call @add chunks 1 : i64(%y, %in, %y) : memref<4xf32>, memref<4xf32>, memref<4xf32>
   }
 }
