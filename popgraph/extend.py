@@ -6,7 +6,7 @@ from popgraph.dialects.graphcore.base import Binary, Composite, Elementwise, Gra
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.outside import add_operator
-from popgraph.passes.onnx.to_graphcore.registry import lowers_outside as lowers
+from popgraph.passes.onnx.to_graphcore.outside import lowers_outside as lowers
 from popgraph.passes.options import Options
 from popgraph.passes.outside import Placed, add_pass
 from popgraph.passes.structured.schedule.cost import Candidate

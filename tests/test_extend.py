@@ -21,6 +21,9 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler, extend
 from popgraph.backends.c.cache import program_key
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.onnx.functions import TYPE_RULES
+from popgraph.hosted import HostedModel
 from popgraph.passes import outside
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.onnx.to_graphcore import registry
@@ -241,6 +244,17 @@ def test_a_broken_distribution_is_named_and_hides_nothing(site: Path, tmp_path: 
     place = "entry point 'broken-pass' of 'popgraph.passes' in distribution popgraph-broken 2.5"
     assert place in listed.stderr
     assert np.allclose(eval(output(copy, "-c", RESULT)), expected())
+    program = RESULT.replace("net.onnx", "broken.onnx")
+    broken = model()
+    for node in broken.graph.node:
+        node.domain = node.domain.replace("com.example", "com.broken")
+    broken.opset_import[1].domain = "com.broken"
+    onnx.save(broken, copy / "broken.onnx")
+    shown = output(copy, "-m", "popgraph", "print", "broken.onnx")
+    assert '"com.broken" "SquaredRelu"' in shown, "reading it needs no extension"
+    done = run(copy, "-c", program)
+    place = "entry point 'com.broken' of 'popgraph.ops' in distribution popgraph-broken 2.5"
+    assert "ExtensionError: an extension cannot be loaded" in done.stderr and place in done.stderr
     (info / "entry_points.txt").write_text(BROKEN)
     done = run(copy, "-m", "popgraph", "run", "net.onnx", "--random", "--dim", "N=2")
     assert done.returncode == 1 and "several distributions bring 'com.example'" in done.stderr
@@ -263,7 +277,12 @@ class Spy(extend.Pass):
 @pytest.fixture
 def registries() -> Iterator[None]:
     """What a test registers is forgotten behind it."""
-    tables: list[dict[Any, Any]] = [outside.OUTSIDE, registry.REGISTRY, extensions.SOURCES]
+    tables: list[dict[Any, Any]] = [
+        outside.OUTSIDE,
+        registry.REGISTRY,
+        TYPE_RULES,
+        extensions.SOURCES,
+    ]
     before = [dict(table) for table in tables]
     yield
     for table, kept in zip(tables, before, strict=True):
@@ -307,6 +326,31 @@ def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None
     with pytest.raises(PassError) as caught:
         names(popgraph.Options(passes=[wanted]))
     assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("rows", [2, "N"])
+def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str) -> None:
+    """Expand asks for the elements of a Shape when a model is compiled."""
+    doubled = extend.lowers("Doubled", domain="com.mine")
+    doubled(lambda node: gc.ConcatOp([node[0], node[0]], axis=1))
+    nodes = [
+        helper.make_node("Doubled", ["x"], ["twice"], domain="com.mine"),
+        helper.make_node("Shape", ["twice"], ["shape"]),
+        helper.make_node("Expand", ["x1", "shape"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 3]),
+        helper.make_tensor_value_info("x1", TensorProto.FLOAT, [1]),
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.mine", 1)]
+    graph = helper.make_graph(nodes, "net", inputs, [output])
+    made = helper.make_model(graph, opset_imports=opsets)
+    run = popgraph.compile(made, backend="reference")
+    assert not isinstance(run.made, HostedModel), "nothing is computed by Python"
+    found = run(x=X, x1=np.ones(1, np.float32))["y"]
+    assert found.shape == (2, 6)
 
 
 @pytest.mark.usefixtures("registries")

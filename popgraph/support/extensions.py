@@ -27,6 +27,15 @@ target), and is a module that registers it as a script does.
 OWN = "popgraph"
 
 
+_TAKEN = ("ai.", "com.microsoft")
+"""How the ONNX domains begin whose operators mean what others say."""
+
+
+def is_free(domain: str) -> bool:
+    """Whether extensions may say what operators of a domain mean."""
+    return bool(domain) and not f"{domain}.".startswith(_TAKEN)
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a top-level package or module from outside comes from."""
@@ -130,7 +139,8 @@ def _import(point: Any) -> None:
     try:
         point.load()
     except ExtensionError as error:
-        raise ExtensionError(error.what, error.where or title(point), error.hint) from error
+        where = "; ".join(filter(None, [error.where, title(point)]))
+        raise ExtensionError(error.what, where, error.hint) from error
     except Exception as error:
         raise ExtensionError(
             f"an extension cannot be loaded: {type(error).__name__}: {error}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr
@@ -15,13 +16,34 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
-from popgraph.support.errors import UnsupportedError
+from popgraph.dialects.program import WeightStore
+from popgraph.support import extensions
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ExtensionError, UnsupportedError
 
 Definition: TypeAlias = Callable[[Custom], Function | None]
 """What a node of an operator stands for; None as long as too little is known of its inputs."""
 
 DEFINITIONS: dict[tuple[str, str], Definition] = {}
 """Of operators that are no part of ONNX, by domain and name."""
+
+
+TypeRule: TypeAlias = Callable[
+    [Custom, Mapping[SSAValue, Array], WeightStore], Sequence[Attribute] | None
+]
+"""The types of what a node gives, from known elements of its inputs; None: not known yet."""
+
+TYPE_RULES: dict[tuple[str, str], TypeRule] = {}
+"""Of operators from outside, by domain and name."""
+
+
+def type_rule(op: Custom) -> TypeRule | None:
+    """The rule of a node's operator; loaded, if a distribution brings the operator."""
+    key = op.key[:2]
+    if key not in TYPE_RULES and extensions.is_free(op.domain):
+        with suppress(ExtensionError):  # Lowering raises it again.
+            extensions.load(extensions.OPERATORS, op.domain)
+    return TYPE_RULES.get(key)
 
 
 def function_of(

@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
-from popgraph.dialects.onnx.functions import body_of_call, function_of
+from popgraph.dialects.onnx.functions import body_of_call, function_of, type_rule
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import infer_types
@@ -119,6 +119,8 @@ class Inference:
                 self._visit_packed(op)
             elif op.is_gradient:
                 self._visit_gradient(op)
+            else:
+                self._visit_outside(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
         inner.weights_change = self.weights_change
@@ -133,6 +135,14 @@ class Inference:
             if result is not None:
                 set_type(result, refined(value.type, result.type))
                 self.take(result, value, inner)
+
+    def _visit_outside(self, op: Custom) -> None:
+        """An operator that an extension knows."""
+        rule = type_rule(op)
+        types = None if rule is None else rule(op, self.known, self.store)
+        for result, type_ in zip(op.output_values(), types or (), strict=False):
+            if result is not None:
+                set_type(result, refined(type_, result.type))
 
     def _visit_call(self, op: Custom) -> None:
         """The graph of a call, with what flows into it."""

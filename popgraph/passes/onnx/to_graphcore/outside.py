@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from xdsl.ir import SSAValue
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.outside import outside_operation
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import TYPE_RULES
+from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import lowers_outside
-from popgraph.support.errors import TypeMismatchError
+from popgraph.passes.onnx.to_graphcore.refusals import stand_in_type
+from popgraph.passes.onnx.to_graphcore.registry import (
+    REGISTRY,
+    LoweringFunction,
+    Structural,
+    as_values,
+    lowers,
+    structural_operands,
+)
+from popgraph.support import extensions
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ExtensionError, PopgraphError, TypeMismatchError
 
 Op = TypeVar("Op", bound=GraphcoreOp)
 
@@ -30,6 +46,65 @@ def add_operator(cls: type[Op]) -> type[Op]:
         function.__module__ = made.__module__
         lowers_outside(name, domain=domain)(function)
     return made
+
+
+def lowers_outside(
+    *names: str, domain: str, structural: Structural = ()
+) -> Callable[[LoweringFunction], LoweringFunction]:
+    """
+    Registers a function for operators of a domain from outside.
+
+    It gets a `Node` and builds what the operator means of graphcore operations, which have
+    gradients. `structural` is as in `lowers`.
+    """
+
+    def register(function: LoweringFunction) -> LoweringFunction:
+        where = f"{function.__module__}.{getattr(function, '__qualname__', names)}"
+        if not extensions.is_free(domain):
+            raise ExtensionError(
+                f"operators of the domain {domain!r} mean what others say",
+                where,
+                "use a domain of your own: `com.example`",
+            )
+        for name in names:
+            if (domain, name) in REGISTRY:
+                raise ExtensionError(
+                    f"the operator {domain}.{name} is lowered twice", where, "register it once"
+                )
+            TYPE_RULES[domain, name] = partial(_types, function)
+        extensions.note(function.__module__)
+        return lowers(*names, domain=domain, structural=structural)(function)
+
+    return register
+
+
+def _types(
+    function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
+) -> list[Attribute] | None:
+    """What a node gives, found by lowering it for itself; None as long as too little is known."""
+    types = [None if value is None else stand_in_type(value) for value in op.input_values()]
+    given = [type_ for type_ in types if type_ is not None]
+    if len(given) < sum(value is not None for value in op.input_values()):
+        return None
+    block = Block(arg_types=given)
+    arguments = iter(block.args)
+    lowering = Lowering(store, training=False, home=block, block=block)
+    with ImplicitBuilder(block):
+        inputs = [
+            None if value is None else _input(value, next(arguments), known, lowering)
+            for value in op.input_values()
+        ]
+        try:
+            node = Node(op, inputs, lowering, structural_operands(op))
+            return [UNKNOWN if one is None else one.type for one in as_values(function(node))]
+        except PopgraphError:
+            return None  # What is wrong with the node, its lowering says.
+
+
+def _input(
+    value: SSAValue, argument: SSAValue, known: Mapping[SSAValue, Array], lowering: Lowering
+) -> SSAValue:
+    return lowering.literal(known[value]) if value in known else argument
 
 
 def _lowered(cls: type[GraphcoreOp], node: Node) -> Sequence[SSAValue]:

@@ -13,7 +13,6 @@ from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
 from popgraph.dialects.onnx.custom import CHECK_INDICES, Custom
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support import extensions
-from popgraph.support.errors import ExtensionError
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
 """The value of the first output, or one per output (None: this output cannot be had)."""
@@ -37,19 +36,11 @@ Structural: TypeAlias = Sequence[int] | Callable[[OnnxOp], Sequence[int]]
 _STRUCTURAL: dict[tuple[str, str], Structural] = {}
 
 
-_TAKEN = ("ai.", "com.microsoft")
-"""How the domains begin whose operators mean what others say."""
-
-
 def lowering_of(domain: str, name: str) -> LoweringFunction | None:
     """The function for an operator; one of a domain from outside is loaded when it is met."""
-    if (domain, name) not in REGISTRY and _is_outside(domain):
+    if (domain, name) not in REGISTRY and extensions.is_free(domain):
         extensions.load(extensions.OPERATORS, domain)
     return REGISTRY.get((domain, name))
-
-
-def _is_outside(domain: str) -> bool:
-    return bool(domain) and not f"{domain}.".startswith(_TAKEN)
 
 
 def load_operators(module: ModuleOp) -> None:
@@ -82,35 +73,6 @@ def lowers(
             REGISTRY[domain, name] = function
             _STRUCTURAL[domain, name] = structural
         return function
-
-    return register
-
-
-def lowers_outside(
-    *names: str, domain: str, structural: Structural = ()
-) -> Callable[[LoweringFunction], LoweringFunction]:
-    """
-    Registers a function for operators of a domain from outside.
-
-    It gets a `Node` and builds what the operator means of graphcore operations, which have
-    gradients. `structural` is as in `lowers`.
-    """
-
-    def register(function: LoweringFunction) -> LoweringFunction:
-        where = f"{function.__module__}.{getattr(function, '__qualname__', names)}"
-        if not _is_outside(domain):
-            raise ExtensionError(
-                f"operators of the domain {domain!r} mean what others say",
-                where,
-                "use a domain of your own: `com.example`",
-            )
-        for name in names:
-            if (domain, name) in REGISTRY:
-                raise ExtensionError(
-                    f"the operator {domain}.{name} is lowered twice", where, "register it once"
-                )
-        extensions.note(function.__module__)
-        return lowers(*names, domain=domain, structural=structural)(function)
 
     return register
 
