@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import ml_dtypes
@@ -12,7 +13,12 @@ from popgraph.support.arrays import Array
 from tests.one_node import close, model, of_both
 
 KINDS = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "int8"]
-WAYS = {"none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum}
+WAYS: dict[str, Callable[[Array, Array], Array]] = {
+    "none": lambda old, new: new,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+}
 
 
 def small(shape: tuple[int, ...], kind: str) -> Array:
