@@ -55,8 +55,22 @@ def command(
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop when so many epochs in a row were no better.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep all that training needs to go on."),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS|TIME", help="How often: 500, or 10min; unasked after each epoch."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the checkpoint ends, if there is one.")
+    ] = False,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Where to keep a row for each epoch.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep a row for each epoch, as .csv or .jsonl."),
     ] = None,
     batch: Annotated[
         int | None,
@@ -97,6 +111,8 @@ def command(
     popgraph train net.onnx x=x.npy labels=labels.npy --loss cross_entropy \\
         --optimizer 'Adam(0.001)' --metric accuracy --validation 0.1 --patience 3 \\
         --epochs 50 --log run.csv -o trained.onnx
+    popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 50 \\
+        --checkpoint run.ckpt --every 10min --resume -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
     loss is a name (nll, cross_entropy, mse, l1, bce, bce_with_logits: of the output and the array
@@ -109,6 +125,9 @@ def command(
     The last batch of an epoch has the samples that are left; a model made for batches of one size
     leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
     at the end are those of the best epoch.
+    Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
+    same command with --resume goes on, and comes to the bits that it would have come to without
+    a break.
     """
     from popgraph.cli import models
     from popgraph.passes.base import Compilation
@@ -119,7 +138,7 @@ def command(
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
         )
-    for path, option in ((output, "--output"), (log, "--log")):
+    for path, option in ((output, "--output"), (log, "--log"), (checkpoint, "--checkpoint")):
         if path is not None:  # said before hours of training
             models.check_place(path, option)
     trainer = Trainer(
@@ -140,7 +159,9 @@ def command(
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
-    with _progress() as bar:
+    if output is None and checkpoint is None:
+        note("nothing keeps what is trained: -o trained.onnx does")
+    with _progress() as bar, _interruptions_told(checkpoint):
         trainer.fit(
             arrays,
             epochs=epochs,
@@ -149,16 +170,31 @@ def command(
             validation=held_out,
             monitor=monitor,
             patience=patience,
+            checkpoint=checkpoint,
+            every=int(every) if every is not None and every.isdecimal() else every,
+            resume=resume,
             callbacks=[told_by(epochs, bar)],
         )
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
-        trainer.history.to_csv(log)
+        trainer.history.write(log)
         typer.echo(f"a row for each epoch is in {log}")
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")
+
+
+@contextmanager
+def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
+    """Exits as programs do that a signal ends, and says where the training is."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        code = 130 if isinstance(error, KeyboardInterrupt) else error.code
+        kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
+        note(f"the training was interrupted: {kept}")
+        raise typer.Exit(code if isinstance(code, int) else 1) from None
 
 
 def _held_out(text: str) -> float | dict[str, Array]:
