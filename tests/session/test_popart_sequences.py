@@ -93,8 +93,8 @@ def test_decoder_finds_the_likeliest_labels() -> None:
         best = sorted(sums.items(), key=lambda item: -item[1])[:3]
         np.testing.assert_allclose(found[0][entry], np.log([one for _, one in best]), rtol=1e-4)
         assert found[1][entry].tolist() == [len(labels) for labels, _ in best]
-        for row, (labels, _) in zip(found[2][entry], best, strict=True):
-            assert tuple(row[: len(labels)]) == labels
+        for one, (labels, _) in zip(found[2][entry], best, strict=True):
+            assert tuple(one[: len(labels)]) == labels
 
 
 @pytest.mark.parametrize(
