@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from popgraph.support.arrays import Array
     from popgraph.training.callbacks import Callback, Trained
+    from popgraph.training.checks import Check
     from popgraph.training.history import Row
 
 
@@ -91,6 +92,12 @@ def command(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Of all weights, train these only: 'fc.*'."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Run one batch, show the gradients of all weights, train nothing."
+        ),
+    ] = False,
     straight_through: Annotated[
         bool,
         typer.Option(
@@ -125,6 +132,8 @@ def command(
     The last batch of an epoch has the samples that are left; a model made for batches of one size
     leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
     at the end are those of the best epoch.
+    --check runs one batch and exits with 1 if something is wrong: a loss or a gradient that is
+    not finite or zero, probabilities that are none, labels outside the classes.
     Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
     same command with --resume goes on, and comes to the bits that it would have come to without
     a break.
@@ -159,6 +168,9 @@ def command(
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
+    if check:
+        _checked(trainer.check(arrays, batch))
+        return
     if output is None and checkpoint is None:
         note("nothing keeps what is trained: -o trained.onnx does")
     with _progress() as bar, _interruptions_told(checkpoint):
@@ -183,6 +195,12 @@ def command(
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")
+
+
+def _checked(found: Check) -> None:
+    typer.echo(str(found))
+    if found.problems:
+        raise typer.Exit(1)
 
 
 @contextmanager

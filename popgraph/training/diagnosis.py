@@ -48,10 +48,14 @@ class Trail:
         at = steps.driver.steps
         if batch and at % EVERY:
             return
+        self._variables = steps.read() if self.is_affordable(steps) else {}
+        self._step, self._batch = at, batch
+
+    def is_affordable(self, steps: Steps) -> bool:
+        """Whether variables are so few that they may be in memory a second time."""
         signatures = steps.executable.variables.values()
         size = sum(dtype.numpy.itemsize * int(np.prod(shape)) for dtype, shape in signatures)
-        self._variables = steps.read() if size <= MOST_BYTES else {}
-        self._step, self._batch = at, batch
+        return size <= MOST_BYTES
 
     def first_not_finite(
         self, steps: Steps, source: Source, order: Order, epoch: int, batch: int

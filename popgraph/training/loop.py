@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+import numpy as np
+
+from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.checkpoints import Keeper, Running
+from popgraph.training.checks import likelihoods_of, no_probabilities
 from popgraph.training.diagnosis import Trail
 from popgraph.training.history import Row
 from popgraph.training.interruption import noted
@@ -40,10 +46,14 @@ class Loop:
     def __init__(self, trainer: Trained, running: Running, measures: Measures, plan: Plan) -> None:
         self._trainer, self._running, self._measures, self._plan = trainer, running, measures, plan
         self._progress = running.progress
+        self._began_with: Mapping[str, Array] = {}
+        """The weights before the first epoch, until it has ended."""
 
     def run(self) -> None:
         for callback in self._plan.callbacks:
             callback.on_start(self._trainer)
+        if not self._progress.epoch and self._plan.trail.is_affordable(self._running.steps):
+            self._began_with = self._running.weights()
         keeper = self._plan.keeper
         with noted(keeper is not None) as interruption:
             try:
@@ -100,9 +110,35 @@ class Loop:
         row["learning_rate"] = running.steps.driver.rate
         progress.history.steps.append(row)
         loss = self._measures.numbers[0]
+        if step == 1:
+            self._doubt_likelihoods(outputs)
         if not isfinite(row[loss]):
             raise self._diverged(f"{loss!r} is {row[loss]} in step {step}")
         return row
+
+    def _doubt_likelihoods(self, outputs: Mapping[str, Array]) -> None:
+        """Warns of a loss of probabilities that are none, as far as the program shows them."""
+        for name, is_log in likelihoods_of(self._plan.trail.task):
+            for problem in no_probabilities(name, outputs[name], is_log) if name in outputs else ():
+                warnings.warn(problem, DoubtfulTrainingWarning, stacklevel=5)
+
+    def _doubt_weights(self) -> None:
+        """Warns of weights that an epoch has not changed."""
+        now, trained = self._running.weights(), self._plan.trail.task.selection.trained
+        still = [
+            name
+            for name, before in self._began_with.items()
+            if name in trained and np.array_equal(now[name], before)
+        ]
+        self._began_with = {}
+        if still:
+            named = ", ".join(map(repr, still[:3])) + (", ..." if len(still) > 3 else "")
+            warnings.warn(
+                f"an epoch has not changed {len(still)} of {len(trained)} weights: {named}; "
+                "`check` shows gradients",
+                DoubtfulTrainingWarning,
+                stacklevel=4,
+            )
 
     def _diverged(self, what: str) -> RunError:
         """The error of a loss that is no number any more, with what was the first not to be one."""
@@ -124,6 +160,7 @@ class Loop:
         row |= plan.test()
         row["seconds"] = seconds
         running.totals.clear()
+        self._doubt_weights()
         progress.epoch, progress.batch = progress.epoch + 1, 0
         progress.history.epochs.append(row)
         best = running.best

@@ -20,6 +20,7 @@ from popgraph.support.errors import ModelError, RunError
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
 from popgraph.training.checkpoints import Keeper, Running, load
+from popgraph.training.checks import Check, check
 from popgraph.training.diagnosis import Trail
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
@@ -208,6 +209,17 @@ class Trainer:
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""
         self.stopped = why
+
+    def check(self, data: Data, batch: int | None = None) -> Check:
+        """
+        Whether the model can learn from data like these: its gradients on one batch.
+
+        The weights stay as they are. What comes back prints as a table; `problems` are sentences.
+        """
+        source = source_of(data, self._names)
+        first = source.first(self._prepare(source, batch))
+        steps = self._prepared
+        return check(self.task, self._build, steps.read(), steps.inputs.of(first))
 
     def evaluate(self, data: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data; the model means what it does in inference."""
