@@ -73,6 +73,10 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Where to keep a row for each epoch, as .csv or .jsonl."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where TensorBoard finds the curves of this run."),
+    ] = None,
     batch: Annotated[
         int | None,
         typer.Option(min=1, help="Samples of a step; unasked as many as the model says, or 32."),
@@ -140,6 +144,7 @@ def command(
     """
     from popgraph.cli import models
     from popgraph.passes.base import Compilation
+    from popgraph.training.tensorboard import TensorBoard
     from popgraph.training.trainer import Trainer
 
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
@@ -168,6 +173,7 @@ def command(
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
+    curves = [] if tensorboard is None else [TensorBoard(tensorboard)]
     if check:
         _checked(trainer.check(arrays, batch))
         return
@@ -185,7 +191,7 @@ def command(
             checkpoint=checkpoint,
             every=int(every) if every is not None and every.isdecimal() else every,
             resume=resume,
-            callbacks=[told_by(epochs, bar)],
+            callbacks=[told_by(epochs, bar), *curves],
         )
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
