@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from popgraph.training.callbacks import Callback as Callback
     from popgraph.training.history import History as History
     from popgraph.training.metrics import Metric as Metric
+    from popgraph.training.tensorboard import TensorBoard as TensorBoard
     from popgraph.training.train import train as train
     from popgraph.training.trainer import Trainer as Trainer
 
@@ -37,6 +38,7 @@ _HOMES = {
     "History": "popgraph.training.history",
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",
+    "TensorBoard": "popgraph.training.tensorboard",
 }
 """The public names and where they live; PopART's names live in `popgraph.session`."""
 

@@ -13,14 +13,13 @@ from popgraph.builder.onnx import read as onnx_import
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
-from popgraph.builder.pgraph import safetensors
-from popgraph.builder.pgraph.lower.array_files import read_key
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.tensorproto import PACKED
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.support import array_bytes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_ONNX, DTYPES, DType
+from popgraph.support.safetensors import read_key, safetensors
 from popgraph.support.writing import write_file
 
 PLAIN = [row for row in DTYPES if row.name not in PACKED]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from popgraph.support.arrays import Array
     from popgraph.training.callbacks import Callback, Trained
+    from popgraph.training.checks import Check
     from popgraph.training.history import Row
 
 
@@ -55,8 +56,26 @@ def command(
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop when so many epochs in a row were no better.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep all that training needs to go on."),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS|TIME", help="How often: 500, or 10min; unasked after each epoch."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the checkpoint ends, if there is one.")
+    ] = False,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Where to keep a row for each epoch.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to keep a row for each epoch, as .csv or .jsonl."),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where TensorBoard finds the curves of this run."),
     ] = None,
     batch: Annotated[
         int | None,
@@ -77,6 +96,12 @@ def command(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Of all weights, train these only: 'fc.*'."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Run one batch, show the gradients of all weights, train nothing."
+        ),
+    ] = False,
     straight_through: Annotated[
         bool,
         typer.Option(
@@ -97,6 +122,8 @@ def command(
     popgraph train net.onnx x=x.npy labels=labels.npy --loss cross_entropy \\
         --optimizer 'Adam(0.001)' --metric accuracy --validation 0.1 --patience 3 \\
         --epochs 50 --log run.csv -o trained.onnx
+    popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 50 \\
+        --checkpoint run.ckpt --every 10min --resume -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
     loss is a name (nll, cross_entropy, mse, l1, bce, bce_with_logits: of the output and the array
@@ -109,9 +136,15 @@ def command(
     The last batch of an epoch has the samples that are left; a model made for batches of one size
     leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
     at the end are those of the best epoch.
+    --check runs one batch and exits with 1 if something is wrong: a loss or a gradient that is
+    not finite or zero, probabilities that are none, labels outside the classes.
+    Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
+    same command with --resume goes on, and comes to the bits that it would have come to without
+    a break.
     """
     from popgraph.cli import models
     from popgraph.passes.base import Compilation
+    from popgraph.training.tensorboard import TensorBoard
     from popgraph.training.trainer import Trainer
 
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
@@ -119,7 +152,7 @@ def command(
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
         )
-    for path, option in ((output, "--output"), (log, "--log")):
+    for path, option in ((output, "--output"), (log, "--log"), (checkpoint, "--checkpoint")):
         if path is not None:  # said before hours of training
             models.check_place(path, option)
     trainer = Trainer(
@@ -140,7 +173,13 @@ def command(
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
-    with _progress() as bar:
+    curves = [] if tensorboard is None else [TensorBoard(tensorboard)]
+    if check:
+        _checked(trainer.check(arrays, batch))
+        return
+    if output is None and checkpoint is None:
+        note("nothing keeps what is trained: -o trained.onnx does")
+    with _progress() as bar, _interruptions_told(checkpoint):
         trainer.fit(
             arrays,
             epochs=epochs,
@@ -149,16 +188,37 @@ def command(
             validation=held_out,
             monitor=monitor,
             patience=patience,
-            callbacks=[told_by(epochs, bar)],
+            checkpoint=checkpoint,
+            every=int(every) if every is not None and every.isdecimal() else every,
+            resume=resume,
+            callbacks=[told_by(epochs, bar), *curves],
         )
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
-        trainer.history.to_csv(log)
+        trainer.history.write(log)
         typer.echo(f"a row for each epoch is in {log}")
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")
+
+
+def _checked(found: Check) -> None:
+    typer.echo(str(found))
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
+    """Exits as programs do that a signal ends, and says where the training is."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        code = 130 if isinstance(error, KeyboardInterrupt) else error.code
+        kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
+        note(f"the training was interrupted: {kept}")
+        raise typer.Exit(code if isinstance(code, int) else 1) from None
 
 
 def _held_out(text: str) -> float | dict[str, Array]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.onnx.write import export_model
-from popgraph.builder.pgraph import WeightFile, safetensors, text_of
+from popgraph.builder.pgraph import WeightFile, text_of
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import WriteError
+from popgraph.support.safetensors import safetensors
 from popgraph.support.writing import Parts, write_file, write_pair, write_text
 
 

@@ -18,6 +18,10 @@ class UntrainedWeightsWarning(PopgraphWarning):
     """Weights are to be trained, and stay what they are: no gradient reaches them."""
 
 
+class DoubtfulTrainingWarning(PopgraphWarning):
+    """A training goes on that can hardly learn what it is meant to learn."""
+
+
 KINDS = {kind.__name__: kind for kind in PopgraphWarning.__subclasses__()}
 """By the names by which files know them."""
 

@@ -11,8 +11,13 @@ from popgraph.training.history import History, Row
 class Trained(Protocol):
     """What a callback sees of the trainer that calls it."""
 
-    history: History
     planned: int | None
+    stopped: str
+    """Why the training ends before its last epoch; empty while it goes on."""
+
+    @property
+    def history(self) -> History:
+        """What was measured so far."""
 
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""

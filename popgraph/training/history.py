@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,13 @@ class History:
     def to_csv(self, path: str | Path, *, steps: bool = False) -> None:
         """Writes the epochs, or the steps, as a table for other programs."""
         write_text(path, csv_of(self.steps if steps else self.epochs))
+
+    def write(self, path: str | Path) -> None:
+        """Writes the epochs as the name of the file ends: .csv, or .jsonl with a row a line."""
+        if Path(path).suffix == ".jsonl":
+            write_text(path, "".join(json.dumps(row) + "\n" for row in self.epochs))
+        else:
+            self.to_csv(path)
 
     def __str__(self) -> str:
         names = columns(self.epochs)

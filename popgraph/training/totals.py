@@ -17,8 +17,13 @@ class Totals:
 
     def __init__(self, names: Sequence[str], metrics: Sequence[Metric]) -> None:
         self.metrics = metrics
-        self.samples = 0
         self.sums = dict.fromkeys(names, 0.0)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begins anew."""
+        self.samples = 0
+        self.sums = dict.fromkeys(self.sums, 0.0)
         self.counts: dict[str, Array] = {}
 
     def add(

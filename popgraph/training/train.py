@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import Model
@@ -30,6 +31,9 @@ def train(
     validation: float | Data | None = None,
     monitor: str | None = None,
     patience: int | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | str | None = None,
+    resume: bool | str | Path = False,
     callbacks: Sequence[Callback] = (),
     schedule: str | Schedule | Callable[[int], float] | None = None,
     class_weights: ClassWeights | None = None,
@@ -78,6 +82,9 @@ def train(
         validation=validation,
         monitor=monitor,
         patience=patience,
+        checkpoint=checkpoint,
+        every=every,
+        resume=resume,
         callbacks=callbacks,
     )
     return trainer

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -21,47 +19,27 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
+from popgraph.training.checkpoints import Keeper, Running, load
+from popgraph.training.checks import Check, check
+from popgraph.training.diagnosis import Trail
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
+from popgraph.training.loop import Loop, Plan
 from popgraph.training.losses import ClassWeights
+from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
 from popgraph.training.open_batch import fixed_batch, opened
 from popgraph.training.programs import Build, Inference, Steps
+from popgraph.training.progress import Progress
 from popgraph.training.samples import Batch, Data, Order, Samples, Source, Stream, source_of
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
-from popgraph.training.totals import Totals
 from popgraph.training.trained_weights import put_weights
 
 BATCH = 32
 """Samples of a batch, where neither the model nor the user says it."""
-
-
-@dataclass
-class Position:
-    """How far training is in its data."""
-
-    epoch: int = 0
-    """Epochs that have ended."""
-    batch: int = 0
-    """Batches of the current epoch that were taken."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one call of `fit` is to do."""
-
-    source: Source
-    held_out: Source | None
-    order: Order
-    epochs: int | None
-    """The epoch that is the last one."""
-    steps: int | None
-    """The step that is the last one."""
-    callbacks: Sequence[Callback]
-    best: Best | None
 
 
 class Trainer:
@@ -101,15 +79,18 @@ class Trainer:
         self._build = Build(backend, threads, indices, straight_through, dict(values or {}))
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
-        self.history = History()
-        self.position = Position()
+        self.progress = Progress()
         self.stopped = ""
         """Why the training ended before its last epoch."""
         self.planned: int | None = None
         """How many steps this `fit` runs if nothing stops it; None if nobody knows before."""
         self._task: Task | None = None
         self._steps: Steps | None = None
-        self._totals: Totals | None = None
+
+    @property
+    def history(self) -> History:
+        """What was measured so far."""
+        return self.progress.history
 
     @property
     def task(self) -> Task:
@@ -156,6 +137,9 @@ class Trainer:
         validation: float | Data | None = None,
         monitor: str | None = None,
         patience: int | None = None,
+        checkpoint: str | Path | None = None,
+        every: int | str | None = None,
+        resume: bool | str | Path = False,
         callbacks: Sequence[Callback] = (),
     ) -> History:
         """
@@ -170,6 +154,11 @@ class Trainer:
         and the metrics of these stand in the history behind `val_`. With `patience`, training
         stops when `monitor` ("val_loss" or "loss") was no better for so many epochs. With
         either, the weights at the end are those of the best epoch.
+        `checkpoint` is a file that has all that the training needs to go on: written after
+        `every` so many steps or such a time ("10min"), or after each epoch, at the end, and on
+        Ctrl-C and SIGTERM, which end the step first. With `resume`, this `fit` goes on where the
+        file ends, if there is one, with the bits that it would have without a break; `resume` may
+        also name another file.
         """
         source = source_of(data, self._names)
         source, held_out = self._parts(source, validation, seed)
@@ -193,28 +182,50 @@ class Trainer:
                 "batch",
                 "a smaller batch, or without drop_last",
             )
+        progress, driver = self.progress, self._prepared.driver
+        progress.first_epoch, progress.first_step = progress.epoch, driver.steps
+        best = best_of(monitor, patience, self.metrics, held_out is not None)
+        running = self._running(source, order, best)
+        if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
+            load(found, running)
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
-        self.planned = min((one for one in (steps, whole) if one is not None), default=None)
+        planned = min((one for one in (steps, whole) if one is not None), default=None)
+        done = driver.steps - progress.first_step
+        self.planned = None if planned is None else planned - done
         plan = Plan(
             source,
-            held_out,
             order,
-            None if epochs is None else self.position.epoch + epochs,
-            None if steps is None else self._prepared.driver.steps + steps,
+            None if epochs is None else progress.first_epoch + epochs,
+            None if steps is None else progress.first_step + steps,
+            lambda: {} if held_out is None else self._tested_on(held_out, order.size, VALIDATION),
             list(callbacks),
-            best_of(monitor, patience, self.metrics, held_out is not None),
+            None if checkpoint is None else Keeper.of(checkpoint, every),
+            Trail(self.task, self._build),
         )
-        return self._run(plan)
+        self.stopped = ""
+        Loop(self, running, self._measures, plan).run()
+        return self.history
 
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""
         self.stopped = why
 
+    def check(self, data: Data, batch: int | None = None) -> Check:
+        """
+        Whether the model can learn from data like these: its gradients on one batch.
+
+        The weights stay as they are. What comes back prints as a table; `problems` are sentences.
+        """
+        source = source_of(data, self._names)
+        first = source.first(self._prepare(source, batch))
+        steps = self._prepared
+        return check(self.task, self._build, steps.read(), steps.inputs.of(first))
+
     def evaluate(self, data: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data; the model means what it does in inference."""
         source = source_of(data, self._names)
         size = self._prepare(source, batch)
-        return self._evaluated(source, self._in_order(size))
+        return self._tested_on(source, size)
 
     def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
         """The output for all samples, or the outputs by their names if there are several."""
@@ -276,7 +287,6 @@ class Trainer:
             )
         if self._steps is None:
             self._steps = Steps(self._task, self._build, first)
-            self._totals = self._new_totals()
         size = batch or fixed or BATCH
         return min(size, source.count) if isinstance(source, Samples) and not fixed else size
 
@@ -287,10 +297,6 @@ class Trainer:
     def _fixed_batch(self, module: ModuleOp) -> int | None:
         """The first dimension of the inputs, where the model knows it."""
         return fixed_batch(module, self._build.values)
-
-    def _in_order(self, size: int) -> Order:
-        """All samples; of a model whose batch is fixed, those that fill batches."""
-        return Order(size, shuffled=False, drop_last=self._is_fixed)
 
     def _parts(
         self, source: Source, validation: float | Data | None, seed: int
@@ -306,90 +312,31 @@ class Trainer:
             return source.split(validation, seed)
         return source, source_of(validation, self._names)
 
-    def _run(self, plan: Plan) -> History:
-        self.stopped = ""
-        for callback in plan.callbacks:
-            callback.on_start(self)
-        try:
-            while not self._has_ended(plan):
-                self._run_epoch(plan)
-        finally:
-            for callback in plan.callbacks:
-                callback.on_end(self)
-        if plan.best is not None and plan.best.weights:
-            self._prepared.write(plan.best.weights)
-        return self.history
+    def _running(self, source: Source, order: Order, best: Best | None) -> Running:
+        """The training as it is now."""
+        facts = {
+            "optimizer": str(self.task.rule),
+            "data": f"{source.count} samples" if isinstance(source, Samples) else "batches",
+            "batches": f"{order.size} samples, in the order of seed {order.seed}"
+            if order.shuffled
+            else f"{order.size} samples in order",
+            "last batches": "left out" if order.drop_last else "kept",
+        }
+        totals, module = self._measures.totals(), self.task.module
+        steps = self._prepared
+        return Running(steps, self.progress, totals, best, facts, lambda: steps.weights(module))
 
-    def _has_ended(self, plan: Plan) -> bool:
-        by_epochs = plan.epochs is not None and self.position.epoch >= plan.epochs
-        return bool(self.stopped) or by_epochs or self._has_all_steps(plan)
+    def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
+        """Results of all samples with the weights as they are; those that fill fixed batches."""
+        self._tested.take(self._prepared.weights(self.task.module))
+        order = Order(size, shuffled=False, drop_last=self._is_fixed)
+        return self._measures.tested(self._tested, source, order, start)
 
-    def _has_all_steps(self, plan: Plan) -> bool:
-        return plan.steps is not None and self._prepared.driver.steps >= plan.steps
-
-    def _run_epoch(self, plan: Plan) -> None:
-        """The rest of an epoch, and what is said of it."""
-        began, position = time.perf_counter(), self.position
-        started = position.batch
-        for batch in plan.source.epoch(plan.order, position.epoch, started):
-            row = self._step(batch)
-            for callback in plan.callbacks:
-                callback.on_step(self, row)
-            if self.stopped or self._has_all_steps(plan):
-                break
-        if not position.batch:
-            raise RunError("the data have no batch for another epoch", "the data")
-        self._end_epoch(plan, time.perf_counter() - began)
-
-    def _step(self, batch: Batch) -> Row:
-        steps, totals = self._prepared, self._totals
-        assert totals is not None, "there are totals since there is a program"
-        outputs = steps.run(batch)
-        numbers = {name: _mean(outputs[name]) for name in totals.sums}
-        target = batch.get(self._target_name or "")
-        totals.add(numbers, _samples(batch), self._predicted(outputs), target)
-        self.position.batch += 1
-        row = {"step": steps.driver.steps, "epoch": self.position.epoch + 1, **numbers}
-        row["learning_rate"] = steps.driver.rate
-        self.history.steps.append(row)
-        return row
-
-    def _end_epoch(self, plan: Plan, seconds: float) -> None:
-        totals = self._totals
-        assert totals is not None, "there are totals since there is a program"
-        row: Row = {"epoch": self.position.epoch + 1, "step": self._prepared.driver.steps}
-        row |= totals.row()
-        if plan.held_out is not None:
-            row |= self._evaluated(plan.held_out, self._in_order(plan.order.size), VALIDATION)
-        row["seconds"] = seconds
-        self._totals = self._new_totals()
-        self.position.epoch, self.position.batch = self.position.epoch + 1, 0
-        self.history.epochs.append(row)
-        weights = self._prepared.weights
-        if plan.best is not None and plan.best.see(row, lambda: weights(self.task.module)):
-            self.stop(f"{plan.best.monitor} was no better for {plan.best.patience} epochs")
-        for callback in plan.callbacks:
-            callback.on_epoch(self, row)
-
-    def _evaluated(self, source: Source, order: Order, start: str = "") -> Row:
-        """Results of all samples with the weights as they are."""
-        inference, totals = self._tested, self._new_totals()
-        inference.take(self._prepared.weights(self.task.module))
-        for batch in source.epoch(order, 0, 0):
-            outputs = inference.run(batch)
-            numbers = {name: _mean(outputs[name]) for name in totals.sums}
-            target = batch.get(self._target_name or "")
-            totals.add(numbers, _samples(batch), self._predicted(outputs), target)
-        if not totals.samples:
-            raise RunError("there are no data to test the model on", "validation")
-        return totals.row(start)
-
-    def _predicted(self, outputs: Mapping[str, Array]) -> Array | None:
-        """What metrics look at."""
-        return outputs[self._prediction_name] if self.metrics else None
-
-    def _new_totals(self) -> Totals:
-        return Totals((self.task.loss, *self.task.terms), self.metrics)
+    @cached_property
+    def _measures(self) -> Measures:
+        numbers = (self.task.loss, *self.task.terms)
+        prediction = self._prediction_name if self.metrics else ""
+        return Measures(numbers, self.metrics, prediction, self._target_name)
 
     @cached_property
     def _tested(self) -> Inference:
@@ -430,8 +377,13 @@ class Trainer:
         return found[0] if len(found) == 1 else None
 
 
-def _mean(value: Array) -> float:
-    return float(value.astype(np.float64).mean())
+def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path | None:
+    """The checkpoint to go on with; nothing if the one that is to be written is not there yet."""
+    if resume is not True:
+        return Path(resume)  # type: ignore[arg-type]
+    if checkpoint is None:
+        raise RunError("resume=True goes on with a checkpoint", "resume", "checkpoint='run.ckpt'")
+    return Path(checkpoint) if Path(checkpoint).exists() else None
 
 
 def _filled(batch: Batch, size: int) -> Batch:

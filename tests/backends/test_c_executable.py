@@ -15,10 +15,12 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build_program import build
+from popgraph.backends.c.memory.pages import ALIGNMENT, address, fresh_array
 from popgraph.backends.c.memory.zero_copy import LARGE
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.support import dtypes
 from popgraph.support.errors import BackendError, RunError
 from tests.backends.c_kernels import index
 
@@ -157,8 +159,23 @@ def test_large_arrays_are_read_and_made_where_they_are() -> None:
     for x, y in results:
         np.testing.assert_allclose(y, np.exp(x), rtol=1e-6)
         assert y.flags.writeable and y.ctypes.data % 64 == 0
+    places = {y.ctypes.data for _, y in results}
+    assert len(places) == len(results)
     del plain, frozen
     assert np.isfinite(executable.run({"x": np.zeros(size, np.float32)})["y"]).all()
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "u4", "bool", "c128"])
+def test_addresses_and_new_arrays_of_any_type(kind: str) -> None:
+    """Buffers of NumPy's own types tell where they are, those of other types do not."""
+    dtype = dtypes.BY_NAME[kind].numpy
+    array, where = fresh_array((3, 2), dtype, 6 * dtype.itemsize)
+    assert array.dtype == dtype and array.shape == (3, 2)
+    assert where == array.ctypes.data and where % ALIGNMENT == 0
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    for one in (array, array.T, array[:0], frozen):
+        assert address(one) == one.ctypes.data
 
 
 def test_wrong_variables_are_refused() -> None:

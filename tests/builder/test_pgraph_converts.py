@@ -12,11 +12,11 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, 
 
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
-from popgraph.builder.pgraph import WeightFile, load, parse, safetensors, text_of
-from popgraph.builder.pgraph.lower.array_files import read_key
+from popgraph.builder.pgraph import WeightFile, load, parse, text_of
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError
+from popgraph.support.safetensors import read_key, safetensors
 from popgraph.support.writing import write_file
 from popgraph.testing import model_difference
 

@@ -1119,13 +1119,6 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "ai.graphcore.BitwiseXnor": (row("f32[2] f32[2]"), row("i32[2]"), row("i32[2] i32[3]")),
     "ai.graphcore.Bucketize": (row("f32[2] f32[2, 2]"), row("f32[2]"), row("f32[2] i32[2]")),
     "ai.graphcore.CopyVarUpdate": (row("f32[2]"), row("f32[2] f32[3]")),
-    "ai.graphcore.CtcBeamSearchDecoder": (
-        row("f32[5, 2] u32[2]", outputs=3),
-        row("f32[5, 2, 4] u32[2, 1]", outputs=3),
-        row("f32[5, 2, 4] u32[3]", outputs=3),
-        row("f32[5, 2, 4] u32[2]", outputs=3, blank=4),
-        row("f32[5, 2, 4] u32[2]", outputs=3, beam_width=2, top_paths=3),
-    ),
     "ai.graphcore.Ctc": (
         row("f32[5, 2, 4] u32[3, 2] u32[2] u32[2]"),
         row("f32[5, 2, 4] u32[2, 3] u32[3] u32[2]"),

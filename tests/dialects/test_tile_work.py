@@ -9,19 +9,31 @@ import pytest
 from hypothesis import given
 from onnx import numpy_helper, parser
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 
 from popgraph.compiler import load, lower, parse_ir
+from popgraph.dialects import element_types
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_moved, bytes_touched, calls
-from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds, written
+from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds, size, written
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.options import Options
+from popgraph.support import dtypes
 from popgraph.support.machine import TARGETS
 from popgraph.testing import Network, build_network, networks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_bytes_of_types() -> None:
+    """An unsigned or narrow number takes what NumPy takes; what is no number is not guessed at."""
+    for dtype in dtypes.DTYPES:
+        if element_types.is_number(type_ := element_types.to_ir(dtype)):
+            assert size(MemRefType(type_, [2, 3])) == 6 * dtype.numpy.itemsize
+    assert size(MemRefType(IndexType(), [3])) == 24
+    with pytest.raises(KeyError):
+        size(MemRefType(StringAttr("text"), [3]))
 
 
 def parsed(text: str) -> ModuleOp:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import SSAValue
@@ -18,6 +20,7 @@ from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.canonicalize import RULES, Canonicalize, arithmetic, powers
+from popgraph.passes.graphcore.canonicalize.lookups import Run, runs_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -443,3 +446,46 @@ def test_deep_sums_and_joins() -> None:
     left, before, after = canonicalized(build, np.ones((1, 2), np.float32))
     assert left.count("concat") == 1
     np.testing.assert_array_equal(before, after)
+
+
+LOOKED_UP = np.arange(21, dtype=np.float32).reshape(3, 7)
+
+
+@pytest.mark.parametrize(
+    ("indices", "left"),
+    [
+        ([2, 1, 0, 1, 2, 3, 4, 5, 6, 5], ["gather"]),
+        ([4, 4, 4], ["slice", "broadcast"]),
+        ([0, 2, 4, 6], ["slice"]),
+        ([9, -2, -3], ["slice"]),
+        ([3], ["slice"]),
+        (3, ["slice", "reshape"]),
+        ([[1, 2], [3, 4]], ["slice", "reshape"]),
+        ([0, 3, 1, 4, 2, 6, 6, 0, 1], ["gather"]),
+        ([0, 1, 2, 3, 4, 5, 6], []),
+        ([], ["gather"]),
+    ],
+)
+def test_lookups_of_known_places(indices: object, left: list[str]) -> None:
+    def build(x: SSAValue, literal: Literal) -> Operand:
+        return gc.GatherOp(x, literal(np.array(indices, np.int64)), axis=1)
+
+    found, before, after = canonicalized(build, LOOKED_UP)
+    assert found == left
+    np.testing.assert_array_equal(before, after)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=14), st.integers(1, 4))
+def test_runs_have_all_places_in_order(places: list[int], most: int) -> None:
+    runs = runs_of(np.array(places), most)
+    if runs is not None:
+        assert [run.start + run.step * at for run in runs for at in range(run.count)] == places
+        assert len(runs) <= most
+
+
+def test_the_longer_run_has_what_two_runs_may_have() -> None:
+    """Of reflected or repeated edges, all of the row is one run, which needs no slice."""
+    for mode in ("reflect", "edge", "wrap"):
+        places = np.pad(np.arange(6), (2, 3), mode=mode)  # type: ignore[call-overload]
+        runs = runs_of(places, 4)
+        assert runs is not None and runs[1] == Run(0, 1, 6)

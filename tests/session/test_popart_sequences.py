@@ -7,8 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+import popgraph
 import popgraph.session as popart
 from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+from tests.dialects.broken_nodes import Broken, model_of, row
 
 
 def ran(builder: popart.Builder, inputs: dict[str, Array], outputs: list[str]) -> list[Array]:
@@ -90,8 +93,23 @@ def test_decoder_finds_the_likeliest_labels() -> None:
         best = sorted(sums.items(), key=lambda item: -item[1])[:3]
         np.testing.assert_allclose(found[0][entry], np.log([one for _, one in best]), rtol=1e-4)
         assert found[1][entry].tolist() == [len(labels) for labels, _ in best]
-        for row, (labels, _) in zip(found[2][entry], best, strict=True):
-            assert tuple(row[: len(labels)]) == labels
+        for one, (labels, _) in zip(found[2][entry], best, strict=True):
+            assert tuple(one[: len(labels)]) == labels
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        row("f32[5, 2] u32[2]", outputs=3),
+        row("f32[5, 2, 4] u32[2, 1]", outputs=3),
+        row("f32[5, 2, 4] u32[3]", outputs=3),
+        row("f32[5, 2, 4] u32[2]", outputs=3, blank=4),
+        row("f32[5, 2, 4] u32[2]", outputs=3, beam_width=2, top_paths=3),
+    ],
+)
+def test_a_decoder_that_is_broken_is_refused(broken: Broken) -> None:
+    with pytest.raises(TypeMismatchError, match="CtcBeamSearchDecoder"):
+        popgraph.compile(model_of("ai.graphcore.CtcBeamSearchDecoder", broken))
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,36 @@ def test_a_callback_sees_steps_and_epochs_and_may_stop() -> None:
     assert seen == ["start", "step", "step", "epoch", "end"]
 
 
+def events(folder: Path) -> list[tuple[str, int, float]]:
+    """What stands in the file of events of a folder: records with their length before them."""
+    proto = pytest.importorskip("tensorboardX.proto.event_pb2", reason="TensorBoard's files")
+    (file,) = folder.iterdir()
+    data, at, found = file.read_bytes(), 0, []
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 8], "little")
+        event = proto.Event.FromString(data[at + 12 : at + 12 + size])
+        found += [(one.tag, event.step, one.simple_value) for one in event.summary.value]
+        at += 16 + size
+    return found
+
+
+def test_tensorboard_gets_all_rows(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="it writes the files")
+    trained = popgraph.train(
+        LINEAR,
+        (FEW, CLASSES),
+        "cross_entropy",
+        "SGD(0.1)",
+        epochs=2,
+        callbacks=[popgraph.TensorBoard(tmp_path / "run")],
+    )
+    found = events(tmp_path / "run")
+    steps = [number for tag, _, number in found if tag == "step/loss"]
+    np.testing.assert_allclose(steps, [row["loss"] for row in trained.history.steps], rtol=1e-6)
+    epochs = [(step, number) for tag, step, number in found if tag == "epoch/loss"]
+    assert [step for step, _ in epochs] == [row["step"] for row in trained.history.epochs]
+
+
 def test_a_history_becomes_a_table(tmp_path: Path) -> None:
     history = History([{"epoch": 1, "loss": 0.5}], [{"step": 1, "loss": 0.5}])
     history.to_csv(tmp_path / "h.csv")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popgraph.builder.pgraph.lower.added_loss import add_loss as add_loss
-    from popgraph.builder.pgraph.lower.array_files import safetensors as safetensors
     from popgraph.builder.pgraph.lower.document import Document as Document
     from popgraph.builder.pgraph.lower.document import load as load
     from popgraph.builder.pgraph.lower.document import parse as parse
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "lower.added_loss": "add_loss",
-    "lower.array_files": "safetensors",
     "lower.document": "Document load parse parse_optimizer parse_schedule",
     "print.from_module": "text_of",
     "print.from_values": "WeightFile",

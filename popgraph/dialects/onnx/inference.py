@@ -160,7 +160,7 @@ class Inference:
         """The graph gets a batch of sequences made equally long; what it makes of it is packed."""
         (graph,) = op.graphs()["callback"]
         given: Mapping[str, Any] = op.attribute_values()
-        batch, longest = given["callbackBatchSize"], given["maxSequenceLengths"]
+        batch, longest = given.get("callbackBatchSize", 0), given.get("maxSequenceLengths", ())
         packed = op.input_values()[:-2:3]
         for argument, value, rows in zip(graph.block.args, packed, longest, strict=False):
             if value is not None:
@@ -169,7 +169,7 @@ class Inference:
         self.visit_graph(graph)
         for result, made in zip(op.output_values(), graph.yielded, strict=False):
             if result is not None:
-                whole = _reshaped(made.type, (given["resultSize"],), 2)
+                whole = _reshaped(made.type, (given.get("resultSize", 0),), 2)
                 set_type(result, refined(whole, result.type))
 
     def _visit_gradient(self, op: Custom) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import mmap
+from ctypes import addressof, c_char
+from typing import Any
 
 import numpy as np
 
 from popgraph.support.arrays import Array, owned
 from popgraph.support.poison import fill_with_poison, is_poisoned
+from popgraph.support.shapes import Shape
 
 ALIGNMENT = 64
 
@@ -18,13 +21,23 @@ LARGE_PAGE = 2 << 20
 def aligned(size: int) -> Array:
     """Memory that is new, at an address that vectors and large pages like."""
     if size < LARGE_PAGE:
-        return fresh(size)
+        return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
     return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE), size)
 
 
-def fresh(size: int) -> Array:
-    """Memory at an address that vectors like; pages may have served others before."""
-    return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
+def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, int]:
+    """
+    An array of so many bytes at an address that vectors like, and this address, in little time.
+
+    Its pages may have served others before.
+    """
+    raw = _anywhere(size + ALIGNMENT)
+    begins = address(raw)
+    start = -begins % ALIGNMENT
+    array: Array = np.ndarray(shape, dtype, raw, start)
+    if is_poisoned():
+        fill_with_poison(array)
+    return array, begins + start
 
 
 def _at(alignment: int, raw: Array, size: int) -> Array:
@@ -36,8 +49,11 @@ def _at(alignment: int, raw: Array, size: int) -> Array:
 
 
 def address(array: Array) -> int:
-    """Where the elements begin; `array.ctypes` takes twice as long to say it."""
-    return int(array.__array_interface__["data"][0])
+    """Where the elements begin, told in a quarter of the time that `array.ctypes` takes."""
+    try:
+        return addressof(c_char.from_buffer(array.data))
+    except (TypeError, ValueError):  # nobody may write it, or its type is not one of NumPy's own
+        return int(array.__array_interface__["data"][0])
 
 
 def _anywhere(size: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import Array as CArray
 from ctypes import c_void_p
 
-from popgraph.backends.c.memory.pages import address, fresh
+from popgraph.backends.c.memory.pages import address, fresh_array
 from popgraph.support.arrays import Array
 
 LARGE = 1 << 17
@@ -31,13 +31,24 @@ class ReadInPlace:
 
 
 class MadeInPlace:
-    """Stands for an output's memory: the next run gets other memory when somebody has a copy."""
+    """
+    Stands for an output's memory: each run gets other memory than what somebody has.
+
+    It is allocated when the run begins, so that it may be what the last result was in, if nobody
+    has that any more: a processor finds it in its caches.
+    """
 
     def __init__(self, own: Array, pointers: Pointers, number: int) -> None:
-        self._next, self._pointers, self._number = own, pointers, number
+        self._dtype, self._shape, self._bytes = own.dtype, own.shape, own.nbytes
+        self._pointers, self._number = pointers, number
+        self._next: Array | None = own
+
+    def allocate(self) -> None:
+        if self._next is None:
+            self._next, where = fresh_array(self._shape, self._dtype, self._bytes)
+            self._pointers[self._number] = where
 
     def copy(self) -> Array:
-        made = self._next
-        self._next = fresh(made.nbytes).view(made.dtype).reshape(made.shape)
-        self._pointers[self._number] = address(self._next)
+        made, self._next = self._next, None
+        assert made is not None, "a run has made it"
         return made

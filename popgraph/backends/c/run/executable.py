@@ -67,7 +67,8 @@ class CExecutable(Executable):
         }
         self.variables = self._signature("variable")
         self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
-        self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
+        self._made = self._in_place("output", MadeInPlace)
+        self._outputs = self._views("output") | self._made
         self._variables = self._views("variable")
         self._scratch = self._unwritten() if is_poisoned() else ()
         """What is poisoned before each run."""
@@ -169,6 +170,8 @@ class CExecutable(Executable):
             ):
                 array = self._unusual(inputs, name)
             view[...] = array
+        for made in self._made.values():
+            made.allocate()
         for memory in self._scratch:
             fill_with_poison(memory)
         self._entry(self._address)

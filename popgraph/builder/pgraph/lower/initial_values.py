@@ -15,7 +15,6 @@ from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.declared_types import static_type, type_of
 from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.lower.array_files import as_type, read_key, read_part
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS, work
 from popgraph.builder.pgraph.syntax.literals import (
     STRING,
@@ -50,6 +49,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.names import closest
 from popgraph.support.reading import Outside, Unreadable, beside
+from popgraph.support.safetensors import as_type, read_key, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"

@@ -9,15 +9,13 @@ import numpy as np
 
 from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
+from popgraph.dialects.onnx.contrib.normalizations import wide
 
 SINGLE, BYTE, INT, LONG, UNSIGNED = 1, 2, 6, 7, 12
 """ONNX's numbers of these element types."""
 
 NOTHING = float("-inf")
 """The logarithm of the probability of what cannot be."""
-
-NEVER = np.array(NOTHING, np.float32)
-"""The same as a tensor."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,17 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
     if call.rank("log_probs") != 3 or call.rank("data_lengths") != 1:
         raise call.unfit()
     time, batch, labels = (call.size("log_probs", axis) for axis in range(3))
+    if call.size("data_lengths", 0) != batch:
+        raise call.unfit()
     paths, width = call.integer("top_paths", 1), call.integer("beam_width", 100)
     sizes = _Sizes(time, batch, labels, width, call.integer("blank"))
     if not 0 < paths <= width or not 0 <= sizes.blank < labels:
-        raise call.refuse(
+        raise call.unfit(
             f"top_paths {paths}, blank {sizes.blank}, beam_width {width}, {labels} labels",
             "top_paths is 1 to beam_width, blank one of the labels",
         )
     ends = call["data_lengths"].typed(LONG).reshaped(batch, 1)
-    rows = [call["log_probs"].typed(SINGLE), call.body.counted(time)]
+    chances = wide(call, call["log_probs"], "log_probs")
 
     def turn(body: Body, *now: Value) -> Sequence[Value]:
         *held, chances, at = now
@@ -80,7 +80,8 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
             goes_on.Where(new.labels, old.labels),
         ]
 
-    found = _Beam(*call.body.scanned(_first(call.body, sizes).values(), rows, turn)[:4])
+    first = _first(call.body, sizes, chances)
+    found = _Beam(*call.body.scanned(first.values(), [chances, call.body.counted(time)], turn)[:4])
     kept = _Beam(*(one.part(0, paths, 1) for one in found.values()))
     least = call.body.constant(0)
     return [
@@ -90,29 +91,35 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
     ]
 
 
-def _first(body: Body, sizes: _Sizes) -> _Beam:
-    """The empty prefix, and nothing beside it."""
+def _first(body: Body, sizes: _Sizes, chances: Value) -> _Beam:
+    """The empty prefix, and nothing beside it, with numbers of the type of the chances."""
     shape = (sizes.batch, sizes.width)
     is_first = np.arange(sizes.width) == 0
     lengths = np.broadcast_to(np.where(is_first, 0, -1), shape)
-    blanks = np.broadcast_to(np.where(is_first, 0, NEVER).astype(np.float32), shape)
+    blanks = np.where(np.broadcast_to(is_first, shape), 0, NOTHING).astype(np.float32)
     prefixes = np.full((*shape, sizes.time), -1, np.int32)
-    arrays = (prefixes, lengths, blanks, np.full(shape, NEVER))
-    return _Beam(*(body.constant(np.ascontiguousarray(one)) for one in arrays))
+    return _Beam(
+        body.constant(prefixes),
+        body.constant(np.ascontiguousarray(lengths)),
+        body.constant(blanks).CastLike(chances),
+        body.constant(np.full(shape, NOTHING, np.float32)).CastLike(chances),
+    )
 
 
 def _either(one: Value, other: Value) -> Value:
     """The logarithm of the sum of two probabilities."""
     largest = one.Max(other)
-    base = (largest > NOTHING).Where(largest, largest.number(0.0))
-    return base + ((one - base).Exp() + (other - base).Exp()).Log()
+    can_be = largest > NOTHING
+    base = can_be.Where(largest, largest.number(0.0))
+    total = (one - base).Exp() + (other - base).Exp()
+    return can_be.Where(base + can_be.Where(total, total.number(1.0)).Log(), largest)
 
 
 def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
     """The beam after one more step of time, in which the labels have these chances."""
     last = _last(body, sizes, beam)
     is_last = last.Unsqueeze([2]).same(body.counted(sizes.labels))
-    never = body.constant(NEVER)
+    never = chances.number(NOTHING)
     longer = is_last.Where(beam.blanks.Unsqueeze([2]), beam.all.Unsqueeze([2]))
     longer = longer + chances.Unsqueeze([1])
     longer = body.counted(sizes.labels).same(sizes.blank).Where(never, longer)
@@ -163,7 +170,7 @@ def _best(body: Body, sizes: _Sizes, stays: _Beam, longer: Value) -> _Beam:
     rows = parent.Unsqueeze([2]).Expand([sizes.batch, width, sizes.time])
     prefixes = stays.prefixes.GatherElements(rows, axis=1)
     is_new = grows.Unsqueeze([2]) & body.counted(sizes.time).same(lengths.Unsqueeze([2]))
-    never = body.constant(NEVER)
+    never = chance.number(NOTHING)
     return _Beam(
         is_new.Where(label, prefixes),
         (chance > NOTHING).Where(lengths + grows.typed(LONG), body.constant(-1)),

@@ -145,13 +145,10 @@ class Call:
 
     # Refusals
 
-    def unfit(self) -> TypeMismatchError:
-        """The error of a node whose inputs do not belong together."""
-        return TypeMismatchError(
-            f"{self.op.op_type} does not take {len(self._values)} inputs as they stand here",
-            self.op.where(),
-            _COMPARE,
-        )
+    def unfit(self, what: str = "", hint: str = _COMPARE) -> TypeMismatchError:
+        """The error of a node whose inputs or attributes do not belong together."""
+        given = what or f"{len(self._values)} inputs as they stand here"
+        return TypeMismatchError(f"{self.op.op_type} does not take {given}", self.op.where(), hint)
 
     def not_float(self, name: str) -> TypeMismatchError:
         """The error of an input whose elements are no floats, although only these fit."""

@@ -10,7 +10,6 @@ from typing import TypeAlias
 from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import (
     AnyFloat,
-    ComplexType,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -19,6 +18,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
 from popgraph.dialects.program.control import UNBOUNDED
@@ -27,6 +27,9 @@ from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.dialects.tile.structured.ops import ContractOp
 from popgraph.support.shapes import prod
+
+WORD = 8
+"""The bytes of an index."""
 
 Numbers: TypeAlias = dict[SSAValue, int]
 """The index values that are known where the count stands."""
@@ -95,10 +98,7 @@ def size(type_: Attribute) -> int:
     """The bytes of a scalar, a vector or a memory."""
     if isinstance(type_, VectorType | MemRefType):
         return prod(type_.get_shape()) * size(type_.element_type)
-    if isinstance(type_, ComplexType):
-        return 2 * size(type_.element_type)
-    bits = getattr(type_, "bitwidth", 64)  # an index is a word
-    return max(1, bits // 8)
+    return WORD if isinstance(type_, IndexType) else element_bytes(type_)
 
 
 def _is_float(type_: Attribute) -> bool:

@@ -11,6 +11,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
     branches,
+    lookups,
     loops,
     movement,
     pieces,
@@ -26,6 +27,7 @@ RULES = (
     *arithmetic.RULES,
     *powers.RULES,
     *movement.RULES,
+    *lookups.RULES,
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.passes.graphcore.canonicalize.lookups import in_pieces
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.onnx.to_graphcore.linear_forms import LinearForm, computed, linear_form
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -21,6 +22,9 @@ from popgraph.support.shapes import Shape, prod
 
 I64 = element_types.BY_NAME["i64"]
 U64 = element_types.BY_NAME["u64"]
+
+MOST_PIECES = 4
+"""Where padding leaves more pieces along an axis, each place is looked up."""
 
 
 def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:
@@ -232,11 +236,12 @@ def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Ope
 def _continued(
     node: Node, value: SSAValue, axis: int, pads: tuple[int, int], mode: str
 ) -> SSAValue:
-    """The other modes repeat elements: along each axis, a lookup by constant places."""
+    """The other modes repeat elements: along each axis, pieces, or places that are looked up."""
     if pads == (0, 0):
         return value
     places = np.pad(np.arange(shape_of(value)[axis]), pads, mode=mode)  # type: ignore[call-overload]
-    return SSAValue.get(gc.GatherOp(value, node.literal(places.astype(np.int64)), axis=axis))
+    found = in_pieces(value, places, axis, MOST_PIECES)
+    return SSAValue.get(found or gc.GatherOp(value, node.literal(places), axis=axis))
 
 
 @lowers("Squeeze", structural=[1])

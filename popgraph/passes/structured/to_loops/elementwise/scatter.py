@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import (
@@ -20,9 +24,19 @@ from popgraph.passes.structured.to_loops.emit.access import (
     element_index,
     spans,
 )
-from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.bodies import (
+    inline,
+    widest_lane,
+    widest_lane_of_rows,
+)
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    Run,
+    fitting_lanes,
+    in_lanes,
+    read,
+    run,
+)
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -68,18 +82,71 @@ def _start(
 ) -> None:
     shape = physical_shape(tensor(op.output))
     kind = tensor(op.output).element_type
-    nothing = writer.number(0, kind) if initial is None else None
-    if part is None:
-        slices, inside = Span(0, 1, Index()), prod(shape)
-    else:
-        slices, inside = part, prod(shape[1:])
-    with writer.loop(slices.lower, slices.upper) as outer:
-        start = (slices.base + Index.of(outer.counter)).scaled(inside)
-        with writer.loop(0, inside) as inner:
-            place = start + Index.of(inner.counter)
-            value = nothing if initial is None else writer.load(initial, place)
-            assert value is not None
-            writer.store(value, target, place)
+    nothing = None if initial is not None else writer.number(0, kind)
+    slices = part or Span(0, 1, Index())
+    rows, inside = (1, prod(shape)) if part is None else (shape[0], prod(shape[1:]))
+    lanes = fitting_lanes(inside, writer.target.machine.vector_bytes, lane_bytes(kind))
+    point = IterationPoint(writer, (rows, inside))
+    row, beside = Group((0,), rows), Group((1,), inside)
+
+    def move(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        place, lanes = point.indices[0].scaled(inside) + point.indices[1], _lanes(width)
+        value = in_lanes(writer, nothing, lanes) if nothing is not None else None
+        if initial is not None:
+            value = writer.get(initial, place, lanes)
+        assert value is not None
+        writer.put(value, target, place)
+        return carried
+
+    widths = (lanes, 1) if lanes else (1,)
+    run(point, [Run(row, slices), Run(beside, Span(0, inside), widths)], move)
+
+
+def _lanes(width: int) -> int:
+    """How many lanes a step of this width has; 0 for scalars."""
+    return width if width > 1 else 0
+
+
+def _row_lanes(op: tile.ScatterOp, target: Target) -> int:
+    """
+    How many lanes vectors have along the last dimension; 0 if it is not for vectors.
+
+    It is if whole rows go where the other indices say: no two lanes of a vector meet.
+    """
+    last, result = len(op.sizes) - 1, tensor(op.output)
+    shape, block = result.get_shape(), op.body.block
+    assert block.last_op is not None
+    *places, _ = block.last_op.operands
+    counter = places[-1].owner
+    if not (isinstance(counter, tile.IndexOp) and counter.dim.value.data == last):
+        return 0
+    own = offset(result, AffineMap.identity(len(shape)), shape)
+    strides = [
+        offset(tensor(value), map_, op.sizes).stride(last)
+        for value, map_ in zip(op.inputs, op.input_maps, strict=True)
+    ]
+    if own.stride(len(shape) - 1) != 1 or not set(strides) <= {0, 1}:
+        return 0
+    moving = [stride != 0 for stride in strides]
+    arguments = {one for one, moves in zip(block.args, moving, strict=True) if moves}
+    if counter.result.uses.get_length() != 1 or _reads(places, arguments):
+        return 0
+    kind = result.element_type
+    widest = widest_lane_of_rows([kind], block, last, moving)
+    combined = widest_lane([kind], *([] if op.combine is None else [op.combine.block]))
+    most = max(widest, combined) if widest and combined else 0
+    return fitting_lanes(op.sizes[last], target.machine.vector_bytes, most)
+
+
+def _reads(values: Sequence[SSAValue], arguments: Container[SSAValue]) -> bool:
+    """Whether values of a body depend on some of its arguments."""
+    return any(
+        value in arguments
+        if isinstance(value, BlockArgument)
+        else _reads(value.owner.operands, arguments)
+        for value in values
+        if isinstance(value, BlockArgument | OpResult)
+    )
 
 
 def _combine(
@@ -91,7 +158,7 @@ def _combine(
 ) -> None:
     point = IterationPoint(writer, op.sizes)
     values = accesses(sources, op.inputs, op.input_maps, op.sizes)
-    kind = tensor(op.output).element_type
+    kind, last = tensor(op.output).element_type, len(op.sizes) - 1
     sum_ = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
 
     def combined(old: SSAValue, value: SSAValue) -> SSAValue:
@@ -99,12 +166,15 @@ def _combine(
             return writer.add(sum_(old, value))
         return inline(point, op.combine.block, [old, value])[0]
 
-    def add(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-        loaded = [writer.load_input(*point.of(access)) for access in values]
+    def add(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        lanes = _lanes(width)
+        loaded = [read(point, access, last, lanes) for access in values]
         *indices, value = inline(point, op.body.block, loaded)
         index = element_index(writer, tensor(op.output), indices)
-        old = writer.load(target, index)
-        writer.store(combined(old, value), target, index)
+        old = writer.get(target, index, lanes)
+        writer.put(combined(old, in_lanes(writer, value, lanes)), target, index)
         return carried
 
+    if lanes := _row_lanes(op, writer.target):
+        runs[-1] = replace(runs[-1], widths=(lanes, 1))
     run(point, runs, add)

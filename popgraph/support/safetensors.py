@@ -1,4 +1,4 @@
-"""Reads and writes arrays in safetensors, npz and raw files beside a text."""
+"""Reads and writes files of arrays: safetensors, and parts of raw files."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _NAMES = {
 _OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 _BYTES = "U8"
 _HEAD = struct.Struct("<Q")
+_METADATA = "__metadata__"
 _MOST_HEADER = 100_000_000
 _ALIGNMENT = 64
 
@@ -68,7 +69,12 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
 
 def _from_safetensors(path: Path, key: str) -> Array:
     header, start = _header(path)
-    entry = header[key]
+    if key == _METADATA:
+        raise KeyError(key)
+    return _entry(path, key, header[key], start)
+
+
+def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
     with reading(f"what it says about {key!r} cannot be understood"):
         name, shape = entry["dtype"], tuple(map(index, entry["shape"]))
         first, last = map(index, entry["data_offsets"])
@@ -87,13 +93,29 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         header = json.loads(part_of(path, _HEAD.size, size))
     if not isinstance(header, dict):
         raise Unreadable("it is no .safetensors file")
-    return {key: value for key, value in header.items() if key != "__metadata__"}, _HEAD.size + size
+    return header, _HEAD.size + size
 
 
-def safetensors(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
-    """A file with all arrays, piece by piece; the larger elements first, so all are aligned."""
+def read_all(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """All arrays of a .safetensors file, and what it tells besides."""
+    header, start = _header(path)
+    told = header.pop(_METADATA, {})
+    if not isinstance(told, dict):
+        raise Unreadable("it is no .safetensors file")
+    arrays = {key: _entry(path, key, entry, start) for key, entry in header.items()}
+    return arrays, {str(name): str(text) for name, text in told.items()}
+
+
+def safetensors(
+    arrays: Mapping[str, Array], told: Mapping[str, str] | None = None
+) -> Iterator[bytes | memoryview]:
+    """
+    A file with all arrays, piece by piece, and with what is told of them.
+
+    The larger elements come first, so that all are aligned.
+    """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
-    header: dict[str, Any] = {}
+    header: dict[str, Any] = {_METADATA: dict(told)} if told else {}
     place = 0
     for key in order:
         array = arrays[key]

@@ -1,0 +1,223 @@
+"""Checkpoints: all that a training needs to go on, bit for bit, in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.reading import Missing, Unreadable, reading
+from popgraph.support.safetensors import as_type, read_all, safetensors
+from popgraph.support.writing import write_file
+from popgraph.training.best import Best
+from popgraph.training.diagnosis import not_finite
+from popgraph.training.history import History, Row
+from popgraph.training.programs import Steps
+from popgraph.training.progress import Progress
+from popgraph.training.totals import Totals
+
+FORMAT = 1
+KEY = "popgraph.training"
+"""What the file tells besides its arrays stands under this name, as JSON."""
+WHOLE = frozenset(["epoch", "step"])
+"""Numbers of a row that are whole."""
+
+Facts = Mapping[str, str]
+"""What must be as it was for a training to go on, by what a person calls it."""
+
+
+@dataclass
+class Running:
+    """A training as it is between two steps."""
+
+    steps: Steps
+    progress: Progress
+    totals: Totals
+    best: Best | None
+    facts: Facts
+    """What the data and the optimizer are."""
+    weights: Callable[[], Mapping[str, Array]]
+    """The weights of the model, as they are now."""
+
+
+def save(path: Path, running: Running) -> None:
+    """Writes a checkpoint: whole, or not at all."""
+    progress, totals, best = running.progress, running.totals, running.best
+    variables = running.steps.read()
+    _check_finite(variables, running)
+    arrays = {f"variable/{name}": array for name, array in variables.items()}
+    arrays |= {f"count/{name}": array for name, array in totals.counts.items()}
+    arrays |= {f"step/{name}": array for name, array in _columns(progress.history.steps).items()}
+    told: dict[str, Any] = {
+        "format": FORMAT,
+        "facts": dict(running.facts),
+        "step": running.steps.driver.steps,
+        "epochs": progress.history.epochs,
+        "samples": totals.samples,
+        "sums": totals.sums,
+        "best": None,
+    }
+    numbers = {name: value for name, value in asdict(progress).items() if name != "history"}
+    told["progress"] = numbers
+    if best is not None:
+        arrays |= {f"best/{name}": array for name, array in best.weights.items()}
+        told["best"] = {"value": best.value, "epoch": best.epoch, "waited": best.waited}
+    write_file(path, safetensors(arrays, {KEY: json.dumps(told)}))
+
+
+def _check_finite(variables: Mapping[str, Array], running: Running) -> None:
+    """A checkpoint from which training could not go on takes no other's place."""
+    for name in not_finite(variables):
+        raise RunError(
+            f"{name!r} is no longer finite behind step {running.steps.driver.steps}",
+            "training",
+            "a smaller learning rate, or other data; the last checkpoint is older",
+        )
+
+
+def load(path: Path, running: Running) -> None:
+    """Puts a training where a checkpoint was; a RunError says what does not fit."""
+    try:
+        told, arrays = _read(path)
+        _check_facts(path, told["facts"], running.facts)
+        variables = _fitting(path, arrays.get("variable", {}), running.steps)
+        with reading("it is damaged"):
+            _put(told, arrays, running)
+        running.steps.write(variables)
+    except Unreadable as error:
+        hint = "the first run has none" if isinstance(error, Missing) else "an earlier checkpoint"
+        raise RunError(f"the checkpoint cannot be read: {error}", str(path), hint) from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
+    """What a file tells, and its arrays by kind and name."""
+    kept, told = read_all(path)
+    with reading("it is no checkpoint of a training"):
+        found: dict[str, Any] = json.loads(told[KEY])
+        is_ours = isinstance(found["facts"], dict)
+    if found.get("format") != FORMAT or not is_ours:
+        raise Unreadable(f"it has format {found.get('format')}, and this version reads {FORMAT}")
+    arrays: dict[str, dict[str, Array]] = {}
+    for key, array in kept.items():
+        kind, _, name = key.partition("/")
+        arrays.setdefault(kind, {})[name] = np.array(array)
+    return found, arrays
+
+
+def _put(told: dict[str, Any], arrays: dict[str, dict[str, Array]], running: Running) -> None:
+    steps, totals, progress = running.steps, running.totals, running.progress
+    steps.driver.steps = told["step"]
+    totals.samples, totals.sums = told["samples"], dict(told["sums"])
+    totals.counts = {name: np.array(array) for name, array in arrays.get("count", {}).items()}
+    for name, number in told["progress"].items():
+        setattr(progress, name, number)
+    progress.history = History(told["epochs"], _rows(arrays.get("step", {})))
+    if running.best is not None and told["best"] is not None:
+        running.best.value = told["best"]["value"]
+        running.best.epoch, running.best.waited = told["best"]["epoch"], told["best"]["waited"]
+        running.best.weights = {
+            name: typed
+            for name, array in arrays.get("best", {}).items()
+            if (typed := _typed(array, steps.executable.variables[name])) is not None
+        }
+
+
+def _check_facts(path: Path, then: Facts, now: Facts) -> None:
+    for name, text in now.items():
+        if then.get(name) != text:
+            raise RunError(
+                f"the checkpoint is of a training with other {name}: {then.get(name)}, not {text}",
+                str(path),
+                "go on with what it was, or without `resume` and with another file",
+            )
+
+
+def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, Array]:
+    """The variables in their types; an error for those of another model."""
+    wanted = steps.executable.variables
+    fitting = {
+        name: typed
+        for name, signature in wanted.items()
+        if name in found and (typed := _typed(found[name], signature)) is not None
+    }
+    strange = sorted(wanted.keys() - fitting.keys()) + sorted(found.keys() - wanted.keys())
+    if strange:
+        raise RunError(
+            f"the checkpoint is of another model or optimizer: {strange[0]!r} is not the same",
+            str(path),
+            "go on with the model and the optimizer that it was made with",
+        )
+    return fitting
+
+
+def _typed(array: Array, signature: Any) -> Array | None:
+    dtype, shape = signature
+    return as_type(array, dtype.numpy, tuple(shape))
+
+
+def _columns(rows: list[Row]) -> dict[str, Array]:
+    """The history of steps as columns: a million rows are no text."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+
+
+def _rows(columns: Mapping[str, Array]) -> list[Row]:
+    names = [name for name in ("step", "epoch") if name in columns]
+    names += [name for name in columns if name not in names]
+    values = [
+        [int(one) for one in columns[name]] if name in WHOLE else columns[name].tolist()
+        for name in names
+    ]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h)")
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
+
+
+@dataclass
+class Keeper:
+    """Writes a checkpoint whenever it is time: after so many steps or seconds, or every epoch."""
+
+    path: Path
+    steps: int | None = None
+    seconds: float | None = None
+    _last: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, path: str | Path, every: int | str | None) -> Keeper:
+        match every:
+            case None:
+                return cls(Path(path))
+            case int() if every > 0:
+                return cls(Path(path), steps=every)
+            case str() if found := _TIME.fullmatch(every.strip()):
+                return cls(Path(path), seconds=float(found[1]) * _SECONDS[found[2]])
+        raise RunError(
+            f"{every!r} does not say how often a checkpoint is written",
+            "every",
+            "a number of steps from 1 on, or a time: 30s, 5min, 1h",
+        )
+
+    def after_step(self, running: Running) -> None:
+        steps = running.steps.driver.steps
+        waited = time.monotonic() - self._last
+        by_steps = self.steps is not None and steps % self.steps == 0
+        if by_steps or (self.seconds is not None and waited >= self.seconds):
+            self.keep(running)
+
+    def after_epoch(self, running: Running) -> None:
+        if self.steps is None and self.seconds is None:
+            self.keep(running)
+
+    def keep(self, running: Running) -> None:
+        save(self.path, running)
+        self._last = time.monotonic()

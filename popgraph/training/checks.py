@@ -1,0 +1,144 @@
+"""Checks of a training on one batch: whether it can learn anything, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+
+from popgraph.dialects.onnx import OnnxOp, model_of, value_name
+from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.support.arrays import Array
+from popgraph.support.tables import table
+from popgraph.training.diagnosis import not_finite
+from popgraph.training.programs import Build
+from popgraph.training.samples import Batch
+from popgraph.training.task import Task
+
+NEARLY_ONE = 1e-2
+"""How far sums of probabilities may be from 1: those of f16 and of int8 models are."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A weight and its gradient."""
+
+    name: str
+    shape: tuple[int, ...]
+    weight: float
+    """The root of the mean square."""
+    gradient: float
+    """The same of its gradient."""
+
+    @property
+    def remark(self) -> str:
+        if not isfinite(self.gradient):
+            return "not finite"
+        return "" if self.gradient else "all zero"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one batch has shown."""
+
+    loss: float
+    layers: tuple[Layer, ...]
+    problems: tuple[str, ...]
+    """What is wrong, in sentences; none if the training can go on."""
+
+    def __str__(self) -> str:
+        heading = ("weight", "shape", "size", "gradient", "ratio", "")
+        rows = [
+            (
+                one.name,
+                "x".join(map(str, one.shape)) or "scalar",
+                f"{one.weight:.2e}",
+                f"{one.gradient:.2e}",
+                f"{one.gradient / one.weight:.1e}" if one.weight else "",
+                one.remark,
+            )
+            for one in self.layers
+        ]
+        said = [f"loss {self.loss:.5f}", *(f"problem: {one}" for one in self.problems)]
+        return "\n".join([table([heading, *rows]), "", *said])
+
+
+def check(task: Task, build: Build, variables: Mapping[str, Array], inputs: Batch) -> Check:
+    """Runs one step from these variables, which stay as they are."""
+    likelihoods = dict(likelihoods_of(task))
+    trained = task.selection.trained
+    request = task.request(
+        {}, build.backend, build.threads, build.indices, build.values, build.straight_through
+    )
+    training = replace(task.training, gradients=tuple(trained))
+    options = replace(request.options, training=training, extra_outputs=tuple(likelihoods))
+    program = replace(request, options=options).runner().program(inputs)
+    for name, value in variables.items():
+        program.write(name, value)
+    outputs = program.run({name: inputs[name] for name in program.inputs})
+    layers = tuple(
+        Layer(name, gradient.shape, _size(variables[name]), _size(gradient))
+        for name in trained
+        if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
+    )
+    loss = float(outputs[task.loss].astype(np.float64).mean())
+    problems = [f"input {name!r} is not finite" for name in not_finite(inputs)]
+    problems += [f"weight {name!r} is not finite" for name in not_finite(variables)]
+    for name, is_log in likelihoods.items():
+        problems += no_probabilities(name, outputs[name], is_log)
+    if not isfinite(loss):
+        problems.append(f"the loss is {loss}")
+    return Check(loss, layers, (*problems, *_of_gradients(layers)))
+
+
+def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:
+    zero = [one.name for one in layers if not one.gradient]
+    if zero and len(zero) == len(layers):
+        yield "the gradients of all weights are zero: nothing is learned"
+    elif zero:
+        named = ", ".join(map(repr, zero[:3])) + (", ..." if len(zero) > 3 else "")
+        yield f"the gradient is zero of {len(zero)} of {len(layers)} weights: {named}"
+    for one in layers:
+        if not isfinite(one.gradient):
+            yield f"the gradient of {one.name!r} is not finite"
+
+
+def likelihoods_of(task: Task) -> Iterator[tuple[str, bool]]:
+    """What losses take for probabilities, by name; whether it is their logarithms."""
+    for node in model_of(task.module).graph.nodes:
+        if node.op_type == "NegativeLogLikelihoodLoss":
+            yield _first_input(node), True
+        elif node.op_type == "Nll":
+            logarithm = node.attribute_values(task.weights).get("inputIsLogProbability", 0)
+            yield _first_input(node), bool(logarithm)
+
+
+def _first_input(node: OnnxOp) -> str:
+    value = node.input_values()[0]
+    assert value is not None, "a loss is of something"
+    return value_name(value)
+
+
+def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
+    """What is wrong with likelihoods of classes, which stand along the last axis or the second."""
+    wide = found.astype(np.float64)
+    likely = np.exp(wide) if is_log else wide
+    axes = {found.ndim - 1, min(1, found.ndim - 1)}
+    sums = [likely.sum(axis) for axis in sorted(axes)]
+    if likely.size and likely.min() >= 0 and min(_off(one) for one in sums) <= NEARLY_ONE:
+        return []
+    what = "logarithms of probabilities" if is_log else "probabilities"
+    return [
+        f"{name!r} holds no {what}: along the classes, they add up to {sums[-1].min():.3g} to "
+        f"{sums[-1].max():.3g}; nll is of what Softmax gives, cross_entropy of what is before it"
+    ]
+
+
+def _off(sums: Array) -> float:
+    return float(np.abs(sums - 1).max())
+
+
+def _size(array: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(array.astype(np.float64))))) if array.size else 0.0

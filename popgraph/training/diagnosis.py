@@ -1,0 +1,95 @@
+"""What was the first not to be finite, when a loss no longer is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+from xdsl.dialects.builtin import AnyFloat, TensorType
+
+from popgraph.dialects.onnx import model_of, value_name
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.training.programs import Build, Steps
+from popgraph.training.samples import Batch, Order, Samples, Source
+from popgraph.training.task import Task
+
+EVERY = 100
+"""Steps between two looks at the variables: their copies take a hundredth of the time at most."""
+MOST_BYTES = 1 << 28
+"""Larger variables are not kept a second time."""
+
+
+def not_finite(arrays: Mapping[str, Array]) -> Iterator[str]:
+    """The names of arrays that hold infinities or NaN."""
+    for name, array in arrays.items():
+        if dtypes.from_numpy(array.dtype).is_float and not np.isfinite(array).all():
+            yield name
+
+
+@dataclass
+class Trail:
+    """
+    Where an epoch of a training was a while ago.
+
+    From there, the step that went wrong can be run once more: samples come in a known order.
+    """
+
+    task: Task
+    build: Build
+    _step: int = 0
+    _batch: int = 0
+    _variables: dict[str, Array] = field(default_factory=dict)
+
+    def note(self, steps: Steps, batch: int) -> None:
+        """Before a step, which takes the batch of this number."""
+        at = steps.driver.steps
+        if batch and at % EVERY:
+            return
+        self._variables = steps.read() if self.is_affordable(steps) else {}
+        self._step, self._batch = at, batch
+
+    def is_affordable(self, steps: Steps) -> bool:
+        """Whether variables are so few that they may be in memory a second time."""
+        signatures = steps.executable.variables.values()
+        size = sum(dtype.numpy.itemsize * int(np.prod(shape)) for dtype, shape in signatures)
+        return size <= MOST_BYTES
+
+    def first_not_finite(
+        self, steps: Steps, source: Source, order: Order, epoch: int, batch: int
+    ) -> str:
+        """What was it in the step of the batch before this one; empty if nobody can say."""
+        if not self._variables or not isinstance(source, Samples):
+            return ""
+        steps.write(self._variables)
+        steps.driver.steps = self._step
+        *before, last = islice(source.epoch(order, epoch, self._batch), batch - self._batch)
+        for one in before:
+            steps.run(one)
+        inputs = steps.inputs.of(last)
+        return next(self._suspects(inputs, steps.read()), "")
+
+    def _suspects(self, inputs: Batch, variables: Mapping[str, Array]) -> Iterator[str]:
+        """All that is not finite in a step, in the order in which it is computed."""
+        yield from not_finite(inputs)
+        yield from not_finite(variables)
+        names = [
+            name
+            for node in model_of(self.task.module).graph.nodes
+            for value in node.results
+            if isinstance(value.type, TensorType)
+            and isinstance(value.type.element_type, AnyFloat)
+            and (name := value_name(value))
+        ]
+        build = self.build
+        request = self.task.request(
+            {}, "reference", 1, build.indices, build.values, build.straight_through
+        )
+        seen = replace(request, options=replace(request.options, extra_outputs=tuple(names)))
+        program = seen.runner().program(inputs)
+        for name, value in variables.items():
+            program.write(name, value)
+        outputs = program.run({name: inputs[name] for name in program.inputs})
+        yield from not_finite({name: outputs[name] for name in names if name in outputs})

@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM while a model is trained: noted, so that a step can end and be kept."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Terminated(SystemExit):
+    """SIGTERM ended a training, and what it had come to was kept."""
+
+    def __init__(self, code: int, told: str) -> None:
+        super().__init__(code)
+        self.told = told
+
+    def __str__(self) -> str:
+        return self.told
+
+
+@dataclass
+class Interruption:
+    """The signal that came, if one did."""
+
+    number: int | None = None
+
+    def end(self, told: str) -> None:
+        """Ends the program, or what waits for Ctrl-C, as the signal would have."""
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt(told)
+        if self.number is not None:
+            raise Terminated(128 + self.number, told)
+
+
+@contextmanager
+def noted(wanted: bool) -> Iterator[Interruption]:
+    """
+    Notes the first signal; the next one does what it did before.
+
+    Only where it is wanted, and in the main thread: others cannot.
+    """
+    found = Interruption()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield found
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        found.number = number
+        restore()
+
+    for number in SIGNALS:
+        signal.signal(number, note)
+    try:
+        yield found
+    finally:
+        restore()

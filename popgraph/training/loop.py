@@ -1,0 +1,172 @@
+"""The loop of a training: epochs, steps, validation, callbacks, checkpoints, and its end."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.warnings import DoubtfulTrainingWarning
+from popgraph.training.callbacks import Callback, Trained
+from popgraph.training.checkpoints import Keeper, Running
+from popgraph.training.checks import likelihoods_of, no_probabilities
+from popgraph.training.diagnosis import Trail
+from popgraph.training.history import Row
+from popgraph.training.interruption import noted
+from popgraph.training.measures import Measures
+from popgraph.training.samples import Batch, Order, Source
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one call of `fit` is to do."""
+
+    source: Source
+    order: Order
+    epochs: int | None
+    """The epoch that is the last one."""
+    steps: int | None
+    """The step that is the last one."""
+    test: Callable[[], Row]
+    """The results of the held-out data with the weights as they are."""
+    callbacks: Sequence[Callback]
+    keeper: Keeper | None
+    trail: Trail
+
+
+class Loop:
+    """Runs a plan from where a training is."""
+
+    def __init__(self, trainer: Trained, running: Running, measures: Measures, plan: Plan) -> None:
+        self._trainer, self._running, self._measures, self._plan = trainer, running, measures, plan
+        self._progress = running.progress
+        self._began_with: Mapping[str, Array] = {}
+        """The weights before the first epoch, until it has ended."""
+
+    def run(self) -> None:
+        for callback in self._plan.callbacks:
+            callback.on_start(self._trainer)
+        if not self._progress.epoch and self._plan.trail.is_affordable(self._running.steps):
+            self._began_with = self._running.weights()
+        keeper = self._plan.keeper
+        with noted(keeper is not None) as interruption:
+            try:
+                self._interruption = interruption
+                while not self._has_ended():
+                    self._run_epoch()
+                if keeper is not None:
+                    keeper.keep(self._running)
+            finally:
+                for callback in self._plan.callbacks:
+                    callback.on_end(self._trainer)
+        if keeper is not None:
+            interruption.end(f"step {self._running.steps.driver.steps} is in {keeper.path}")
+        best = self._running.best
+        if best is not None and best.weights:
+            self._running.steps.write(best.weights)
+
+    def _has_ended(self) -> bool:
+        epochs = self._plan.epochs
+        by_epochs = epochs is not None and self._progress.epoch >= epochs
+        return by_epochs or self._is_stopped()
+
+    def _is_stopped(self) -> bool:
+        """Whether nothing more is to be done, even in the middle of an epoch."""
+        steps = self._plan.steps
+        by_steps = steps is not None and self._running.steps.driver.steps >= steps
+        return bool(self._trainer.stopped) or by_steps or self._interruption.number is not None
+
+    def _run_epoch(self) -> None:
+        """The rest of an epoch, and what is said of it unless a signal ends it."""
+        plan, progress = self._plan, self._progress
+        began = time.perf_counter()
+        for batch in plan.source.epoch(plan.order, progress.epoch, progress.batch):
+            row = self._step(batch)
+            for callback in plan.callbacks:
+                callback.on_step(self._trainer, row)
+            if self._is_stopped():
+                break
+            if plan.keeper is not None:
+                plan.keeper.after_step(self._running)
+        if not progress.batch:
+            raise RunError("the data have no batch for another epoch", "the data")
+        if self._interruption.number is None:
+            self._end_epoch(time.perf_counter() - began)
+
+    def _step(self, batch: Batch) -> Row:
+        running, progress = self._running, self._progress
+        self._plan.trail.note(running.steps, progress.batch)
+        outputs = running.steps.run(batch)
+        numbers = self._measures.add(running.totals, batch, outputs)
+        progress.batch += 1
+        step = running.steps.driver.steps
+        row = {"step": step, "epoch": progress.epoch + 1, **numbers}
+        row["learning_rate"] = running.steps.driver.rate
+        progress.history.steps.append(row)
+        loss = self._measures.numbers[0]
+        if step == 1:
+            self._doubt_likelihoods(outputs)
+        if not isfinite(row[loss]):
+            raise self._diverged(f"{loss!r} is {row[loss]} in step {step}")
+        return row
+
+    def _doubt_likelihoods(self, outputs: Mapping[str, Array]) -> None:
+        """Warns of a loss of probabilities that are none, as far as the program shows them."""
+        for name, is_log in likelihoods_of(self._plan.trail.task):
+            for problem in no_probabilities(name, outputs[name], is_log) if name in outputs else ():
+                warnings.warn(problem, DoubtfulTrainingWarning, stacklevel=5)
+
+    def _doubt_weights(self) -> None:
+        """Warns of weights that an epoch has not changed."""
+        now, trained = self._running.weights(), self._plan.trail.task.selection.trained
+        still = [
+            name
+            for name, before in self._began_with.items()
+            if name in trained and np.array_equal(now[name], before)
+        ]
+        self._began_with = {}
+        if still:
+            named = ", ".join(map(repr, still[:3])) + (", ..." if len(still) > 3 else "")
+            warnings.warn(
+                f"an epoch has not changed {len(still)} of {len(trained)} weights: {named}; "
+                "`check` shows gradients",
+                DoubtfulTrainingWarning,
+                stacklevel=4,
+            )
+
+    def _diverged(self, what: str) -> RunError:
+        """The error of a loss that is no number any more, with what was the first not to be one."""
+        plan, progress = self._plan, self._progress
+        first = plan.trail.first_not_finite(
+            self._running.steps, plan.source, plan.order, progress.epoch, progress.batch
+        )
+        named = f"; {first!r} was the first that is not finite" if first else ""
+        return RunError(
+            f"{what}, epoch {progress.epoch + 1}{named}",
+            "training",
+            "a smaller learning rate, or other data; a checkpoint, if there is one, is older",
+        )
+
+    def _end_epoch(self, seconds: float) -> None:
+        running, progress, plan = self._running, self._progress, self._plan
+        row: Row = {"epoch": progress.epoch + 1, "step": running.steps.driver.steps}
+        row |= running.totals.row()
+        row |= plan.test()
+        row["seconds"] = seconds
+        running.totals.clear()
+        self._doubt_weights()
+        progress.epoch, progress.batch = progress.epoch + 1, 0
+        progress.history.epochs.append(row)
+        best = running.best
+        if best is not None and best.see(row, running.weights):
+            self._trainer.stop(f"{best.monitor} was no better for {best.patience} epochs")
+        for callback in plan.callbacks:
+            callback.on_epoch(self._trainer, row)
+        if plan.keeper is not None:
+            plan.keeper.after_epoch(running)

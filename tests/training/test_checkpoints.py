@@ -1,0 +1,229 @@
+"""Tests checkpoints: a training that was interrupted comes to the bits of one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError
+from popgraph.training.callbacks import Callback, Trained
+from popgraph.training.checkpoints import Keeper
+from popgraph.training.history import Row
+from popgraph.training.trainer import Trainer
+
+NET = """
+graph net(x: f32[N, 6]) -> (y: f32[N, 3]) {
+    weight w: f32[6, 8] = glorot_uniform
+    weight v: f32[8, 3] = glorot_uniform
+    h = x @ w |> Relu |> Dropout(0.3)
+    y = h @ v
+}
+"""
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(50, 6)).astype(np.float32)
+LABELS = X[:, :3].argmax(1)
+SETTINGS: dict[str, Any] = {"batch": 8, "seed": 3, "validation": 0.2, "monitor": "val_loss"}
+
+
+class StopAt(Callback):
+    """What a signal does, at a known step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, trainer: Trained, row: Row) -> None:
+        if row["step"] == self.step:
+            signal.raise_signal(signal.SIGINT)
+
+
+def trainer(optimizer: str = "Adam(0.02)", schedule: str | None = "cosine(steps=20)") -> Trainer:
+    return Trainer(NET, "cross_entropy", optimizer, schedule=schedule, metrics=["accuracy", "f1"])
+
+
+def told(found: Trainer) -> tuple[list[Row], list[Row]]:
+    """What was measured, without times."""
+    epochs = [
+        {name: number for name, number in row.items() if name != "seconds"}
+        for row in found.history.epochs
+    ]
+    return epochs, found.history.steps
+
+
+def weights(found: Trainer, path: Path) -> bytes:
+    found.save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("step", [1, 5, 7, 10, 19])
+def test_what_goes_on_has_the_bits_of_what_never_stopped(step: int, tmp_path: Path) -> None:
+    """In the first batch, at the end of an epoch and within one; Adam, dropout, a schedule."""
+    whole, file = trainer(), tmp_path / "run.ckpt"
+    whole.fit((X, LABELS), epochs=4, **SETTINGS)
+    broken = trainer()
+    with pytest.raises(KeyboardInterrupt, match=f"step {step} is in .*run.ckpt"):
+        broken.fit((X, LABELS), epochs=4, checkpoint=file, callbacks=[StopAt(step)], **SETTINGS)
+    assert len(broken.history.steps) == step
+    again = trainer()
+    again.fit((X, LABELS), epochs=4, checkpoint=file, resume=True, **SETTINGS)
+    assert told(again) == told(whole)
+    assert weights(again, tmp_path / "a.onnx") == weights(whole, tmp_path / "b.onnx")
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    first = trainer()
+    first.fit((X, LABELS), epochs=2, checkpoint=file, resume=True, **SETTINGS)
+    second = trainer()
+    second.fit((X, LABELS), epochs=2, checkpoint=file, resume=True, **SETTINGS)
+    assert second.planned == 0
+    assert told(second) == told(first)
+    second.fit((X, LABELS), epochs=3, checkpoint=file, resume=True, **SETTINGS)
+    assert len(second.history.epochs) == 3
+
+
+def test_patience_goes_on_counting(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    settings = SETTINGS | {"patience": 2, "schedule": None}
+    settings.pop("schedule")
+    whole = trainer("SGD(0)", None)
+    whole.fit((X, LABELS), epochs=9, **settings)
+    first = trainer("SGD(0)", None)
+    with pytest.raises(KeyboardInterrupt):
+        first.fit((X, LABELS), epochs=9, checkpoint=file, callbacks=[StopAt(11)], **settings)
+    second = trainer("SGD(0)", None)
+    second.fit((X, LABELS), epochs=9, checkpoint=file, resume=True, **settings)
+    assert "no better" in second.stopped
+    assert told(second) == told(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"optimizer": "Adam(0.03)"}, "other optimizer"),
+        ({"rows": 30}, "other data: 40 samples, not 24 samples"),
+        ({"seed": 4}, "other batches: 8 samples, in the order of seed 3, not"),
+        ({"batch": 4}, "other batches"),
+        ({"drop_last": True}, "other last batches: kept, not left out"),
+        ({"net": NET.replace("8", "9")}, "is not the same"),
+    ],
+)
+def test_what_does_not_fit_is_said(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    file, settings = tmp_path / "run.ckpt", dict(SETTINGS)
+    trainer().fit((X, LABELS), epochs=1, checkpoint=file, **settings)
+    rows = change.pop("rows", 50)
+    other = trainer(change.pop("optimizer", "Adam(0.02)"))
+    if "net" in change:
+        schedule = "cosine(steps=20)"
+        other = Trainer(change.pop("net"), "cross_entropy", "Adam(0.02)", schedule=schedule)
+    settings |= change
+    before = file.read_bytes()
+    with pytest.raises(PopgraphError, match=said):
+        other.fit((X[:rows], LABELS[:rows]), epochs=2, checkpoint=file, resume=True, **settings)
+    assert file.read_bytes() == before
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def other_kind(data: bytes) -> bytes:
+    return b"PK" + data[2:]
+
+
+def other_format(data: bytes) -> bytes:
+    return data.replace(b'\\"format\\": 1', b'\\"format\\": 9')
+
+
+@pytest.mark.parametrize("damage", [cut, other_kind, other_format])
+def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    trainer().fit((X, LABELS), epochs=1, checkpoint=file, **SETTINGS)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(PopgraphError, match="cannot be read"):
+        trainer().fit((X, LABELS), epochs=2, resume=file, **SETTINGS)
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(PopgraphError, match="cannot be read"):
+        trainer().fit((X, LABELS), resume=tmp_path / "none.ckpt", **SETTINGS)
+    with pytest.raises(PopgraphError, match="resume=True goes on with a checkpoint"):
+        trainer().fit((X, LABELS), resume=True, **SETTINGS)
+
+
+@pytest.mark.parametrize("every", [0, -3, "often", "5 days", "min"])
+def test_a_time_that_is_none_is_refused(every: int | str) -> None:
+    with pytest.raises(PopgraphError, match="does not say how often"):
+        Keeper.of("run.ckpt", every)
+
+
+def test_how_often_is_steps_or_time(tmp_path: Path) -> None:
+    assert Keeper.of("a", "1.5 min").seconds == 90
+    assert Keeper.of("a", "2h").seconds == 7200
+    file, seen = tmp_path / "run.ckpt", list[int]()
+
+    class Look(Callback):
+        def on_step(self, trainer: Trained, row: Row) -> None:
+            if file.exists():
+                seen.append(int(row["step"]))
+
+    trainer().fit((X, LABELS), epochs=1, checkpoint=file, every=3, callbacks=[Look()], **SETTINGS)
+    assert seen == [4, 5]
+
+
+def test_what_is_no_longer_finite_stops_and_is_not_kept(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    spoilt: Array = X.copy()
+    spoilt[17, 2] = np.inf
+    found = trainer("SGD(0.1)", None)
+    with pytest.raises(PopgraphError, match=r"nan in step \d+, epoch 1; 'x' was the first"):
+        found.fit((spoilt, LABELS), epochs=3, checkpoint=file, every=1, batch=8, seed=1)
+    again = trainer("SGD(0.1)", None)
+    steps = len(found.history.steps)
+    with pytest.raises(PopgraphError, match=f"step {steps}, epoch 1"):
+        again.fit((spoilt, LABELS), epochs=3, checkpoint=file, resume=True, batch=8, seed=1)
+
+
+def test_what_was_first_is_named(tmp_path: Path) -> None:
+    """Weights that grow until a value in the middle has no number; the step is run once more."""
+    growing = """
+    graph net(x: f32[N, 6]) -> (y: f32[N, 3]) {
+        weight w: f32[6, 3] = glorot_uniform
+        h = x @ w
+        big = Exp(h * 3.0)
+        y = big * 0.5
+    }
+    """
+    found = Trainer(growing, "l1", "SGD(2.0)")
+    with pytest.raises(PopgraphError, match=r"in step \d+, epoch \d+; 'big' was the first"):
+        found.fit((X, np.eye(3, dtype=np.float32)[LABELS]), epochs=50, batch=8)
+
+
+def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
+    """SIGTERM in the middle; what is written at last is what one run writes."""
+    (tmp_path / "net.pgraph").write_text(NET)
+    np.save(tmp_path / "x.npy", np.tile(X, (40, 1)))
+    np.save(tmp_path / "labels.npy", np.tile(LABELS, 40))
+    command = [sys.executable, "-m", "popgraph", "train", "net.pgraph", "x=x.npy"]
+    command += ["labels=labels.npy", "--loss", "cross_entropy", "--optimizer", "Adam(0.01)"]
+    command += ["--epochs", "12", "--batch", "8"]
+    parted = [*command, "--checkpoint", "run.ckpt", "--every", "50"]
+    started = subprocess.Popen(parted, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run.ckpt").exists():
+        assert started.poll() is None
+    os.kill(started.pid, signal.SIGTERM)
+    _, said = started.communicate()
+    assert started.returncode == 143, said
+    assert "is in run.ckpt; --resume goes on" in said
+    subprocess.run([*parted, "--resume", "-o", "a.onnx"], cwd=tmp_path, check=True)
+    subprocess.run([*command, "-o", "b.onnx", "--log", "b.jsonl"], cwd=tmp_path, check=True)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 12
