@@ -24,6 +24,7 @@ from popgraph.backends.c.cache import program_key
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.functions import TYPE_RULES
+from popgraph.dialects.onnx.types import static_shape
 from popgraph.passes import outside
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.onnx.infer_shapes import specialise
@@ -329,6 +330,11 @@ def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None
     assert message in str(caught.value)
 
 
+def test_the_passes_of_options_are_a_list() -> None:
+    with pytest.raises(PassError, match="'spy' is no list of passes"):
+        popgraph.Options(passes="spy")
+
+
 @pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("rows", [2, "N"])
 def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str) -> None:
@@ -352,7 +358,7 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
     if rows == "N":
         specialise(module, {"x": (2, 3), "x1": (1,)}, compilation.weights, {})
     compiler.lower(module, compilation, until="infer-shapes")
-    shapes = [op.results[0].type.get_shape() for op in model_of(module).graph.nodes]
+    shapes = [static_shape(op.results[0].type) for op in model_of(module).graph.nodes]
     assert shapes == [(2, 6), (2,), (2, 6)]
     found = popgraph.compile(made, backend="reference")(x=X, x1=np.ones(1, np.float32))["y"]
     assert found.shape == (2, 6)

@@ -83,6 +83,10 @@ class Options:
             vectors = vector_bytes or given.vector_bytes
             machine = given.with_vectors(vectors, registers or given.registers)
             object.__setattr__(self, "machine", machine)
+        if isinstance(self.passes, str):
+            raise PassError(
+                f"{self.passes!r} is no list of passes", "Options.passes", f"[{self.passes!r}]"
+            )
         object.__setattr__(self, "passes", tuple(self.passes))
         if self.indices not in (None, *CHOICES):
             raise PassError(
