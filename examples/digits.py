@@ -7,14 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 
 import popgraph
 
-BATCH, EPOCHS, HELD_OUT = 50, 8, 500
+EPOCHS, HELD_OUT = 8, 500
 OUT = Path("digits.onnx")
-console = Console()
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -29,8 +26,8 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
     return (table[:, :-1] / 255).reshape(-1, 1, 28, 28), table[:, -1].astype(np.int32)
 
 
-def build() -> tuple[popgraph.Builder, str, str, str]:
-    """Two convolutions and two dense layers: (builder, image, probabilities, loss ids)."""
+def build() -> popgraph.Builder:
+    """Two convolutions and two dense layers, from images to the probabilities of ten digits."""
     rng = np.random.default_rng(1)
     builder = popgraph.Builder()
     onnx = builder.aiOnnx
@@ -43,9 +40,7 @@ def build() -> tuple[popgraph.Builder, str, str, str]:
     def bias(name: str, size: int) -> str:
         return builder.addInitializedInputTensor(np.zeros(size, np.float32), name)
 
-    image = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [BATCH, 1, 28, 28]), "image")
-    labels = builder.addInputTensor(popgraph.TensorInfo("INT32", [BATCH]), "labels")
-    x = image
+    x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [50, 1, 28, 28]), "image")
     for number, (inputs, outputs) in enumerate(((1, 16), (16, 32))):
         kernel = weight(f"conv{number}.weight", outputs, inputs, 5, 5)
         x = onnx.conv([x, kernel, bias(f"conv{number}.bias", outputs)], pads=[2, 2, 2, 2])
@@ -54,43 +49,16 @@ def build() -> tuple[popgraph.Builder, str, str, str]:
     x = onnx.gemm([x, weight("dense0.weight", 64, 1568), bias("dense0.bias", 64)], transB=1)
     x = onnx.relu([x])
     x = onnx.gemm([x, weight("dense1.weight", 10, 64), bias("dense1.bias", 10)], transB=1)
-    probabilities = onnx.softmax([x])
-    loss = builder.aiGraphcore.nllloss([probabilities, labels])
-    builder.addOutputTensor(probabilities)
-    builder.addOutputTensor(loss)
-    return builder, image, probabilities, loss
+    builder.addOutputTensor(onnx.softmax([x]))
+    return builder
 
 
-def train(images: np.ndarray, labels: np.ndarray) -> None:
-    """Trains with momentum SGD, one line per epoch, and writes the trained model."""
-    builder, image, probabilities, loss = build()
-    steps = (len(images) - HELD_OUT) // BATCH
-    returns = popgraph.AnchorReturnType("All")
-    session = popgraph.TrainingSession(
-        builder.getModelProto(),
-        dataFlow=popgraph.DataFlow(steps, {loss: returns, probabilities: returns}),
-        loss=loss,
-        optimizer=popgraph.SGD(
-            {"defaultLearningRate": (0.03, False), "defaultMomentum": (0.9, True)}
-        ),
-        deviceInfo=popgraph.DeviceManager().createCpuDevice(),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    rng = np.random.default_rng(2)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training", total=EPOCHS)
-        for epoch in range(EPOCHS):
-            order = HELD_OUT + rng.permutation(steps * BATCH)
-            data = {image: images[order], "labels": labels[order]}
-            session.run(popgraph.PyStepIO(data, anchors))
-            hits = anchors[probabilities].reshape(-1, 10).argmax(1) == labels[order]
-            progress.console.print(
-                f"epoch {epoch + 1}: loss {anchors[loss].mean():.4f}, accuracy {hits.mean():.1%}"
-            )
-            progress.advance(task)
-    session.modelToHost(str(OUT))
+class Told(popgraph.Callback):
+    """A line for every epoch."""
+
+    def on_epoch(self, trainer: popgraph.Trainer, row: dict[str, float]) -> None:
+        loss, accuracy = row["loss"], row["accuracy"]
+        print(f"epoch {row['epoch']}: loss {loss:.4f}, accuracy {accuracy:.1%}", flush=True)
 
 
 def show(images: np.ndarray, predictions: np.ndarray) -> None:
@@ -105,16 +73,19 @@ def show(images: np.ndarray, predictions: np.ndarray) -> None:
 def main() -> None:
     start = time.perf_counter()
     images, labels = load_digits()
-    train(images, labels)
-    _, image, probabilities, _ = build()
+    trainer = popgraph.train(
+        build(),
+        (images[HELD_OUT:], labels[HELD_OUT:]),
+        "nll",
+        "SGD(0.03, momentum=0.9)",
+        epochs=EPOCHS,
+        metrics="accuracy",
+        callbacks=[Told()],
+    )
+    trainer.save(OUT)
     held_out, expected = images[:HELD_OUT], labels[:HELD_OUT]
-    run = popgraph.compile(OUT)
-    found = np.concatenate(
-        [
-            run({image: held_out[i : i + BATCH], "labels": expected[i : i + BATCH]})[probabilities]
-            for i in range(0, HELD_OUT, BATCH)
-        ]
-    ).argmax(1)
+    (probabilities,) = popgraph.compile(OUT)(image=held_out).values()
+    found = probabilities.argmax(1)
     print(
         f"saved {OUT}, loaded it again: "
         f"{(found == expected).mean():.1%} of {HELD_OUT} held-out digits are read right"

@@ -30,6 +30,7 @@ from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
+from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
@@ -280,12 +281,27 @@ class Session(IpuOnly):
     def modelToHost(self, filename: str | Path) -> None:
         """Writes the model with its weights and optimizer state as they are now."""
         _LOG.debug("Session::modelToHost(%s)", filename)
+        values = self._current_weights()
+        with as_popart_errors():
+            content = model_with_weights(self._model, values, self._external)
+            write_file(filename, [content])
+
+    def save(self, path: str | Path) -> None:
+        """
+        Writes the model with its weights as they are now for inference, as .onnx or .pgraph.
+
+        Its loss and its labels are gone, BatchNormalization uses the running statistics, Dropout
+        drops nothing, and batches have any size if the model lets them: any program that runs
+        ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
+        """
+        save_inference(Path(path), self._model, self._current_weights())
+
+    def _current_weights(self) -> Mapping[str, Array]:
+        """Weights and states, fetched and kept for the next `weightsFromHost`."""
         self.weightsToHost()
         if not self._constant_weights:
             self._weights.keep_fetched()
-        with as_popart_errors():
-            content = model_with_weights(self._model, self._weights.values(), self._external)
-            write_file(filename, [content])
+        return self._weights.values()
 
     def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
         """Copies weights that stand in a file to another one, where `modelToHost` then writes."""

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from popgraph.dialects.onnx import Graph, model_of
+from popgraph.dialects.onnx import Graph, Model, OnnxOp, model_of
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.containers import value_name
+from popgraph.dialects.onnx.containers import standard_domain, value_name
 from popgraph.dialects.onnx.op import Yield
 from popgraph.dialects.onnx.types import dims
 from popgraph.support.errors import ModelError
@@ -36,7 +36,15 @@ def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> Mo
             "addOutputTensor(prediction): what the model is used for when it is trained",
         )
     _erase_unused(graph)
+    _forget_unused_domains(model_of(found))
     return found
+
+
+def _forget_unused_domains(model: Model) -> None:
+    """Operator sets of which no operator is left: other programs refuse what they do not know."""
+    used = {"", *(op.domain for op in model.walk() if isinstance(op, OnnxOp))}
+    kept = [one for one in model.opsets if standard_domain(one.domain.text) in used]
+    model.properties["opsets"] = ArrayAttr(kept)
 
 
 def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            from tensorboardX import SummaryWriter
+            self._make: Any = import_module("tensorboardX").SummaryWriter
         except ImportError as error:
             raise PopgraphError(
                 f"TensorBoard's files cannot be written: {error}",
                 hint="pip install popgraph[tensorboard]",
             ) from error
-        self._make, self._folder = SummaryWriter, str(folder)
+        self._folder = str(folder)
         self._writer: Any = None
 
     def on_start(self, trainer: Trained) -> None:
