@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
 from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
@@ -40,6 +41,7 @@ COMMANDS = (
     "popart",
     "conformance",
     "doctor",
+    "completion",
 )
 """One module each, in the order in which `--help` lists them."""
 
@@ -166,4 +168,6 @@ def main() -> None:
     # Start-up makes many objects that live to the end; looking at them again and again for
     # garbage takes a third of it.
     gc.set_threshold(100_000, 50, 50)
-    app()
+    if VARIABLE in os.environ:
+        answer()
+    app(prog_name="popgraph")

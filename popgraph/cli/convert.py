@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, ModelFile
+from popgraph.cli.options import Dimensions, Folders, ModelFile
 
 
 def command(
     source: ModelFile,
     target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
+    dim: Dimensions = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", metavar="NAME", help="Keep this value and what it needs (again for more)."
+        ),
+    ] = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -21,8 +28,12 @@ def command(
     \b
     popgraph convert model.onnx model.pgraph   large weights go to model.safetensors
     popgraph convert model.pgraph model.onnx   gives a model that says the same
+    popgraph convert net.onnx one.onnx --dim N=1          a batch of known size
+    popgraph convert net.onnx trunk.onnx --output features   the part in front of a value
     """
     from popgraph.cli import models
 
-    module, compilation = models.load(source)
+    module, compilation, _ = models.opened(source, dim, static=False)
+    if output:
+        models.cut(module, output)
     models.save(target, module, compilation)

@@ -226,6 +226,19 @@ def symbols(types: Iterable[Attribute]) -> set[str]:
     return {dim for type_ in types for dim in dims(type_) or () if isinstance(dim, str)}
 
 
+def cut(module: ModuleOp, names: Sequence[str]) -> None:
+    """Leaves of a model what these values need, which become its outputs."""
+    from popgraph.dialects.levels import level_of
+    from popgraph.dialects.onnx.outputs import cut_to
+
+    if level_of(module) != "onnx":
+        raise ModelError(
+            f"a module of the {level_of(module)} level is not cut",
+            hint="--output is for models: .onnx, .pgraph, and .mlir of the onnx level",
+        )
+    cut_to(module, names)
+
+
 def check_static(module: ModuleOp) -> None:
     """ModelError unless every input has a known shape (only those of onnx modules may not)."""
     from popgraph.dialects.levels import level_of

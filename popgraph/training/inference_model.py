@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import OpResult, SSAValue
 
-from popgraph.dialects.onnx import Graph, Model, OnnxOp, model_of
+from popgraph.dialects.onnx import Graph, model_of
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.containers import standard_domain, value_name
-from popgraph.dialects.onnx.op import Yield
+from popgraph.dialects.onnx.containers import value_name
+from popgraph.dialects.onnx.outputs import drop_unused, set_outputs
 from popgraph.dialects.onnx.types import dims
 from popgraph.support.errors import ModelError
 
@@ -26,25 +26,17 @@ def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> Mo
     graph = model_of(found).graph
     keep = [number for number, name in enumerate(graph.output_names) if name not in (loss, *terms)]
     if keep:
-        _set_outputs(graph, [(graph.outputs.data[one], graph.yielded[one]) for one in keep])
+        set_outputs(graph, [(graph.outputs.data[one], graph.yielded[one]) for one in keep])
     elif (value := _prediction(graph, loss)) is not None:
-        _set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value)])
+        set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value)])
     else:
         raise ModelError(
             "the model has no output besides its loss",
             f"loss {loss!r}",
             "addOutputTensor(prediction): what the model is used for when it is trained",
         )
-    _erase_unused(graph)
-    _forget_unused_domains(model_of(found))
+    drop_unused(found)
     return found
-
-
-def _forget_unused_domains(model: Model) -> None:
-    """Operator sets of which no operator is left: other programs refuse what they do not know."""
-    used = {"", *(op.domain for op in model.walk() if isinstance(op, OnnxOp))}
-    kept = [one for one in model.opsets if standard_domain(one.domain.text) in used]
-    model.properties["opsets"] = ArrayAttr(kept)
 
 
 def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:
@@ -53,16 +45,8 @@ def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:
     value = _prediction(graph, loss)
     if set(graph.output_names) == {loss} and value is not None:
         old = list(zip(graph.outputs, graph.yielded, strict=True))
-        _set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value), *old])
+        set_outputs(graph, [(ValueInfoAttr.of(value_name(value), value.type), value), *old])
     return module
-
-
-def _set_outputs(graph: Graph, outputs: list[tuple[ValueInfoAttr, SSAValue]]) -> None:
-    old = graph.terminator
-    graph.block.insert_op_before(Yield([value for _, value in outputs]), old)
-    old.detach()
-    old.erase()
-    graph.properties["outputs"] = ArrayAttr([info for info, _ in outputs])
 
 
 def _prediction(graph: Graph, loss: str) -> SSAValue | None:
@@ -73,20 +57,3 @@ def _prediction(graph: Graph, loss: str) -> SSAValue | None:
             return value
         value = next((one for one in value.op.operands if isinstance(one, OpResult)), None)
     return None
-
-
-def _erase_unused(graph: Graph) -> None:
-    for op in reversed(list(graph.block.ops)):
-        if not isinstance(op, Yield) and not any(result.uses for result in op.results):
-            _erase(op)
-    unused = [one for one in graph.block.args if not one.uses]
-    numbers = {one.index for one in unused}
-    infos = [info for number, info in enumerate(graph.inputs) if number not in numbers]
-    for argument in reversed(unused):
-        graph.block.erase_arg(argument)
-    graph.properties["inputs"] = ArrayAttr(infos)
-
-
-def _erase(op: Operation) -> None:
-    op.detach()
-    op.erase()

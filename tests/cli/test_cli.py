@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
+import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.cli import COMMANDS, app
 from popgraph.cli.options import Level
@@ -107,6 +108,26 @@ def test_starting_up_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0
     assert not heavy & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("popgraph pri", "print"), ("popgraph train --check", "--check\n--checkpoint")],
+)
+def test_a_shell_completes_commands_and_options(words: str, found: str) -> None:
+    asked = {
+        "_POPGRAPH_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    assert sorted(script(**asked).stdout.split()) == sorted(found.split())
+
+
+def test_scripts_for_shells_ask_the_command(tmp_path: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_POPGRAPH_COMPLETE" in call("completion", shell).output
+    (tmp_path / "bash").write_text(call("completion", "bash").output)
+    subprocess.run(["bash", "-n", tmp_path / "bash"], check=True)
 
 
 # --- how it ends -------------------------------------------------------------------------------
@@ -505,6 +526,32 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
         call("convert", source, target)
     assert (tmp_path / "b.safetensors").exists()
     assert a.read_bytes() == c.read_bytes()
+
+
+def test_convert_fixes_dimensions_and_cuts(tmp_path: Path) -> None:
+    text = """
+    graph net(x: f32[N, 4], z: f32[N]) -> (y: f32[N, 2], other: f32[N]) {
+        weight w: f32[4, 2] = ones
+        h = Relu(x)
+        y = h @ w
+        other = Neg(z)
+    }
+    """
+    (tmp_path / "net.pgraph").write_text(text)
+    call("convert", tmp_path / "net.pgraph", tmp_path / "a.onnx", "--dim", "N=3")
+    whole = onnx.load(tmp_path / "a.onnx").graph
+    assert [one.dim_value for one in whole.input[0].type.tensor_type.shape.dim] == [3, 4]
+    call("convert", tmp_path / "a.onnx", tmp_path / "b.onnx", "--output", "h")
+    cut = onnx.load(tmp_path / "b.onnx").graph
+    assert [one.name for one in cut.input] == ["x"] and [one.name for one in cut.output] == ["h"]
+    assert not cut.initializer and [one.op_type for one in cut.node] == ["Relu"]
+    x = np.array([[1, -2, 3, -4]] * 3, np.float32)
+    (found,) = popgraph.compile(tmp_path / "b.onnx")(x=x).values()
+    np.testing.assert_array_equal(found, np.maximum(x, 0))
+    result = call("convert", tmp_path / "a.onnx", tmp_path / "c.onnx", "--output", "yy", code=1)
+    assert "the model has no value 'yy'" in result.stderr and "'y'" in result.stderr
+    result = call("convert", tmp_path / "a.onnx", tmp_path / "c.onnx", "--dim", "M=1", code=1)
+    assert "no symbolic dimension 'M'" in result.stderr
 
 
 def test_convert_to_ir_says_what_is_not_in_it(tmp_path: Path) -> None:
