@@ -50,6 +50,8 @@ class Wishes:
     schedule: str | Schedule | Callable[[int], float] | None = None
     class_weights: ClassWeights | None = None
     choice: Choice = field(default_factory=Choice)
+    prediction: str | None = None
+    """The output that a loss by name is of, where the model has several."""
 
 
 class Subject:
@@ -142,11 +144,14 @@ class Subject:
 
     def _output(self) -> str:
         names = model_of(self.module).graph.output_names
+        if self.wishes.prediction in names:
+            return self.wishes.prediction
         if len(names) != 1:
             raise ModelError(
                 f"the model has {len(names)} outputs, and a loss by name is of one",
                 f"loss {self.wishes.loss!r}",
-                f"an expression says of which: loss='nll({names[0] if names else 'y'}, labels)'",
+                f"prediction={names[-1] if names else 'y'!r} says of which; so does an expression, "
+                f"loss='nll({names[-1] if names else 'y'}, labels)'",
             )
         return names[0]
 

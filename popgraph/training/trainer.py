@@ -52,7 +52,8 @@ class Trainer:
     an object; `schedule` a text ("cosine(steps=1000)") or a function of the step; a text's
     `train` section says all three. `freeze` and `train_only` are patterns of names of weights.
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
-    the outputs `prediction` and the input `target`, which are found where there is one of each.
+    the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
+    where there is one of each.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Trainer:
         threads: int = 1,
     ) -> None:
         choice = Choice.of(freeze, train_only)
-        self._subject = Subject(model, Wishes(loss, optimizer, schedule, class_weights, choice))
+        wishes = Wishes(loss, optimizer, schedule, class_weights, choice, prediction)
+        self._subject = Subject(model, wishes)
         self._build = Build(backend, threads, indices, straight_through, dict(values or {}))
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target

@@ -223,6 +223,16 @@ def test_a_callback_sees_steps_and_epochs_and_may_stop() -> None:
     assert seen == ["start", "step", "step", "epoch", "end"]
 
 
+def test_the_output_that_a_loss_is_of_may_be_named() -> None:
+    two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
+    two = two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w")
+    with pytest.raises(PopgraphError, match="prediction='y' says of which"):
+        popgraph.train(two, (FEW, CLASSES), "cross_entropy", "SGD(0.1)")
+    named = popgraph.train(two, (FEW, CLASSES), "cross_entropy", "SGD(0.1)", prediction="y")
+    alone = popgraph.train(LINEAR, (FEW, CLASSES), "cross_entropy", "SGD(0.1)")
+    assert named.history["loss"] == alone.history["loss"]
+
+
 def events(folder: Path) -> list[tuple[str, int, float]]:
     """What stands in the file of events of a folder: records with their length before them."""
     proto = pytest.importorskip("tensorboardX.proto.event_pb2", reason="TensorBoard's files")
