@@ -836,6 +836,7 @@ INTEGERS = "products of integers are not yet made of the machine's dot products"
 ROUNDING = (
     "a division, and a conversion to bytes that holds for numbers of any size, as NumPy's does"
 )
+LOOKED_UP = "rows of the tables are looked up in a pass of their own"
 ROUNDS = (
     "goes over all of the tensor again in each of some rounds; a loop over rows would do it once"
 )
@@ -863,6 +864,9 @@ REASONS = {
     "MaxRoiPool": "compares each element of an image with the bounds of each cell",
     "Multinomial": "draws by a generator that gives the same numbers on every machine",
     "Range": "counts in 64 bits, then converts",
+    "Tile": "each repetition is a loop of its own over a short row",
+    "RotaryEmbedding": LOOKED_UP,
+    "ai.onnx.ml.LabelEncoder": "finds keys by halving, one after the other",
     "Det": "each step of the elimination is a pass over all matrices, with a choice of pivots",
     "Exp": "right to 0.9 units in the last place down to the smallest numbers: 25 instructions",
     "Softmax": "its exponentials are right to 0.9 units in the last place: half of the time",
@@ -874,6 +878,9 @@ REASONS = {
     f"{MICROSOFT}.QMoE": "computes all experts, and weighs those that are not chosen by 0",
     f"{MICROSOFT}.MaxpoolWithMask": "the ends of windows are tensors between several passes",
     f"{MICROSOFT}.Unique": "Python computes it",
+    f"{MICROSOFT}.RotaryEmbedding": LOOKED_UP,
+    f"{MICROSOFT}.GatherBlockQuantized": "bytes are taken apart in a pass of their own",
+    f"{MICROSOFT}.LinearAttention": "each step of time calls kernels of its own",
     f"{MICROSOFT}.CDist": "adds up squares of differences; a product of matrices loses digits",
     f"{MICROSOFT}.NGramRepeatBlock": "each n-gram is compared with all of the vocabulary",
     f"{MICROSOFT}.FusedMatMul": "a factor that varies is transposed into panels in each run",

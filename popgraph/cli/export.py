@@ -62,6 +62,10 @@ def command(
         bool,
         typer.Option("--malloc/--no-malloc", help="Whether there is a function that allocates."),
     ] = True,
+    train: Annotated[
+        bool,
+        typer.Option("--train", help="A step of training, as the `train` section of a text says."),
+    ] = False,
     dim: Dimensions = None,
     value: Values = None,
     example: Annotated[
@@ -86,6 +90,8 @@ def command(
     outputs, sizes), model.c, the constants, a Makefile and a CMakeLists.txt, and main.c, which runs
     the model on a test vector that the reference backend computed. It is C11 for GCC and Clang,
     needs memcpy, memset and libm, has no globals unless --threads is given, and allocates nothing.
+    With --train, model_step is a step of training: it computes the loss and moves the weights,
+    which model_save and model_load keep.
     """
     from popgraph import compiler
     from popgraph.backends.c.export.exporting import export
@@ -97,9 +103,10 @@ def command(
 
     check_name(name)
     aim = target_of(target)
-    form = Form(aim, name, Kinds(weights.value), threads, malloc)
-    module, compilation, _ = models.opened(model, dim, value)
-    made = replace(options(schedule=schedule, indices=indices), machine=aim.machine)
+    form = Form(aim, name, Kinds(weights.value), threads, malloc, train)
+    module, compilation, training = models.opened(model, dim, value, train=train)
+    made = options(schedule=schedule, indices=indices)
+    made = replace(made, machine=aim.machine, training=training)
     if target != HERE:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)
@@ -117,7 +124,7 @@ def _vector(
 ) -> Vector:
     """Inputs, as far as they are not given made up, and what the reference makes of them."""
     from popgraph import compiler
-    from popgraph.backends.c.export.check_program import Vector
+    from popgraph.backends.c.export.check_program import STEPS, Vector
     from popgraph.backends.reference.meaning import random_inputs
     from popgraph.cli import models
 
@@ -133,7 +140,9 @@ def _vector(
         for name, array in inputs.items()
         if name in executable.inputs
     }
-    return Vector(inputs, executable.run(inputs))
+    for _ in range(STEPS if made.training else 1):
+        outputs = executable.run(inputs)
+    return Vector(inputs, outputs)
 
 
 def _needs(found: Exported) -> str:

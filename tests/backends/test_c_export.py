@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from typer.testing import CliRunner
 
+import popgraph
 from popgraph.backends.c.export.names import members, quoted
 from popgraph.cli import app
 
@@ -74,6 +76,93 @@ def test_it_is_clean_under_gcc_and_clang_with_threads_and_without_malloc(
     folder = exported(tmp_path, "--dim", "N=1", "--threads", "2", "--no-malloc", "--name", "net")
     assert "good" in made(folder, CC=compiler)
     assert "malloc" not in (folder / "net.c").read_text()
+
+
+TRAINED = """
+opset 21
+
+graph net(x: f32[N, 6]) -> (y: f32[N, 3]) {
+    weight w: f32[6, 8] = he_normal(seed=1)
+    weight v: f32[8, 3] = he_normal(seed=2)
+    y = Softmax(Dropout(Relu(x @ w), 0.25) @ v)
+}
+
+train (labels: i32[N]) {
+    loss = nll(y, labels)
+    optimizer = Adam(0.01)
+}
+"""
+TRAINER = """
+#include "model.h"
+#include <stdio.h>
+
+/* Trains, keeps the state behind two steps, goes on, and comes back to it. */
+int main(void) {
+    static _Alignas(MODEL_ALIGNMENT) char memory[MODEL_MEMORY_BYTES];
+    static unsigned char state[MODEL_STATE_BYTES];
+    static model self;
+    float x[12], y[6], loss, losses[4];
+    int32_t labels[2] = {1, 2};
+    if (model_init(&self, memory)) return 1;
+    for (int at = 0; at < 12; at++) x[at] = (float)at / 12;
+    const model_inputs inputs = {x, labels};
+    const model_outputs outputs = {y, &loss};
+    for (int at = 0; at < 4; at++) {
+        if (model_step(&self, &inputs, &outputs)) return 2;
+        losses[at] = loss;
+        if (at == 1) model_save(&self, state);
+    }
+    model_load(&self, state);
+    for (int at = 2; at < 4; at++) {
+        if (model_step(&self, &inputs, &outputs)) return 3;
+        if (loss != losses[at]) return 4;
+    }
+    for (size_t at = 0; at < model_about.variable_count; at++) {
+        const model_tensor *tensor = &model_about.variables[at];
+        const float *first = (const float *)model_variable(&self, at);
+        if (tensor->rank == 2) printf("%s %.9g\\n", tensor->name, (double)*first);
+    }
+    for (int at = 0; at < 4; at++) printf("%.9g\\n", (double)losses[at]);
+    labels[0] = 7;
+    return model_step(&self, &inputs, &outputs) == MODEL_BAD_INDEX ? 0 : 5;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["cc", ZIG], ids=["cc", "zig"])
+def test_a_step_of_training_is_that_of_python(compiler: str, tmp_path: Path) -> None:
+    """Losses and weights of four steps, with a state that is kept and put back."""
+    if compiler == ZIG:
+        pytest.importorskip("ziglang", reason="ziglang is not installed")
+    folder = exported(tmp_path, "--train", "--dim", "N=2", "--indices", "error", text=TRAINED)
+    assert "good" in made(folder, CC=compiler)
+    (folder / "trainer.c").write_text(TRAINER)
+    command = [*compiler.split(), "-std=c11", "-Wall", "-Wextra", "-Werror"]
+    command += ["trainer.c", "model.c", "model_weights.S", "-lm", "-o", "trainer"]
+    subprocess.run(command, cwd=folder, check=True)
+    done = subprocess.run(["./trainer"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stdout)
+    words = done.stdout.split()
+    trainer = popgraph.Trainer(tmp_path / "net.pgraph")
+    x = (np.arange(12, dtype=np.float32) / np.float32(12)).reshape(2, 6)
+    given = {"x": x, "labels": np.array([1, 2], np.int32)}
+    trainer.fit(given, epochs=4, shuffle=False)
+    wanted = [row["loss"] for row in trainer.history.steps]
+    np.testing.assert_allclose([float(one) for one in words[-4:]], wanted, rtol=1e-5)
+    kept = dict(zip(words[:-4:2], map(float, words[1:-4:2]), strict=True))
+    trainer.save(tmp_path / "net.onnx")
+    held = onnx.load(tmp_path / "net.onnx").graph.initializer
+    assert {"w", "v"} <= {one.name for one in held} <= kept.keys()
+    for one in held:
+        assert abs(onnx.numpy_helper.to_array(one).reshape(-1)[0] - kept[one.name]) < 1e-5
+
+
+def test_what_is_not_trained_has_no_step(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(NETWORK)
+    arguments = ["export", tmp_path / "net.pgraph", "-o", tmp_path / "c", "--train"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 1
+    assert "does not say how the model is trained" in result.stderr
 
 
 def test_a_result_that_is_wrong_is_told(tmp_path: Path) -> None:

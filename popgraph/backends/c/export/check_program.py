@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,10 +19,18 @@ OF_F32 = 1e-3
 
 @dataclass(frozen=True)
 class Vector:
-    """Inputs, and what the reference backend makes of them."""
+    """
+    Inputs, and what the reference backend makes of them.
+
+    Of a training, that is after so many steps on the same inputs.
+    """
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
+
+
+STEPS = 3
+"""Steps of a training whose last results are compared."""
 
 
 def data(interface: Interface, vector: Vector) -> str:
@@ -120,15 +129,17 @@ LOAD    if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
     }
     const NAME_inputs inputs = {GIVEN};
     const NAME_outputs outputs = {FOUND};
-    if (NAME_run(&self, &inputs, &outputs) != MACRO_OK) {
-        puts("an index is out of range");
-        return 1;
+    for (int at = 0; at < STEPS; at++) {
+        if (NAME_VERB(&self, &inputs, &outputs) != MACRO_OK) {
+            puts("an index is out of range");
+            return 1;
+        }
     }
 COMPARE    puts(good ? "good" : "BAD");
     if (more > 0) {
         const double start = seconds();
-        for (int at = 0; at < more; at++) NAME_run(&self, &inputs, &outputs);
-        printf("%g ms a run\\n", 1e3 * (seconds() - start) / more);
+        for (int at = 0; at < more; at++) NAME_VERB(&self, &inputs, &outputs);
+        printf("%g ms a VERB\\n", 1e3 * (seconds() - start) / more);
     }
     return good ? 0 : 1;
 }
@@ -151,27 +162,31 @@ def main(interface: Interface) -> str:
     if is_file:
         size = "[MACRO_WEIGHTS_BYTES + 1]"
         statics.append(f"static _Alignas(MACRO_ALIGNMENT) char weights{size};")
-    statics += [
-        f"static _Alignas(MACRO_ALIGNMENT) {c_type(slot)} found_{member}[{_count(slot)}];"
+    buffers = [
+        f"static _Alignas({form.name.upper()}_ALIGNMENT) {c_type(slot)} "
+        f"found_{member}[{_count(slot)}];"
         for member, (_, slot) in interface.outputs.items()
     ]
     given = [f"(const {c_type(slot)} *)given_{one}" for one, (_, slot) in interface.inputs.items()]
-    texts = {
-        "STATICS": "\n".join(statics) + "\n",
+    frame = MAIN
+    for word, text in {
+        "STATICS": "\n".join(statics) + "\nBUFFERS",
         "LOAD": FILE if is_file else "",
-        "WEIGHTS": ", weights" if is_file else "",
+        "memoryWEIGHTS": "memory, weights" if is_file else "memory",
+        "STEPS": str(STEPS if form.train else 1),
+        "VERB": form.verb,
+        "NAME": form.name,
+        "MACRO": form.name.upper(),
+    }.items():
+        frame = frame.replace(word, text)
+    # What users have named comes last: no word of the frame is looked for in it.
+    tensors = {
+        "BUFFERS": "\n".join(buffers) + "\n",
         "GIVEN": ", ".join(given) or "NULL",
         "FOUND": ", ".join(f"found_{one}" for one in interface.outputs) or "NULL",
         "COMPARE": "".join(_compared(interface)),
     }
-    found = MAIN
-    for word, text in texts.items():
-        found = (
-            found.replace(word, text, 1)
-            if word != "WEIGHTS"
-            else found.replace("memoryWEIGHTS", f"memory{text}", 1)
-        )
-    return found.replace("NAME", form.name).replace("MACRO", form.name.upper())
+    return re.sub("|".join(tensors), lambda match: tensors[match[0]], frame)
 
 
 def _count(slot: Slot) -> int:

@@ -43,6 +43,13 @@ class Form:
     weights: Weights = Weights.INCBIN
     threads: int = 1
     malloc: bool = True
+    train: bool = False
+    """Whether the program is a step of training."""
+
+    @property
+    def verb(self) -> str:
+        """What the function is called that computes."""
+        return "step" if self.train else "run"
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,11 @@ class Interface:
     def outputs(self) -> dict[str, tuple[int, Slot]]:
         """The same of outputs, without those that check indices."""
         return self._named("output")
+
+    @cached_property
+    def variables(self) -> dict[str, tuple[int, Slot]]:
+        """The same of what a run leaves for the next one, in the order of its memory."""
+        return self._named("variable")
 
     def _named(self, space: str) -> dict[str, tuple[int, Slot]]:
         table = self.image.table
@@ -91,7 +103,7 @@ def header(interface: Interface) -> str:
 /*
  * {name}: a neural network as C11, made by PopGraph for {form.target.name}.
  *
- * Call {name}_init once, then {name}_run as often as you like. All memory is the caller's:
+ * Call {name}_init once, then {name}_{form.verb} as often as you like. All memory is the caller's:
  * {macro}_MEMORY_BYTES of RAM for each model, beside {macro}_WEIGHTS_BYTES of constants, which
  * all models share. Models do not know of each other, so that threads may run one each.
  */
@@ -145,7 +157,7 @@ typedef struct {{
     size_t memory_bytes, weights_bytes, alignment;
     size_t input_count, output_count;
     const {name}_tensor *inputs, *outputs;
-}} {name}_description;
+{_described_variables(interface)}}} {name}_description;
 
 extern const {name}_description {name}_about;
 
@@ -158,9 +170,23 @@ extern const {name}_description {name}_about;
 """
 
 
+_MEANING = {
+    "run": "Computes the outputs of the inputs.",
+    "step": "Trains on the inputs: computes the outputs, the loss among them, and moves weights.",
+}
+
+
+def _described_variables(interface: Interface) -> str:
+    """What is said of variables, where there are some."""
+    if not interface.variables:
+        return ""
+    name = interface.form.name
+    return f"    size_t variable_count;\n    const {name}_tensor *variables;\n"
+
+
 def _functions(interface: Interface) -> str:
     name, macro = interface.form.name, interface.form.name.upper()
-    given = interface.given
+    given, verb = interface.given, interface.form.verb
     file = (
         f" `weights` is what {name}_weights.bin holds, which may be mapped or in flash memory."
         if given
@@ -170,15 +196,19 @@ def _functions(interface: Interface) -> str:
 /* Makes a model of {macro}_MEMORY_BYTES of memory.{file} */
 int {name}_init({name} *self, void *memory{given});
 
-/* Computes the outputs of the inputs. It allocates nothing. */
-int {name}_run({name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs);
+/* {_MEANING[verb]} It allocates nothing. */
+int {name}_{verb}(
+    {name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs);
 """
     if state := interface.image.state_bytes:
         found += f"""
-/* What a run leaves for the next one, in {macro}_STATE_BYTES: to be kept, and to be put back. */
+/* What one {verb} leaves for the next, in {macro}_STATE_BYTES: to be kept, and to be put back. */
 #define {macro}_STATE_BYTES {state}
 void {name}_save(const {name} *self, void *state);
 void {name}_load({name} *self, const void *state);
+
+/* The elements of one of {name}_about.variables, to be read or written between two {verb}s. */
+void *{name}_variable({name} *self, size_t number);
 """
     if interface.form.malloc:
         found += f"""

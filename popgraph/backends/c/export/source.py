@@ -107,28 +107,49 @@ void {name}_save(const {name} *self, void *state) {{
 void {name}_load({name} *self, const void *state) {{
     memcpy(self->slots[{at}], state, {macro}_STATE_BYTES);
 }}
-"""
+
+{_variable(interface)}"""
     if form.malloc:
         yield _new(interface)
     if interface.pooled:
         yield f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n"
 
 
+def _variable(interface: Interface) -> str:
+    name = interface.form.name
+    cases = "".join(
+        f"        case {at}: return self->slots[{number}];\n"
+        for at, (number, _) in enumerate(interface.variables.values())
+    )
+    return f"""\
+void *{name}_variable({name} *self, size_t number) {{
+    switch (number) {{
+{cases}        default: return NULL;
+    }}
+}}
+"""
+
+
 def _described(interface: Interface) -> str:
     form, image = interface.form, interface.image
     name = form.name
     lists = []
-    for what, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+    kinds = {"inputs": interface.inputs, "outputs": interface.outputs}
+    if interface.variables:
+        kinds["variables"] = interface.variables
+    for what, tensors in kinds.items():
         rows = "".join(f"    {_tensor(slot)},\n" for _, slot in tensors.values())
         empty = '    {"", "", 0, 0, 0, {0}},\n'
         lists.append(f"static const {name}_tensor {name}_all_{what}[] = {{\n{rows or empty}}};\n")
     sizes = f"{max(image.ram_bytes, 1)}, {image.rom_bytes}, {name.upper()}_ALIGNMENT"
     counts = f"{len(interface.inputs)}, {len(interface.outputs)}"
+    count = len(interface.variables)
+    variables = f"    {count}, {name}_all_variables,\n" if count else ""
     about = f"""\
 const {name}_description {name}_about = {{
     {quoted(name)}, {quoted(form.target.name)}, {sizes},
     {counts}, {name}_all_inputs, {name}_all_outputs,
-}};
+{variables}}};
 """
     return "\n".join([*lists, about])
 
@@ -185,7 +206,7 @@ def _run(interface: Interface, program: str) -> str:
         lines += _checked(check, number, table.slots[number], macro)
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
     parameters = f"{name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs"
-    return f"int {name}_run({parameters}) {{\n{body}}}\n"
+    return f"int {name}_{interface.form.verb}({parameters}) {{\n{body}}}\n"
 
 
 def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:

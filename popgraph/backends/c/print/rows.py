@@ -131,15 +131,15 @@ INT: Mapping[str, Row] = {
     # A shift by the width or more empties the number (it would be undefined in C).
     "arith.shli": Row(
         "({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0",
-        "({T})((({M}){a} << (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+        "({T})((({M}){a} << (({M}){b} & ({bits} - 1))) & ({M})(({M}){b} < {bits}))",
     ),
     "arith.shrui": Row(
         "({W}){b} < {bits} ? ({T})(({W}){a} >> ({W}){b}) : 0",
-        "({T})((({M}){a} >> (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+        "({T})((({M}){a} >> (({M}){b} & ({bits} - 1))) & ({M})(({M}){b} < {bits}))",
     ),
     "arith.shrsi": Row(
         "({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))",
-        "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & {bits} - 1)",
+        "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & ({bits} - 1))",
     ),
     # Lane by lane GCC finds the instruction, in place of four for a mask and a blend.
     "arith.maxsi": Row("{a} > {b} ? {a} : {b}"),
