@@ -134,7 +134,10 @@ def _vector(
     if unknown:
         raise typer.BadParameter(f"there is no input {unknown[0]!r}", param_hint="--input")
     executable = request.executable()
-    inputs = {**random_inputs(types), **given}
+    drawn = random_inputs(types)
+    if made.training:  # Every loss of classes has the labels 0 and 1.
+        drawn = {name: _label(array) for name, array in drawn.items()}
+    inputs = {**drawn, **given}
     inputs = {
         name: models.fitted(name, array, executable.inputs[name][0])
         for name, array in inputs.items()
@@ -143,6 +146,10 @@ def _vector(
     for _ in range(STEPS if made.training else 1):
         outputs = executable.run(inputs)
     return Vector(inputs, outputs)
+
+
+def _label(array: Array) -> Array:
+    return array % 2 if array.dtype.kind in "iu" else array
 
 
 def _needs(found: Exported) -> str:
