@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
-from popgraph.cli.report import show_error
+from popgraph.cli.report import compilation_shown, show_error
 from popgraph.support.errors import PopgraphError
 
 COMMANDS = (
@@ -74,7 +74,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings():
+            with _plain_warnings(), compilation_shown():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():

@@ -281,6 +281,7 @@ def told_by(epochs: int, bar: _Bar) -> Callback:
 def _progress() -> Iterator[_Bar]:
     """A bar on a terminal, nothing in a pipe."""
     from popgraph.cli.report import is_terminal
+    from popgraph.support.progress import silence
 
     if not is_terminal():
         yield _Bar()
@@ -303,7 +304,8 @@ def _progress() -> Iterator[_Bar]:
     # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
     screen = Console(stderr=True)
     same_screen = sys.stdout.isatty()
-    with Progress(
-        *columns, console=screen, transient=True, redirect_stdout=same_screen
-    ) as progress:
+    with (
+        silence(),
+        Progress(*columns, console=screen, transient=True, redirect_stdout=same_screen) as progress,
+    ):
         yield _Bar(progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
@@ -26,6 +26,7 @@ from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
 from popgraph.support.cache_files import digest, write_sealed
 from popgraph.support.errors import BackendError
+from popgraph.support.progress import tell
 from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import put
 
@@ -85,7 +86,7 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
             return target
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            made = list(pool.map(compile_unit, range(len(missing))))
+            made = list(_told(pool.map(compile_unit, range(len(missing))), len(missing)))
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
@@ -103,6 +104,16 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
         write_sealed(final, linked.read_bytes())
         with open_trusted(final):
             return final
+
+
+def _told(done: Iterable[Path], count: int) -> Iterator[Path]:
+    """Files of objects, as soon as each is there."""
+    try:
+        for number, path in enumerate(done, 1):
+            tell(f"C, {number} of {count} parts")
+            yield path
+    finally:
+        tell("")
 
 
 _NO_ROOM = {
