@@ -82,7 +82,7 @@ def command(
         known = ", ".join(PEERS)
         raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
     pin(threads)
-    module, compilation, _ = models.opened(model, dim, value)
+    module, compilation, _ = models.opened(model, dim, value, assumed=True)
     if accuracy and models.is_hosted(module):
         raise UnsupportedError(
             "the exact results of a model of which Python computes some nodes are not known",

@@ -50,15 +50,18 @@ def opened(
     *,
     train: bool = False,
     static: bool = True,
+    assumed: bool = False,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
     The model of a file; with `train`, a step of training.
 
     Its symbolic dimensions are as `dim` says, its structural inputs as `value` does. ModelError
-    if something of both stays unknown and it is to be `static`.
+    if something of both stays unknown and it is to be `static`; but sizes may be `assumed`.
     """
     module, compilation, training = _step(path) if train else (*load(path), None)
     specialise(module, compilation, sizes(dim or ()), values(value or (), module))
+    if assumed:
+        assume_ones(module, compilation)
     if static:
         check_structure(module, compilation)
         check_static(module)
@@ -237,6 +240,35 @@ def cut(module: ModuleOp, names: Sequence[str]) -> None:
             hint="--output is for models: .onnx, .pgraph, and .mlir of the onnx level",
         )
     cut_to(module, names)
+
+
+def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
+    """Sizes of inputs that nobody says are 1; a note says so."""
+    from xdsl.dialects.builtin import TensorType
+
+    from popgraph.dialects.levels import level_of
+    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
+    from popgraph.passes.onnx import infer_shapes
+
+    types = input_types(module) if level_of(module) == "onnx" else {}
+    open_types = {
+        name: type_
+        for name, type_ in types.items()
+        if isinstance(type_, TensorType) and dims(type_) is not None and static_shape(type_) is None
+    }
+    if not open_types:
+        return
+    names = sorted(symbols(open_types.values()))
+    wanted = {
+        name: tensor_type(
+            type_.element_type, [one if isinstance(one, int) else 1 for one in dims(type_) or ()]
+        )
+        for name, type_ in open_types.items()
+    }
+    infer_shapes.specialise(module, wanted, compilation.weights)
+    taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
+    note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
 
 
 def check_static(module: ModuleOp) -> None:

@@ -76,7 +76,7 @@ def command(
         if file is not None:
             models.check_place(file, option)
     pin(threads)
-    module, compilation, training = models.opened(model, dim, value, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train, assumed=True)
     made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))

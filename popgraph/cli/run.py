@@ -102,6 +102,7 @@ def command(
                 f"input {unknown[0]!r} decides the structure of the model: it is not made up",
                 hint=f"--value {unknown[0]}=2,3",
             )
+        models.assume_ones(module, compilation)
         given = {**_made_up(module, seed, given), **given}
     types = models.element_types(module)
     arrays = {
@@ -120,7 +121,7 @@ def command(
 
 
 def _made_up(module: ModuleOp, seed: int, given: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Small random arrays for inputs of numbers; dimensions that nothing says have one element."""
+    """Small random arrays for inputs of numbers."""
     from xdsl.dialects.builtin import TensorType
 
     from popgraph.backends.reference import signature

@@ -187,7 +187,10 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         (["print", MLP, "--at", "c"], "error: the shape of input 'x' is not known: f32[N, 64]"),
         (["print", MLP, "--dim", "M=3"], "error: the model has no symbolic dimension 'M'"),
         (["run", MLP], "error: input 'x' is missing"),
-        (["run", MLP, "--random", "-o", "z=z.npy"], "error: the model has no output 'z'"),
+        (
+            ["run", MLP, "--random", "--dim", "N=4", "-o", "z=z.npy"],
+            "error: the model has no output 'z'",
+        ),
         (
             ["run", MLP, "-i", "x=nothing.npy"],
             "error: the array cannot be read: No such file or directory\n  at: nothing.npy",
@@ -526,6 +529,28 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
         call("convert", source, target)
     assert (tmp_path / "b.safetensors").exists()
     assert a.read_bytes() == c.read_bytes()
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "profile"])
+def test_sizes_that_nobody_says_are_1_and_that_is_said(command: str, tmp_path: Path) -> None:
+    """One rule for all that make inputs up; a size without a name has no option."""
+    named = "graph net(x: f32[N, 4], z: f32[M]) -> (y: f32[N, 4]) {\n    y = Relu(x) + z\n}\n"
+    (tmp_path / "net.pgraph").write_text(named)
+    call("convert", tmp_path / "net.pgraph", tmp_path / "a.onnx")
+    proto = onnx.load(tmp_path / "a.onnx")
+    for one in (*proto.graph.input, *proto.graph.output):
+        one.type.tensor_type.shape.dim[0].Clear()
+    onnx.save(proto, tmp_path / "b.onnx")
+    options = {
+        "run": ["--random"],
+        "bench": ["--seconds", "0", "--repeats", "1"],
+        "profile": ["--rounds", "1"],
+    }
+    for file, said in (
+        ("net.pgraph", "M = 1, N = 1: nobody says more (--dim M=4 does)"),
+        ("b.onnx", "sizes without a name are 1: nobody says more"),
+    ):
+        assert said in call(command, tmp_path / file, *options[command]).stderr
 
 
 def test_convert_fixes_dimensions_and_cuts(tmp_path: Path) -> None:
