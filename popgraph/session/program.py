@@ -14,6 +14,7 @@ from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.functions import CastOp
+from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
@@ -25,6 +26,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.session.buffers import Stream
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
+from popgraph.session.printed_tensors import Printed, printed_tensors
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
@@ -72,11 +74,13 @@ class Program:
         heed_popart(self._module, model.weights)
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
+        self.printed = self._found_printed()
         self._lower(self._sorted_anchors())
         self._loss_row = self._found_loss_dtype()
         self._keep_only_anchors()
         self.inputs = self._streams(self._graph.inputs)
-        self.outputs = self._streams(self._graph.outputs)
+        outputs = self._streams(self._graph.outputs)
+        self.outputs = {id: one for id, one in outputs.items() if id in self._request.anchors}
         self.unused_inputs = {id for id, value in self._graph.inputs.items() if not value.uses}
         self.streamed = self.scalars.of(request.optimizer) if request.optimizer else {}
         self.initial_values = self._first_values()
@@ -89,12 +93,23 @@ class Program:
     def _graph(self) -> GraphOp:
         return only_graph(self._module)
 
+    def _found_printed(self) -> dict[str, Printed]:
+        loss = None if self._request.optimizer is None else self.loss
+        graph = model_of(self._module).graph
+        found = printed_tensors(graph, self._model.weights, loss)
+        return {one.id: one for one in found}
+
+    @property
+    def _computed(self) -> tuple[str, ...]:
+        """The anchors, and behind them what is only printed."""
+        return tuple(dict.fromkeys([*self._request.anchors, *self.printed]))
+
     def _sorted_anchors(self) -> _Anchors:
         """Which anchors are tensors of the model, gradients, or what only training knows."""
         known = {name for name, _ in self._model.values()}
         weights = self._model.weight_names
         found = _Anchors()
-        for id in self._request.anchors:
+        for id in self._computed:
             if self._request.optimizer is not None and id in weights:
                 found.after_step.append(id)
             elif id in known:
@@ -157,10 +172,7 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        kept = {
-            id: outputs[id if id in outputs else self._canonical(id)]
-            for id in self._request.anchors
-        }
+        kept = {id: outputs[id if id in outputs else self._canonical(id)] for id in self._computed}
         for id in filter(self._model.places.__contains__, list(kept)):
             cast = CastOp(kept[id], to=i32)
             self._graph.block.insert_op_before(cast, self._graph.return_op)

@@ -11,6 +11,7 @@ from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
+from popgraph.session.printed_tensors import show
 from popgraph.session.program import Program
 from popgraph.session.step_io import StepIO
 from popgraph.session.step_shape import StepShape
@@ -87,6 +88,7 @@ class Steps:
             common: dict[str, Array] = {}
             for replica, sum_ in enumerate(sums):
                 results = run_batch(replica, self._read(stepio, common))
+                show(self._program.printed, results)
                 self._return(stepio, batch, results, sum_)
         for sum_ in sums:
             for id, value in sum_.values.items():

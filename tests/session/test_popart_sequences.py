@@ -170,3 +170,38 @@ def test_recurrences_that_onnx_refuses_too(name: str, value: object, said: str) 
     with pytest.raises(popart.popart_exception) as caught:
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, outputs[:1]))
     assert caught.value.args[0] == said
+
+
+def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    w = builder.addInitializedInputTensor(np.array([1, 2, 3], np.float32), "w")
+    y = builder.aiGraphcore.printtensor([builder.aiOnnx.mul([x, w])], title="product")
+    shown = builder.aiGraphcore.printtensor([x], print_gradient=0, openBracket="<", digits=1)
+    z = builder.aiOnnx.add([y, shown])
+    loss = builder.aiGraphcore.identityloss([z], popart.ReductionType.Sum)
+    unused = builder.aiGraphcore.printtensor([builder.aiOnnx.neg([x])], title="beside")
+    builder.addOutputTensor(unused)
+    device = popart.DeviceManager().createCpuDevice()
+    flow = popart.DataFlow(2, [loss])
+    session = popart.TrainingSession(
+        builder.getModelProto(), flow, loss, popart.ConstSGD(1e-12), device
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    capfd.readouterr()
+    batches = np.array([[2, 4, 6], [8, 10, 12.25]], np.float32)
+    session.run(popart.PyStepIO({x: batches}, anchors))
+    assert set(anchors) == {loss}
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [
+        "product: [ 2.  8. 18.]",
+        "product_gradient: [1. 1. 1.]",
+        f"{x}: <2. 4. 6.]",
+        "beside: [-2. -4. -6.]",
+        "product: [ 8.   20.   36.75]",
+        "product_gradient: [1. 1. 1.]",
+        f"{x}: < 8.  10.  12.2]",
+        "beside: [ -8.   -10.   -12.25]",
+    ]

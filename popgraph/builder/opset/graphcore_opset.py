@@ -224,7 +224,7 @@ class AiGraphcoreOpset1(Operands):
         openBracket: str = "[",
         closeBracket: str = "]",
     ) -> Results:
-        """y = x, and x is printed."""
+        """y = x; a session prints x, and with `print_gradient` its gradient, to standard error."""
         return self._type(args)
 
     @one_result("NormalizeImage")
