@@ -287,7 +287,6 @@ NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "automaticLossScalingSettings": lambda o: o.automaticLossScalingSettings.enabled,
     "syntheticDataMode": lambda o: o.syntheticDataMode is not SyntheticDataMode.Off,
     "enableStochasticRounding": lambda o: o.enableStochasticRounding,
-    "enableFloatingPointChecks": lambda o: o.enableFloatingPointChecks,
     "enableLoadAndOffloadRNGState": lambda o: o.enableLoadAndOffloadRNGState,
     "customCodelets": lambda o: bool(o.customCodelets),
     "updatableNamedBuffers": lambda o: bool(o.updatableNamedBuffers),

@@ -30,6 +30,7 @@ from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
+from popgraph.session.float_checks import check_floats
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import AnyLoss, Loss, as_losses
@@ -338,7 +339,10 @@ class Session(IpuOnly):
         """A micro-batch of one replica, which reports know of."""
         self._replicas.enter(executable, replica)
         self._executions.inputs = inputs
-        return self._run_batch(executable, inputs)
+        results = self._run_batch(executable, inputs)
+        if self._options.enableFloatingPointChecks:
+            check_floats(executable, results)
+        return results
 
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]

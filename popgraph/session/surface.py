@@ -82,7 +82,8 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor constantWeights
-        enableExplicitIR enableExplicitMainLoops enableGradientAccumulation
+        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
+        enableGradientAccumulation
         enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
         groupNormStridedChannelGrouping replicatedGraphCount useHostCopyOps
     """,
@@ -143,7 +144,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
             automaticLossScalingSettings createImplicitPipeliningFwdOnlyProgram customCodelets
-            enableDistributedReplicatedGraphs enableFloatingPointChecks
+            enableDistributedReplicatedGraphs
             enableLoadAndOffloadRNGState enableStochasticRounding syntheticDataMode
             updatableNamedBuffers
         """,

@@ -205,3 +205,27 @@ def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str
         f"{x}: < 8.  10.  12.2]",
         "beside: [ -8.   -10.   -12.25]",
     ]
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_numbers_that_are_not_finite_end_a_step(checked: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiOnnx.log([x])
+    builder.addOutputTensor(y)
+    options = popart.SessionOptions()
+    options.enableFloatingPointChecks = checked
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), device, userOptions=options
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.array([1, 2], np.float32)}, anchors))
+    zero = popart.PyStepIO({x: np.array([0, 2], np.float32)}, anchors)
+    if not checked:
+        session.run(zero)
+        assert np.isinf(anchors[y][0])
+        return
+    with pytest.raises(popart.poplar_application_runtime_error, match=f"result '{y}' holds"):
+        session.run(zero)
