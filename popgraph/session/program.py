@@ -23,6 +23,7 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
+from popgraph.session.aborts import take_aborts
 from popgraph.session.buffers import Stream
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
@@ -74,6 +75,7 @@ class Program:
         heed_popart(self._module, model.weights)
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
+        self.aborts = take_aborts(self._module)
         self.printed = self._found_printed()
         self._lower(self._sorted_anchors())
         self._loss_row = self._found_loss_dtype()
@@ -101,8 +103,9 @@ class Program:
 
     @property
     def _computed(self) -> tuple[str, ...]:
-        """The anchors, and behind them what is only printed."""
-        return tuple(dict.fromkeys([*self._request.anchors, *self.printed]))
+        """The anchors, and behind them what is only printed, or may end a step."""
+        conditions = filter(None, self.aborts)
+        return tuple(dict.fromkeys([*self._request.anchors, *self.printed, *conditions]))
 
     def _sorted_anchors(self) -> _Anchors:
         """Which anchors are tensors of the model, gradients, or what only training knows."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.exceptions import popart_runtime_error
+from popgraph.session.aborts import check_aborts
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.printed_tensors import show
@@ -89,6 +90,7 @@ class Steps:
             for replica, sum_ in enumerate(sums):
                 results = run_batch(replica, self._read(stepio, common))
                 show(self._program.printed, results)
+                check_aborts(self._program.aborts, results)
                 self._return(stepio, batch, results, sum_)
         for sum_ in sums:
             for id, value in sum_.values.items():

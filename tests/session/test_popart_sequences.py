@@ -229,3 +229,22 @@ def test_numbers_that_are_not_finite_end_a_step(checked: bool) -> None:
         return
     with pytest.raises(popart.poplar_application_runtime_error, match=f"result '{y}' holds"):
         session.run(zero)
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_a_model_may_abort(conditional: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("INT32", [2])
+    y = builder.aiOnnx.add([x, x])
+    builder.aiGraphcore.abort([y] if conditional else [])
+    builder.addOutputTensor(y)
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    steps = [popart.PyStepIO({x: np.array(one, np.int32)}, anchors) for one in ([0, 0], [0, 3])]
+    if conditional:
+        session.run(steps[0])
+        assert anchors[y].tolist() == [0, 0]
+    with pytest.raises(popart.poplar_application_runtime_error, match=r"^abort: the "):
+        session.run(steps[1])

@@ -227,6 +227,11 @@ class AiGraphcoreOpset1(Operands):
         """y = x; a session prints x, and with `print_gradient` its gradient, to standard error."""
         return self._type(args)
 
+    @checked
+    def abort(self, args: list[str] = [], debugContext: object = "") -> None:  # noqa: B006
+        """Ends a session's step with an error if args[0] is not 0, or if there is no argument."""
+        self._add("Abort", args, {}, [], debugContext)
+
     @one_result("NormalizeImage")
     def normalize_image(
         self, args: list[str], scale: float = 1.0, debugContext: object = ""
