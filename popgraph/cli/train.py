@@ -43,6 +43,12 @@ def command(
         list[str] | None,
         typer.Option(metavar="NAME", help="Told beside the loss: accuracy, top5, f1, mae ..."),
     ] = None,
+    prediction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The output that --loss by name and --metric look at, of several."
+        ),
+    ] = None,
     validation: Annotated[
         str | None,
         typer.Option(
@@ -162,6 +168,7 @@ def command(
         freeze=freeze or (),
         train_only=train_only or (),
         metrics=metric or (),
+        prediction=prediction,
         indices=None if indices is None else indices.value,
         straight_through=straight_through,
         backend=backend.value,

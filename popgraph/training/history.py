@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TypeAlias
 
@@ -56,9 +57,24 @@ class History:
             self.to_csv(path)
 
     def __str__(self) -> str:
+        return table(self._rows())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        heading, *rows = self._rows()
+        lines = [_html_row("th", heading), *(_html_row("td", row) for row in rows)]
+        return f"<table>{''.join(lines)}</table>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The names of the columns, then a row for each epoch."""
         names = columns(self.epochs)
         rows = [tuple(told(name, row.get(name)) for name in names) for row in self.epochs]
-        return table([tuple(names), *rows])
+        return [tuple(names), *rows]
+
+
+def _html_row(kind: str, cells: Sequence[str]) -> str:
+    inside = "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells)
+    return f"<tr>{inside}</tr>"
 
 
 def columns(rows: Sequence[Mapping[str, float]]) -> list[str]:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from typer.testing import CliRunner
 
 import popgraph
+from popgraph.cli import app
 from popgraph.passes.optimizer_spec import Adam, Scalar
 from popgraph.support.errors import PopgraphError
 from popgraph.training.history import History
@@ -223,6 +225,13 @@ def test_a_callback_sees_steps_and_epochs_and_may_stop() -> None:
     assert seen == ["start", "step", "step", "epoch", "end"]
 
 
+def test_a_notebook_shows_a_row_for_each_epoch() -> None:
+    trained = popgraph.train(LINEAR, (FEW, CLASSES), "cross_entropy", "SGD(0.1)", epochs=2)
+    shown = trained.history._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "<th>loss</th>" in shown and f"<td>{trained.history['loss'][1]:.5f}</td>" in shown
+
+
 def test_the_output_that_a_loss_is_of_may_be_named() -> None:
     two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
     two = two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w")
@@ -231,6 +240,19 @@ def test_the_output_that_a_loss_is_of_may_be_named() -> None:
     named = popgraph.train(two, (FEW, CLASSES), "cross_entropy", "SGD(0.1)", prediction="y")
     alone = popgraph.train(LINEAR, (FEW, CLASSES), "cross_entropy", "SGD(0.1)")
     assert named.history["loss"] == alone.history["loss"]
+
+
+def test_the_command_names_the_output(tmp_path: Path) -> None:
+    two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
+    (tmp_path / "two.pgraph").write_text(two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w"))
+    np.save(tmp_path / "x.npy", FEW)
+    np.save(tmp_path / "labels.npy", CLASSES)
+    arguments = ["train", tmp_path / "two.pgraph", f"x={tmp_path / 'x.npy'}"]
+    arguments += [f"labels={tmp_path / 'labels.npy'}", "--loss", "cross_entropy"]
+    arguments += ["--optimizer", "SGD(0.1)", "--prediction", "y", "--metric", "accuracy"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    assert "accuracy" in result.output
 
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
