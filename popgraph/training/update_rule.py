@@ -10,6 +10,13 @@ from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scala
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 
+SPELLED = (
+    *("SGD", "Adam", "AdamW", "Lamb", "AdaMax"),
+    *("RMSProp", "CenteredRMSProp", "AdaGrad", "AdaDelta"),
+)
+"""The names of optimizers as pages and messages write them; case and underscores do not matter."""
+ADAMW = "adamw"
+"""Adam is that already: its weight decay goes into the update, not into the gradient."""
 CLIP = "clip_norm"
 """The largest norm that the gradients of all weights together may have."""
 
@@ -69,12 +76,13 @@ def _kind(call: OptimizerCall) -> tuple[type[OptimizerSpec], str]:
     for cls in KINDS.values():
         for mode in getattr(cls, "MODES", ()):
             names.setdefault(_plain(mode), (cls, mode))
+    names[ADAMW] = names["adam"]
     if wanted not in names:
-        close = closest(wanted, names)
+        close = closest(call.name, SPELLED)
         raise PopgraphError(
             f"there is no optimizer {call.name!r}",
             call.where,
-            f"did you mean {close!r}?" if close else f"one of {', '.join(names)}",
+            f"did you mean {close!r}?" if close else f"one of {', '.join(SPELLED)}",
         )
     return names[wanted]
 

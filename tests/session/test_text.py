@@ -17,7 +17,7 @@ from popgraph.cli import app
 from popgraph.passes import optimizer_spec
 from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.support.errors import PopgraphError
-from popgraph.training.update_rule import optimizer_of
+from popgraph.training.update_rule import SPELLED, optimizer_of
 
 NET = """
 graph g(x: f32[2, 3]) -> y {{
@@ -235,8 +235,24 @@ def test_optimizers_of_a_text_are_those_of_a_session(written: str) -> None:
     assert isinstance(spec, tuple(optimizer_spec.KINDS.values()))
 
 
+@pytest.mark.parametrize("name", SPELLED)
+def test_names_of_optimizers_are_those_of_the_page_in_any_case(name: str) -> None:
+    specs = {
+        str(optimizer_of(parse_optimizer(f"{one}(0.1, weight_decay=0.01)")))
+        for one in (name, name.lower(), name.upper())
+    }
+    assert len(specs) == 1
+    assert f"`{name}`" in (Path(__file__).parents[2] / "docs/language.md").read_text()
+
+
+def test_adamw_is_adam() -> None:
+    """Whose weight decay goes into the update."""
+    one, other = (optimizer_of(parse_optimizer(f"{name}(0.1)")) for name in ("AdamW", "Adam"))
+    assert one == other
+
+
 def test_a_misspelt_optimizer() -> None:
-    with pytest.raises(PopgraphError, match=r"did you mean 'adam'\?"):
+    with pytest.raises(PopgraphError, match=r"did you mean 'Adam'\?"):
         optimizer_of(parse_optimizer("Adem(0.1)"))
     with pytest.raises(PopgraphError, match=r"did you mean 'momentum'\?"):
         optimizer_of(parse_optimizer("SGD(0.1, momentun=0.9)"))
@@ -245,7 +261,7 @@ def test_a_misspelt_optimizer() -> None:
 @pytest.mark.parametrize(
     ("optimizer", "said"),
     [
-        ("Adem(0.1)", "did you mean 'adam'?"),
+        ("Adem(0.1)", "did you mean 'Adam'?"),
         ("SGD(0.1, momentun=0.9)", "did you mean 'momentum'?"),
         ("SGD(-0.1)", "Negative learning rate"),
         ('Adam(0.1, mode="sgd")', "there is no optimizer mode 'sgd'"),
