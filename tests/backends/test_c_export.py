@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,25 @@ def test_it_is_clean_under_gcc_and_clang_with_threads_and_without_malloc(
     folder = exported(tmp_path, "--dim", "N=1", "--threads", "2", "--no-malloc", "--name", "net")
     assert "good" in made(folder, CC=compiler)
     assert "malloc" not in (folder / "net.c").read_text()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--dim", "N=2"], ["--dim", "N=1", "--weights", "array", "--threads", "2"]],
+    ids=["incbin", "array and threads"],
+)
+def test_cmake_builds_and_checks_it(options: list[str], tmp_path: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    folder = exported(tmp_path, *options)
+    for command in (
+        ["cmake", "-S", folder, "-B", tmp_path / "build"],
+        ["cmake", "--build", tmp_path / "build"],
+        ["ctest", "--test-dir", tmp_path / "build", "--output-on-failure"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "100% tests passed" in done.stdout
 
 
 TRAINED = """
