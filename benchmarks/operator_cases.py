@@ -872,7 +872,7 @@ REASONS = {
     "Softmax": "its exponentials are right to 0.9 units in the last place: half of the time",
     "TopK": "elements go through a heap one by one; more than 65,536 are sorted by it, too",
     f"{MICROSOFT}.QLinearConcat": "the pieces are in memory as floats between two passes",
-    f"{MICROSOFT}.CropAndResize": "copies the image of every box before it samples it",
+    f"{MICROSOFT}.CropAndResize": "looks four elements up for each one, and checks their places",
     f"{MICROSOFT}.NhwcMaxPool": "maxima of bytes are taken one by one",
     f"{MICROSOFT}.MoE": "computes all experts, and weighs those that are not chosen by 0",
     f"{MICROSOFT}.QMoE": "computes all experts, and weighs those that are not chosen by 0",

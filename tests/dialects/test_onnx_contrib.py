@@ -279,8 +279,9 @@ def movements() -> list[Sample]:
         ),
         *(
             Sample(
-                "CropAndResize", [*cropped, size], ["y"], {"mode": mode, "extrapolation_value": 7.0}
+                "CropAndResize", [*given, size], ["y"], {"mode": mode, "extrapolation_value": 7.0}
             )
+            for given in (cropped, [cropped[0][:1], cropped[1], 0 * cropped[2]])
             for mode in ("bilinear", "nearest")
             for size in (ints(4, 5), ints(1, 3))
         ),

@@ -125,12 +125,29 @@ def crop_and_resize(call: Call) -> Value:
     if is_nearest:
         rows, columns = (_whole(call, one, at) for one, at in ((rows, 2), (columns, 3)))
     grid = [one.Expand(inside.Shape()).Unsqueeze([3]) for one in (columns, rows)]
-    images = call["X"].Gather(call["batch_indices"])
     places = grid[0].Concat(grid[1], axis=3) * 2 - 1
+    one = call.shape("X")[0] == 1
+    images = call["X"] if one else call["X"].Gather(call["batch_indices"])
     found = images.GridSample(
-        places, mode="nearest" if is_nearest else "linear", align_corners=1, padding_mode="border"
+        _of_one_image(call, places) if one else places,
+        mode="nearest" if is_nearest else "linear",
+        align_corners=1,
+        padding_mode="border",
     )
+    if one:
+        shape = call.body.constant(np.array([call.size("X", 1)])).Concat(inside.Shape(), axis=0)
+        found = found.Reshape(shape).permuted(1, 0, 2, 3)
     return inside.Unsqueeze([1]).Where(found, found.number(call.real("extrapolation_value")))
+
+
+def _of_one_image(call: Call, places: Value) -> Value:
+    """
+    The places of all boxes in one row; an image that is not copied for each of them.
+
+    The number of the image is looked up all the same, so that a wrong one is heard of.
+    """
+    numbers = call.body.constant(np.zeros(1, np.int64)).Gather(call["batch_indices"])
+    return (places + numbers.CastLike(places).Unsqueeze([1, 2, 3])).reshaped(1, -1, 1, 2)
 
 
 def _steps(call: Call, axis: int) -> Value:
