@@ -30,8 +30,7 @@ def compile(
 
     `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
     `backend` is "c", or "reference" for NumPy. `indices` says what one out of range means that the
-    inputs bring: "error" (a run ends with an IndicesError), else "nearest"; without it, an error
-    in the reference and in training.
+    inputs bring: "error" (a run ends with an IndicesError), which is the default, or "nearest".
     """
     found = recall(model, options, threads, indices) if backend == "c" else None
 

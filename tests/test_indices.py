@@ -305,6 +305,15 @@ def test_what_is_not_computed_is_not_checked(tmp_path: Path) -> None:
     assert list(popgraph.compile(path, indices="error")(inputs)) == ["a"]
 
 
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_a_run_checks_unless_told_otherwise(runner: Compiled, backend: str) -> None:
+    inputs = LEGAL["lookups"][1]()
+    inputs["i"][0] = 5
+    with pytest.raises(IndicesError, match="index 5 is out of range"):
+        runner("lookups", backend, None)(inputs)
+    runner("lookups", backend, "nearest")(inputs)
+
+
 def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
     path = tmp_path / "losses.pgraph"
     text = LOSSES.replace("x: f32[3, 4], ", "").replace("{", "{ weight x: f32[3, 4] = ones\n", 1)
@@ -323,7 +332,7 @@ def test_an_unknown_meaning_is_refused(tmp_path: Path) -> None:
         Options(indices="wrap")
 
 
-def test_a_session_on_the_reference_checks() -> None:
+def test_a_session_checks_unless_told_otherwise() -> None:
     builder = popgraph.Builder()
     x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [3]))
     i = builder.addInputTensor(popgraph.TensorInfo("INT32", [1]))
@@ -332,8 +341,8 @@ def test_a_session_on_the_reference_checks() -> None:
     data = {x: numbers(3), i: np.array([3], np.int32)}
     for backend, indices, fails in (
         ("reference", None, True),
-        ("c", None, False),
-        ("c", "error", True),
+        ("c", None, True),
+        ("c", "nearest", False),
         ("reference", "nearest", False),
     ):
         options = popgraph.SessionOptions()

@@ -150,7 +150,10 @@ class Indices(StrEnum):
 
 IndicesChoice = Annotated[
     Indices | None,
-    typer.Option("--indices", help="What an index out of range means that an input brings."),
+    typer.Option(
+        "--indices",
+        help="What an index out of range means that an input brings; else an error.",
+    ),
 ]
 
 

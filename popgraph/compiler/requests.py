@@ -45,7 +45,6 @@ from popgraph.support.errors import (
 )
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.garbage import without_collection
-from popgraph.support.index_checks import ERROR
 
 STREAMS_OF_A_SEGMENT = 1 << 20
 """More than a part of a model has nodes that draw."""
@@ -228,8 +227,7 @@ class BuildRequest:
             return self._reference() if self.backend == "reference" else self._compiled()
 
     def _reference(self) -> Executable:
-        options = replace(self.options, indices=self.options.indices or ERROR)
-        self._lower(options, level="graphcore")
+        self._lower(self.options, level="graphcore")
         return ReferenceExecutable(self.module, self.compilation.weights)
 
     def _lower(self, options: Options, level: str = PROGRAM) -> None:

@@ -58,7 +58,7 @@ class Options:
     passes, or `popgraph.extend.Placed`."""
     indices: str | None = None
     """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
-    run ends with an `IndicesError`); None: an error in training."""
+    run ends with an `IndicesError`; so is None, but for data that is made up)."""
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""

@@ -175,8 +175,8 @@ class SessionOptions:
     useTunedSchedules: bool = True
     """Follow what `popgraph tune` measured on this machine."""
     indices: str | None = None
-    """What an index out of range means that data brings: "error" or "nearest"; None: an error in
-    training and on the reference backend."""
+    """What an index out of range means that data brings: "error" (so is None) or
+    "nearest"."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 

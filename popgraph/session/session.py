@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,6 @@ from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
-from popgraph.support.index_checks import ERROR
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
@@ -146,10 +144,7 @@ class Session(IpuOnly):
         return self._program.moved
 
     def _code(self) -> CodeOptions:
-        code = self._options.compilation()
-        if code.indices is None and self._device.backend == "reference":
-            return replace(code, indices=ERROR)
-        return code
+        return self._options.compilation()
 
     def _gradient_prefix(self) -> str:
         """What the names of gradients begin with."""

@@ -27,7 +27,7 @@ from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import supported_operators
 from popgraph.passes.options import CONSTANT, Options
-from popgraph.support.index_checks import ERROR, NEAREST
+from popgraph.support.index_checks import ERROR
 from popgraph.support.names import hint
 
 Keep = Callable[[OnnxOp], bool]
@@ -48,13 +48,12 @@ class Normalize(Pass):
 
     name = "normalize"
 
-    indices: str = NEAREST
+    indices: str = ERROR
     weights: str = CONSTANT
 
     @classmethod
     def of(cls, options: Options) -> Normalize:
-        indices = options.indices or (NEAREST if options.training is None else ERROR)
-        return cls(indices, options.weights)
+        return cls(options.indices or ERROR, options.weights)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         lowered = supported_operators()
