@@ -137,7 +137,14 @@ def qgemm(call: Call) -> Value:
 def product(call: Call, a: Value, scale: Value, zero: Value | None) -> Value:
     """Of quantized numbers with weights `B`, their scale `Bs` and their zero point `Bz`."""
     sums = a.MatMulInteger(call["B"], zero, call.get("Bz"))
-    return total(sums.typed(SINGLE) * (scale * call["Bs"]), call.get("bias"))
+    return _scaled(sums, scale, call["Bs"], call.get("bias"))
+
+
+def _scaled(sums: Value, first: Value, second: Value, bias: Value | None) -> Value:
+    """Sums of whole numbers in single precision, rounded once to the type of their scales."""
+    scale = first.typed(SINGLE) * second.typed(SINGLE)
+    made = total(sums.typed(SINGLE) * scale, bias and bias.typed(SINGLE))
+    return made.CastLike(first)
 
 
 @defines("MatMulIntegerToFloat", "A B As Bs Az Bz bias")
@@ -159,7 +166,7 @@ def matmul_integer16(call: Call) -> Value:
          "input weights bias Xs Ws mask_index Xz Wz past")  # fmt: skip
 def qattention(call: Call) -> Sequence[Value]:
     sums = call["input"].MatMulInteger(call["weights"], call.get("Xz"), call.get("Wz"))
-    together = sums.typed(SINGLE) * (call["Xs"] * call["Ws"]) + call["bias"]
+    together = _scaled(sums, call["Xs"], call["Ws"], call["bias"])
     return attended_together(call, together, [call.size("weights", 1) // 3] * 3)
 
 
