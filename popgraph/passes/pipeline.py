@@ -13,6 +13,7 @@ from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
+from popgraph.passes.graphcore.contract_in_floats import ContractInFloats
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
@@ -105,6 +106,12 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
     ),
     Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
+    Step(
+        "graphcore",
+        ContractInFloats,
+        "when it is decided what is a literal, and how factors are made",
+        optional=True,
+    ),
     Step("graphcore", CheckIndices, "what is not computed in the end needs no check"),
     Step(
         "graphcore",

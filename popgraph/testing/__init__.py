@@ -14,6 +14,7 @@ from popgraph.testing.products import products
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
+from popgraph.testing.whole_products import whole_products
 
 __all__ = [
     "DISTURBANCE",
@@ -36,4 +37,5 @@ __all__ = [
     "separable_convolutions",
     "training_controlled",
     "training_networks",
+    "whole_products",
 ]

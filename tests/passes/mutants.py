@@ -285,6 +285,23 @@ def gradient_for_pooled(original: Any) -> Any:
     return lambda gradient, before: gradient.dy
 
 
+# contract-in-floats
+
+
+def fourfold(original: Any) -> Any:
+    return 4 * original
+
+
+def with_sign(original: Any) -> Any:
+    """The greatest number of a type that has no sign is half of what it is."""
+
+    def of_type(dtype: Any) -> Any:
+        found = original(dtype)
+        return found._replace(high=found.high // 2) if found and not found.low else found
+
+    return of_type
+
+
 # graphcore-to-structured
 
 
@@ -673,6 +690,18 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.graphcore.training.add_optimizer:requested",
         gradients_kept,
         training=True,
+    ),
+    Mutant(
+        "contract-in-floats",
+        "floats are said to hold more than they do",
+        f"{PASSES}.graphcore.contract_in_floats:EXACT",
+        fourfold,
+    ),
+    Mutant(
+        "contract-in-floats",
+        "bytes count as if they had a sign",
+        f"{PASSES}.graphcore.intervals:_of_type",
+        with_sign,
     ),
     Mutant(
         "check-indices",

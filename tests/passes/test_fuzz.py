@@ -39,6 +39,7 @@ from popgraph.testing import (
     separable_convolutions,
     training_controlled,
     training_networks,
+    whole_products,
 )
 from tests.passes.claims import (
     LOSS,
@@ -169,6 +170,8 @@ class Place:
             return separable_convolutions(dtype="f64")
         if self.name == "alternate-chunks":
             return controlled(dtype="f64")
+        if self.name == "contract-in-floats":  # no other contracts integers
+            return whole_products(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
         if self.name == "structured-to-loops" and not self.training:

@@ -6,7 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue, Use
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import Override
@@ -45,6 +47,24 @@ class BestScheduleCosts:
             found = candidates(op, fixed, self._target)
             self._cycles[key] = min((each.cycles for each in found), default=inf)
         return candidate.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
+
+
+def becomes_whole(sum_: SSAValue) -> bool:
+    """Whether nothing but the whole part of a sum is read: who asks for it wants exact sums."""
+    return all(_takes_whole_part(use) for use in sum_.uses)
+
+
+def _takes_whole_part(use: Use) -> bool:
+    op = use.operation
+    match op:
+        case arith.FPToSIOp() | arith.FPToUIOp():
+            return True
+        case tile.YieldOp() if isinstance(contraction := op.parent_op(), tile.ContractOp):
+            return becomes_whole(contraction.results[use.index])
+        case tile.MapOp():
+            return becomes_whole(op.body.block.args[use.index])
+        case _:
+            return False
 
 
 @dataclass(frozen=True)
@@ -132,6 +152,8 @@ class UseWinograd(Pass):
     def _possible(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
     ) -> Iterable[AnyWinogradCandidate]:
+        if becomes_whole(op.epilogue.block.args[0]):
+            return ()  # The sums are exact, which transforms do not keep them.
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:

@@ -1,0 +1,148 @@
+"""Computes sums of products of small integers in floats, which hold them exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import AddOp, CastOp, ConvOp, MatMulOp, SliceOp
+from popgraph.dialects.graphcore.base import (
+    Elementwise,
+    Movement,
+    Operand,
+    dtype_of,
+    integer,
+    shape_of,
+    tensor_of,
+)
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.intervals import Intervals
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
+
+EXACT = 1 << 24
+"""Floats of 32 bits hold all whole numbers up to this one."""
+MOST_PARTS = 16
+"""So many partial sums still cost less than a sum of integers."""
+STRIP = 16
+"""Parts of sums are multiples of this where they can be: as many as vectors hold."""
+
+AnyContraction: TypeAlias = MatMulOp | ConvOp
+
+
+class SumInFloats(Rule[AnyContraction]):
+    """
+    y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b))
+
+    And conv. Where a sum might be larger than floats hold exactly, integers add the sums of parts.
+    """
+
+    ROOTS = (MatMulOp, ConvOp)
+
+    def __init__(self, weights: WeightStore) -> None:
+        super().__init__(weights)
+        self._intervals = Intervals(weights)
+
+    def rewrite(self, op: AnyContraction) -> Operand | None:
+        sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
+        if not dtype_of(op.result).is_integer or 0 in sizes:
+            return None
+        cuts = self._cuts(op)
+        if not cuts:
+            return None
+        element = tensor_of(op.result).element_type
+        sums: Iterator[Operand] = (
+            CastOp(_in_floats(op, factors), to=element) for factors in _parts(op, cuts)
+        )
+        return reduce(AddOp, sums)
+
+    def _cuts(self, op: AnyContraction) -> Sequence[int]:
+        """Both ends of the summed axis, and where it is cut into as few parts as can be."""
+        limits = self._limits(op)
+        if limits is None:
+            return ()
+        whole, is_grouped = len(limits), isinstance(op, ConvOp) and integer(op.groups) > 1
+        sums = np.concatenate([np.zeros((1, limits.shape[1])), limits.cumsum(axis=0)])
+        for count in range(1, 2 if is_grouped else MOST_PARTS + 1):
+            cuts = [*range(0, whole, -(-whole // (count * STRIP)) * STRIP), whole]
+            if np.diff(sums[cuts], axis=0).max() <= EXACT:
+                return cuts
+        return ()
+
+    def _limits(self, op: AnyContraction) -> Array | None:
+        """
+        By how much each place of the summed axis may move a sum, in a row for each place.
+
+        Where a factor is a literal, each of its rows has sums of its own; else all are alike.
+        """
+        found = [self._intervals.of(operand) for operand in op.operands]
+        first, second = (one and float(one.magnitude) for one in found)
+        if first is None or second is None:
+            return None
+        window = prod(shape_of(op.operands[1])[2:]) if isinstance(op, ConvOp) else 1
+        axis = _summed_axes(op)[1]
+        array = self._known(op.operands[1])
+        if array is None:
+            return np.full((shape_of(op.operands[1])[axis], 1), first * second * window)
+        sizes = np.moveaxis(np.abs(array.astype(np.float64)), axis, 0)
+        by_row: Array = sizes.reshape(len(sizes), -1, window).sum(axis=2) * first
+        return by_row
+
+    def _known(self, value: SSAValue) -> Array | None:
+        """What a literal holds, or what comes of literals and is too large to be one."""
+        array, op = self.array(value), value.owner
+        if array is not None or not isinstance(op, Elementwise | Movement):
+            return array
+        operands = [self._known(operand) for operand in op.operands]
+        known = [one for one in operands if one is not None]
+        return op.evaluate(*known)[0] if len(known) == len(operands) else None
+
+
+def _summed_axes(op: AnyContraction) -> tuple[int, int]:
+    """Of each factor, the axis along which products are summed."""
+    if isinstance(op, ConvOp):
+        return 1, 1
+    return len(shape_of(op.lhs)) - 1, len(shape_of(op.rhs)) - 2
+
+
+def _in_floats(op: AnyContraction, factors: Sequence[SSAValue]) -> Operand:
+    floats = [CastOp(factor, to=f32) for factor in factors]
+    return ConvOp(*floats, **op.options) if isinstance(op, ConvOp) else MatMulOp(*floats)
+
+
+def _parts(op: AnyContraction, cuts: Sequence[int]) -> Iterator[Sequence[SSAValue]]:
+    """The factors, cut along the summed axis."""
+    if len(cuts) == 2:  # Of a convolution in groups, the factors have axes of several lengths.
+        yield op.operands
+        return
+    for begin, end in pairwise(cuts):
+        yield [
+            _part(factor, axis, begin, end)
+            for factor, axis in zip(op.operands, _summed_axes(op), strict=True)
+        ]
+
+
+def _part(value: SSAValue, axis: int, begin: int, end: int) -> SSAValue:
+    sizes = list(shape_of(value))
+    starts, steps = [0] * len(sizes), [1] * len(sizes)
+    starts[axis], sizes[axis] = begin, end - begin
+    return SliceOp(value, starts=starts, sizes=sizes, steps=steps).result
+
+
+@dataclass(frozen=True)
+class ContractInFloats(Pass):
+    """Matrix products and convolutions of small integers become exact ones of floats."""
+
+    name = "contract-in-floats"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [SumInFloats(compilation.weights)])
