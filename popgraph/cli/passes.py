@@ -20,6 +20,10 @@ def command(
     """
     List the passes in the order in which they run.
 
+    \b
+    popgraph passes
+    popgraph passes --load my_passes.py
+
     Each works at one level (or takes the model to the next one). Those with a star make programs
     faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one. Passes that
     installed distributions bring, or --load, stand behind them with their places; `--pass` of
