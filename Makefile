@@ -67,11 +67,12 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 	$(BIN)/pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks --threads 1 2 --accuracy
 
-docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md, docs/popart.md and docs/tile.md
+docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md, docs/popart.md, docs/tile.md and docs/cli.md
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
+	$(BIN)/python -m popgraph --markdown > docs/cli.md
 
 accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md
 	$(BIN)/python -m tests.accuracy

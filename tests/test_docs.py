@@ -136,7 +136,7 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile"])
+@pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli"])
 def test_generated_pages_are_current(page: str) -> None:
     """By the commands of `make docs`."""
     rule = rf"python -m popgraph (.*) > docs/{page}\.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -198,6 +199,67 @@ def test_targets_from_outside_are_named_by_the_environment(site: Path) -> None:
     told = output(site, "-m", "popgraph", "doctor", more=more)
     place = "entry point 'little_core' of 'popgraph.targets' in distribution popgraph-example 1.0"
     assert place in told and re.search(r"vectors +little_core: 16 bytes, 16 registers", told)
+
+
+def test_operators_are_listed_with_who_brings_them(site: Path, tmp_path: Path) -> None:
+    listed = output(site, "-m", "popgraph", "ops", "com.example")
+    assert re.findall(r"^(\S+) +1 +(.*?) +yes", listed, re.MULTILINE) == [
+        ("com.example.SoftsignScaled", "own lowering, distribution popgraph-example 1.0"),
+        ("com.example.SquaredRelu", "own lowering, distribution popgraph-example 1.0"),
+    ]
+    level = output(site, "-m", "popgraph", "--load", "popgraph_example.operators", "ops",
+                   "softsign_scaled", "--level", "graphcore")  # fmt: skip
+    assert level == "example.softsign_scaled  scale * x / (1 + |x|). com.example SoftsignScaled.\n"
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from popgraph.extend import lowers\n"
+        "lowers('Same', domain='com.mine')(lambda node: node[0])\n"
+    )
+    told = output(site, "-m", "popgraph", "ops", "Same", "--load", str(script))
+    assert "com.mine.Same" in told and "own lowering, module mine" in told
+
+
+def test_export_is_for_targets_that_distributions_bring(site: Path) -> None:
+    """The Makefile tells the compiler as the target does, and the check is good."""
+    asked = ("-m", "popgraph", "export", "net.onnx", "--dim", "N=2")
+    output(site, *asked, "-o", "own_c", "--target", "little_core")
+    makefile = (site / "own_c/Makefile").read_text()
+    assert "\nARCH = -march=x86-64\n" in makefile and "for little_core" in makefile
+    if platform.machine() == "x86_64":
+        told = subprocess.run(["make", "-C", site / "own_c", "check"], capture_output=True)
+        assert told.returncode == 0, told.stderr
+    code = (site / "own_c/model.c").read_text()
+    assert "vector_size(16)" in code and "vector_size(32)" not in code
+
+
+FAR = """
+from dataclasses import dataclass
+from popgraph.extend import Machine, Pass, add_pass, add_target
+
+add_target(Machine(name="far_core"), ("-mcpu=far -mthumb",), compiler="far-gcc")
+
+@add_pass(after="expand")
+@dataclass(frozen=True)
+class Tell(Pass):
+    name = "tell"
+
+    def run(self, compilation, module):
+        print("told")
+"""
+
+
+def test_export_takes_targets_and_passes_of_a_script(site: Path, tmp_path: Path) -> None:
+    script = tmp_path / "far_core.py"
+    script.write_text(FAR)
+    asked = ("-m", "popgraph", "export", "net.onnx", "--dim", "N=2", "-o", "far_c", "--target")
+    told = output(site, *asked, "far_core", "--load", str(script), "--pass", "tell")
+    assert told.startswith("told\n")
+    makefile = (site / "far_c/Makefile").read_text()
+    assert "CC = far-gcc\n" in makefile and "\nARCH = -mcpu=far -mthumb\n" in makefile
+    wrong = run(site, *asked, "near_core", "--load", str(script))
+    assert wrong.returncode == 1
+    known = "native, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7e-m, riscv64, wasm32"
+    assert f"try: it may be {known}, far_core, little_core" in wrong.stderr
 
 
 RESULT = f"""

@@ -1,19 +1,23 @@
-"""Tests that the built wheel holds every module and nothing else."""
+"""Tests that the built wheel holds every module, and the source distribution all that is needed."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+import popgraph
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)],
@@ -22,8 +26,38 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (wheel,) = out.glob("*.whl")
+    return out
+
+
+@pytest.fixture
+def wheel(dist: Path) -> Path:
+    (wheel,) = dist.glob("*.whl")
     return wheel
+
+
+def test_source_distribution_holds_all_that_tests_and_docs_need(dist: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as held:
+        names = {name.partition("/")[2] for name in held.getnames()}
+    wanted = [ROOT / name for name in ("popgraph", "tests", "docs", "examples", "benchmarks")]
+    files = [path for folder in wanted for path in folder.rglob("*") if path.is_file()]
+    files += [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "CITATION.cff", ROOT / ".ci/run"]
+    for path in files:
+        if "__pycache__" not in path.parts:
+            assert path.relative_to(ROOT).as_posix() in names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_metadata_says_what_people_look_for(wheel: Path) -> None:
+    """The version has one home; each Python that runs here is named."""
+    with zipfile.ZipFile(wheel) as archive:
+        (file,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = Parser().parsestr(archive.read(file).decode())
+    assert told["Version"] == popgraph.__version__
+    assert told["License-Expression"] == "MIT" and told["Requires-Python"] == ">=3.11"
+    named = told.get_all("Classifier", [])
+    assert f"Programming Language :: Python :: 3.{sys.version_info.minor}" in named
+    assert "# PopGraph" in told.get_payload()
 
 
 def test_wheel_holds_every_module_and_no_stray_name(wheel: Path) -> None:

@@ -132,6 +132,14 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _reference(context: typer.Context, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from popgraph.cli.command_page import page
+
+        typer.echo(page(context.command))
+        raise typer.Exit
+
+
 app = typer.Typer(
     cls=Commands,
     name="popgraph",
@@ -148,6 +156,9 @@ app = typer.Typer(
 def _callback(
     version: bool = typer.Option(
         False, "--version", help="Show the version.", callback=_version, is_eager=True
+    ),
+    markdown: bool = typer.Option(
+        False, "--markdown", help="As the page docs/cli.md.", callback=_reference, is_eager=True
     ),
     load: Load = None,
 ) -> None:

@@ -12,8 +12,10 @@ import typer
 
 from popgraph.cli.options import (
     Dimensions,
+    ExtraPasses,
     Folders,
     IndicesChoice,
+    Load,
     ModelFile,
     ScheduleFile,
     Threads,
@@ -49,7 +51,8 @@ def command(
     target: Annotated[
         str,
         typer.Option(
-            help="The machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, wasm32."
+            help="The machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, wasm32, "
+            "or one that an extension brings."
         ),
     ] = "native",
     weights: Annotated[
@@ -77,6 +80,8 @@ def command(
     schedule: ScheduleFile = None,
     indices: IndicesChoice = None,
     threads: Threads = 1,
+    extra: ExtraPasses = None,
+    load: Load = None,
     folders: Folders = None,
 ) -> None:
     """
@@ -105,7 +110,7 @@ def command(
     aim = target_of(target)
     form = Form(aim, name, Kinds(weights.value), threads, malloc, train)
     module, compilation, training = models.opened(model, dim, value, train=train)
-    made = options(schedule=schedule, indices=indices)
+    made = options(schedule=schedule, indices=indices, passes=extra)
     made = replace(made, machine=aim.machine, training=training)
     if target != HERE:
         made = replace(made, measured=())

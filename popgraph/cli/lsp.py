@@ -27,6 +27,10 @@ def command(
     """
     Serve the language server protocol for .pgraph texts.
 
+    \b
+    popgraph lsp
+    popgraph lsp --port 2087
+
     Editors start it: mistakes and warnings as one writes, types and operators under the pointer,
     completion, go to definition, formatting. Needs the package pygls:
     pip install "popgraph[lsp]".

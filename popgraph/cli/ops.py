@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import LEVELS, Level
+from popgraph.cli.options import LEVELS, Level, Load
 from popgraph.cli.options import level as ir_level
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
@@ -62,6 +62,7 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="What tests of operators gave, for that page."),
     ] = None,
+    load: Load = None,
 ) -> None:
     """
     List operators: those of ONNX, and how each is computed, or those of an IR level.
@@ -70,6 +71,8 @@ def command(
     popgraph ops conv
     popgraph ops --level graphcore
     popgraph ops --dialect tile
+
+    Operators that installed distributions bring, or --load, are listed with who brings them.
     """
     if dialect is not None:
         from popgraph.cli.dialect_page import page
@@ -77,9 +80,12 @@ def command(
 
         typer.echo(page(OWN[dialect]()), nl=False)
         return
-    from popgraph.cli.report import markdown_page
+    from popgraph.cli.report import load_installed, markdown_page
+    from popgraph.support.extensions import OPERATORS
     from popgraph.support.tables import table
 
+    if not markdown:
+        load_installed(OPERATORS)
     rows = _onnx(_measured(record), _measured_types(record)) if level == Level.ONNX else _own(level)
     found = [row for row in rows if pattern.lower() in row[0].lower()]
     if not found:
@@ -167,7 +173,7 @@ def _onnx(
         (
             row.title,
             _ranges(row.versions),
-            row.way,
+            f"{row.way}, {row.bringer}" if row.bringer else row.way,
             "yes" if row.way.is_compiled else "no",
             types.get(row.title, _families(row.types)),
             *(measured.get(row.title, ("", "")) if last[row.title] is row else ("", ""))[
@@ -208,9 +214,10 @@ def _families(types: tuple[str, ...]) -> str:
 def _own(level: Level) -> list[tuple[str, ...]]:
     from popgraph.dialects import tile
     from popgraph.dialects.graphcore import GRAPHCORE
+    from popgraph.dialects.graphcore.outside import OUTSIDE
 
     operations = {
-        Level.GRAPHCORE: GRAPHCORE.operations,
+        Level.GRAPHCORE: (*GRAPHCORE.operations, *OUTSIDE.values()),
         Level.STRUCTURED: tile.STRUCTURED,
         Level.LOOPS: (*tile.LOOPS, *tile.LANES),
         Level.PROGRAM: tile.PROGRAM,

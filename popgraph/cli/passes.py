@@ -20,6 +20,10 @@ def command(
     """
     List the passes in the order in which they run.
 
+    \b
+    popgraph passes
+    popgraph passes --load my_passes.py
+
     Each works at one level (or takes the model to the next one). Those with a star make programs
     faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one. Passes that
     installed distributions bring, or --load, stand behind them with their places; `--pass` of
@@ -43,15 +47,12 @@ def command(
 
 
 def _from_outside() -> list[tuple[str, str, str]]:
-    """A row for each pass from outside; a distribution that is broken is told, and left out."""
-    import warnings
-
+    """A row for each pass from outside, with its place."""
+    from popgraph.cli.report import load_installed
     from popgraph.passes.outside import OUTSIDE
-    from popgraph.support.extensions import PASSES, load_all
-    from popgraph.support.warnings import PopgraphWarning
+    from popgraph.support.extensions import PASSES
 
-    for error in load_all(PASSES):
-        warnings.warn(str(error), PopgraphWarning, stacklevel=2)
+    load_installed(PASSES)
     return [
         (str(place), name, (inspect.getdoc(made) or "").split("\n")[0])
         for name, (made, place) in sorted(OUTSIDE.items())

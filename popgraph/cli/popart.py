@@ -18,8 +18,12 @@ def command(
     """
     List PopART's names, and what each of them does here.
 
+    \b
+    popgraph popart
+    popgraph popart --markdown > popart.md
+
     A name works, is accepted without effect, is refused as PopART refuses it without an IPU, or is
-    not here yet; the last column says why. `popgraph popart --markdown` writes docs/popart.md.
+    not here yet; the last column says why.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.session.surface import entries

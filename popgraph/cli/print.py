@@ -85,13 +85,13 @@ def command(
     Print a model as IR of any level, or as C.
 
     \b
-    popgraph print model.onnx                           as it was written
-    popgraph print model.onnx --at graphcore --dim N=4  what is computed
-    popgraph print model.onnx --at structured --dim N=4 how: layouts, schedules
-    popgraph print model.onnx --at program --dim N=4    how: kernels, buffers
-    popgraph print model.onnx --at c --dim N=4          the C
-    popgraph print model.onnx --stop-after normalize    in the middle
-    popgraph print model.onnx --at c --value shape=2,3  of an input that decides structure
+    popgraph print model.onnx                              as it was written
+    popgraph print model.onnx --at graphcore --dim N=4     what is computed
+    popgraph print model.onnx --at structured --dim N=4    how: layouts, schedules
+    popgraph print model.onnx --at program --dim N=4       how: kernels, buffers
+    popgraph print model.onnx --at c --dim N=4             the C
+    popgraph print model.onnx --stop-after normalize       in the middle
+    popgraph print model.onnx --at c --value shape=2,3     of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     popgraph print model.onnx --at structured --dim N=4 --elide --diff all
     popgraph print model.onnx --at graphcore --dim N=4 --diff expand..dce

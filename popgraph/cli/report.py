@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from popgraph.support.extensions import load_all
 from popgraph.support.progress import listening
 from popgraph.support.tables import markdown_table
+from popgraph.support.warnings import PopgraphWarning
 
 
 def show_error(error: PopgraphError) -> None:
@@ -43,6 +46,12 @@ def _show_one(error: PopgraphError) -> None:
 def note(text: str) -> None:
     """What a person may want to know and a program does not: on the error stream."""
     print(text, file=sys.stderr)
+
+
+def load_installed(group: str) -> None:
+    """Loads what distributions bring for a listing; a broken one is told, and left out."""
+    for error in load_all(group):
+        warnings.warn(str(error), PopgraphWarning, stacklevel=3)
 
 
 def is_terminal() -> bool:

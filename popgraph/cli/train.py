@@ -198,7 +198,7 @@ def command(
             checkpoint=checkpoint,
             every=int(every) if every is not None and every.isdecimal() else every,
             resume=resume,
-            callbacks=[told_by(epochs, bar), *curves],
+            callbacks=[told_by(epochs, bar, log), *curves],
         )
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
@@ -261,8 +261,8 @@ class _Bar:
             self._progress.update(self._task, advance=1, description=text)
 
 
-def told_by(epochs: int, bar: _Bar) -> Callback:
-    """Tells how far training is: a line for every epoch, and the bar."""
+def told_by(epochs: int, bar: _Bar, log: Path | None) -> Callback:
+    """Tells how far training is: a line for every epoch, there and in the log, and the bar."""
     from popgraph.training.callbacks import Callback
     from popgraph.training.history import told
 
@@ -279,7 +279,9 @@ def told_by(epochs: int, bar: _Bar) -> Callback:
                 for name in row
                 if name not in ("epoch", "step", "seconds")
             ]
-            print(f"epoch {int(row['epoch'])}/{epochs}  {'  '.join(numbers)}")
+            print(f"epoch {int(row['epoch'])}/{epochs}  {'  '.join(numbers)}", flush=True)
+            if log is not None:
+                trainer.history.write(log)
 
     return Told()
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.exceptions import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
-    from popgraph.builder.popart.builder import *  # noqa: F403
     from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.builder.popart.variable_settings import *  # noqa: F403
     from popgraph.session.about import *  # noqa: F403
+    from popgraph.session.builder import *  # noqa: F403
     from popgraph.session.dataflow import *  # noqa: F403
     from popgraph.session.debugging import *  # noqa: F403
     from popgraph.session.devices import *  # noqa: F403
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from popgraph.session.training_session import *  # noqa: F403
 
 _MODULES = {
-    "popgraph.builder.popart.builder": "Builder",
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
     "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
@@ -54,6 +53,7 @@ _MODULES = {
         defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
         versionNumber versionString
     """,
+    "popgraph.session.builder": "Builder",
     "popgraph.session.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
     "popgraph.session.debugging": """
         DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from popgraph.builder.popart.draft import DEFAULT_OPSET
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+from popgraph.session.builder import Builder
 from popgraph.session.popart_ir.gradient_rules import gradient_types
 
 POPART = (3, 4, 0)
 """The PopART whose API this is."""
 
-defaultAiOnnxOpset = DEFAULT_OPSET
+defaultAiOnnxOpset = Builder.DEFAULT_OPSET
 defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 

@@ -45,6 +45,11 @@ class Source:
     content: str | None = None
     """A digest of all its files as they were when it was loaded; None: nobody can tell."""
 
+    @property
+    def whose(self) -> str:
+        """The distribution, or the module where there is none."""
+        return self.title if self.distribution is None else _named(self.distribution)
+
     def key(self) -> str | None:
         """What stands for its code in the keys of caches; None if it may have changed."""
         same = self.content is not None and self.content == _content(self.distribution)
@@ -62,6 +67,12 @@ def note(module: str) -> None:
     root = module.partition(".")[0]
     if root != OWN:
         SOURCES.setdefault(root, Source(f"module {module}"))
+
+
+def bringer(module: str) -> str:
+    """The distribution or the module from outside to which a module belongs; "" if it is ours."""
+    source = SOURCES.get(module.partition(".")[0])
+    return source.whose if source is not None else ""
 
 
 def is_empty() -> bool:
@@ -89,9 +100,12 @@ def entry_points(group: str) -> list[Any]:
 
 def title(point: Any) -> str:
     """An entry point as messages name it."""
-    dist = point.dist
-    whose = f"distribution {dist.name} {dist.version}" if dist is not None else "a distribution"
+    whose = _named(point.dist) if point.dist is not None else "a distribution"
     return f"entry point {point.name!r} of {point.group!r} in {whose}"
+
+
+def _named(distribution: Any) -> str:
+    return f"distribution {distribution.name} {distribution.version}"
 
 
 def load(group: str, name: str) -> None:

@@ -288,25 +288,35 @@ class AddedTarget:
 
     machine: Machine
     flags: tuple[str, ...] = ()
-    """Spellings of the option that asks for it, tried in order; none: code for the machine at hand,
+    """Spellings of the options that ask for it, tried in order; none: code for the machine at hand,
     decided as the machine's figures say."""
     macro: str = "__STDC__"
     """What a compiler defines that makes code for it."""
+    compiler: str = "cc"
+    """The command by which exported C is built for it."""
 
 
 ADDED: dict[str, AddedTarget] = {}
 """By the name of the machine."""
 
 
-def add_target(machine: Machine, flags: tuple[str, ...] = (), macro: str = "__STDC__") -> None:
+def add_target(
+    machine: Machine,
+    flags: tuple[str, ...] = (),
+    macro: str = "__STDC__",
+    compiler: str = "cc",
+) -> None:
     """
     Registers a target: `POPGRAPH_MACHINE` may name it, and, with `flags`, `POPGRAPH_TARGET`.
 
-    `flags` are spellings of the compiler's option that asks for it, of which the first is taken
-    that a compiler knows (`-march=znver4`); `macro` is what that compiler then defines.
+    `flags` are spellings of the compiler's options that ask for it (`-march=znver4`, or several in
+    one text), of which the first is taken that a compiler knows; `macro` is what that compiler then
+    defines. `popgraph export --target` may name it, too: the Makefile then has the first spelling,
+    and calls `compiler`.
     """
+    added = AddedTarget(machine, tuple(flags), macro, compiler)
     taken = machine.name in MACHINES or machine.name in EMBEDDED or machine.name == "native"
-    if taken or ADDED.get(machine.name) not in (None, AddedTarget(machine, flags, macro)):
+    if taken or ADDED.get(machine.name) not in (None, added):
         raise ExtensionError(
             f"there is a target {machine.name!r} already",
             "add_target",
@@ -314,7 +324,7 @@ def add_target(machine: Machine, flags: tuple[str, ...] = (), macro: str = "__ST
         )
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     extensions.note(module)
-    ADDED[machine.name] = AddedTarget(machine, tuple(flags), macro)
+    ADDED[machine.name] = added
 
 
 def added_target(name: str) -> AddedTarget | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from popgraph import compiler
 from popgraph.backends.c.export.check_program import Vector
@@ -19,13 +23,23 @@ from tests.test_node_cases import Part, batches, parts, titled, together
 
 SHARES = 16
 """A run takes every sixteenth model, `make test-all` all of them."""
-CHECKED = {
-    "ARCH": "-march=native -fsanitize=address,undefined -fno-sanitize-recover=all",
-    "CFLAGS": "-std=c11 -O0 -Wall -Wextra -pedantic -Werror -Wno-psabi",
+WARNINGS = "-std=c11 -Wall -Wextra -pedantic -Werror"
+COMPILERS = {
+    "gcc": {
+        "CC": "gcc",
+        "ARCH": "-march=native -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "CFLAGS": f"{WARNINGS} -O0 -Wno-psabi",
+    },
+    "zig": {
+        "CC": f"{sys.executable} -m ziglang cc",
+        "ARCH": "-march=native -fsanitize=undefined -fno-sanitize-recover=all",
+        "CFLAGS": f"{WARNINGS} -O1",
+    },
 }
+"""What make is told; zig's Clang brings no address sanitizer."""
 
 
-def wrong_in(number: int, batch: Sequence[Part], folder: Path) -> list[str]:
+def wrong_in(place: Path, batch: Sequence[Part], told: Mapping[str, str]) -> list[str]:
     """What make says of one model of many cases, if that is not good."""
     model, given = together(batch)
     module, compilation = compiler.load(model)
@@ -36,19 +50,23 @@ def wrong_in(number: int, batch: Sequence[Part], folder: Path) -> list[str]:
     vector = Vector(inputs, executable.run(inputs))
     compiler.lower(module, compilation, options)
     made = export(module, compilation.weights, Form(target_of("native")), vector)
-    place = folder / str(number)
     place.mkdir()
     for name, content in made.files.items():
         (place / name).write_bytes(b"".join(content))
-    flags = [f"{name}={value}" for name, value in CHECKED.items()]
+    flags = [f"{name}={value}" for name, value in told.items()]
     done = subprocess.run(["make", "check", *flags], cwd=place, capture_output=True, text=True)
     return [] if done.returncode == 0 else [done.stdout[-2000:] + done.stderr[-2000:]]
 
 
-def test_node_cases_as_exported_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_node_cases_as_exported_c(compiler: str, tmp_path: Path) -> None:
+    if compiler == "zig" and importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed")
     found = list(batches(list(parts(node_cases(), Counter()))))
     models = share("ONNX's node cases as exported C", found, SHARES, titled)
     wrong = [
-        text for number, batch in enumerate(models) for text in wrong_in(number, batch, tmp_path)
+        text
+        for number, batch in enumerate(models)
+        for text in wrong_in(tmp_path / str(number), batch, COMPILERS[compiler])
     ]
     assert not wrong, "\n".join(wrong)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,7 +14,8 @@ from popgraph.builder.opset.enums import DataType, RecomputeType, ReductionType
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.opsets import LAST_OPSET, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.builder.popart.builder import Builder
+from popgraph.builder.popart import builder as own
+from popgraph.session.builder import Builder
 from popgraph.support.errors import PopgraphError
 
 
@@ -94,6 +97,33 @@ def test_default_and_newest_opsets() -> None:
     with pytest.raises(ValueError, match="999"):
         Builder().aiOnnxOpset(999)
     assert issubclass(onnx_opset(11), onnx_opset(6))
+    newest = own.Builder()
+    assert newest.aiOnnx.version == LAST_OPSET
+    newest.addOutputTensor(newest.aiOnnx.relu([newest.addInputTensor("FLOAT", [2])]))
+    assert [one.version for one in proto_of(newest).opset_import] == [LAST_OPSET]
+
+
+@pytest.mark.parametrize(
+    ("opset", "call", "told"),
+    [
+        (10, lambda ops, x: ops.rmsnormalization([x, x]), "it came with opset 23, which"),
+        (11, lambda ops, x: ops.reducesum([x], noop_with_empty_axes=1), "in opsets 13 to"),
+        (13, lambda ops, x: ops.reducesum([x], axes=[0]), "in opsets 11 to 12, of which"),
+        (13, lambda ops, x: ops.squeeze([x], [0]), "in opsets 11 to 12, of which"),
+        (10, lambda ops, x: ops.rellu([x]), "did you mean 'relu'?"),
+    ],
+)
+def test_what_another_opset_has_is_told(opset: int, call: Any, told: str) -> None:
+    """And a builder that is told to take it does."""
+    builder = Builder(opsets={"ai.onnx": opset})
+    x = builder.addInputTensor("FLOAT", [1, 3], "x")
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        call(builder.aiOnnx, x)
+    assert told in str(caught.value)
+    found = re.search(r"(Builder\(opsets=.*?\)) chooses", str(caught.value))
+    if found:
+        other = eval(found[1])
+        call(other.aiOnnx, other.addInputTensor("FLOAT", [1, 3], "x"))
 
 
 SIGNATURES = {

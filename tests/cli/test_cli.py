@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import popgraph
@@ -63,9 +66,23 @@ def test_help_lists_every_command() -> None:
         assert f"\n  {command} " in output
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in ("passes", "doctor")])
-def test_the_help_of_a_command_shows_how_to_use_it(command: str) -> None:
-    assert f"popgraph {command} " in call(command, "--help").output
+def examples(command: str) -> list[str]:
+    """The command lines that a help shows, without what a shell does, and remarks behind them."""
+    text = re.sub(r"\\\n\s*", "", call(command, "--help").output).split("\n\n", 1)[1]
+    lines = re.findall(r"^  (?:.* \| |eval \"\$\()?(popgraph .*)$", text, re.MULTILINE)
+    return [re.split(r"   +| [|<>] |\)\"", one)[0] for one in lines]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_in_the_help_of_a_command_are_understood(command: str) -> None:
+    """Each has one at least; the parser takes all their arguments."""
+    shown = [shlex.split(one.replace("my_passes.py", "popgraph")) for one in examples(command)]
+    assert any(words[1:2] == [command] for words in shown), f"{command} has no example"
+    group: Any = get_command(app)
+    for words in shown:
+        whole = group.make_context("popgraph", ["--version"], resilient_parsing=True)
+        with group.get_command(whole, words[1]).make_context(words[1], words[2:], parent=whole):
+            pass
 
 
 def test_version() -> None:

@@ -30,7 +30,7 @@ OWN_BUILDER = {
         "plain_node",
         "take",
     ),
-    *("called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
+    *("DEFAULT_OPSET", "called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
 }
 """What the builder has for PopGraph itself."""
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {

@@ -215,15 +215,17 @@ def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "popgraph", "train", "net.pgraph", "x=x.npy"]
     command += ["labels=labels.npy", "--loss", "cross_entropy", "--optimizer", "Adam(0.01)"]
     command += ["--epochs", "12", "--batch", "8"]
-    parted = [*command, "--checkpoint", "run.ckpt", "--every", "50"]
+    parted = [*command, "--checkpoint", "run.ckpt", "--every", "50", "--log", "a.jsonl"]
     started = subprocess.Popen(parted, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "run.ckpt").exists():
+    while not (tmp_path / "a.jsonl").exists():  # written behind every epoch
         assert started.poll() is None
     os.kill(started.pid, signal.SIGTERM)
     _, said = started.communicate()
     assert started.returncode == 143, said
     assert "is in run.ckpt; --resume goes on" in said
+    assert 1 <= len((tmp_path / "a.jsonl").read_text().splitlines()) < 12
     subprocess.run([*parted, "--resume", "-o", "a.onnx"], cwd=tmp_path, check=True)
     subprocess.run([*command, "-o", "b.onnx", "--log", "b.jsonl"], cwd=tmp_path, check=True)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
-    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 12
+    for log in ("a.jsonl", "b.jsonl"):
+        assert len((tmp_path / log).read_text().splitlines()) == 12

@@ -12,6 +12,7 @@ import pytest
 
 import popgraph
 from popgraph.builder.pgraph import load
+from popgraph.session import Builder
 from popgraph.support.arrays import Array
 from popgraph.training.trainer import Trainer
 
@@ -65,7 +66,7 @@ def test_a_trained_example_is_standard_onnx(name: str, tmp_path: Path) -> None:
 
 def builder_of_all() -> tuple[popgraph.Builder, str, str]:
     """A convolution, BatchNormalization, Dropout and a loss for batches of 8."""
-    builder = popgraph.Builder()
+    builder = Builder()
     op = builder.aiOnnx
     x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [8, 2, 6, 6]), "x")
     labels = builder.addInputTensor(popgraph.TensorInfo("INT32", [8]), "labels")

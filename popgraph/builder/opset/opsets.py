@@ -13,6 +13,7 @@ import numpy as np
 from popgraph.builder.opset.enums import DataType, PopartEnum
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.support import dtypes
+from popgraph.support.names import closest
 
 FIRST_OPSET = 6
 """PopART's oldest; operators of older sets are as they were in this one."""
@@ -35,6 +36,11 @@ OVER_NO_AXES: dict[str, tuple[str, int]] = {
     "ReduceSumSquare": ("Mul", 2),
 }
 """What reductions with `axes=[]` do, which ONNX cannot say: an operator, its one input so often."""
+
+
+Method: TypeAlias = Callable[..., Any]
+Schema: TypeAlias = Any
+"""ONNX's description of one version of an operator."""
 
 
 class NodeSink(Protocol):
@@ -67,22 +73,74 @@ class Opset:
         return type(self).__name__
 
 
-def incompatible_arguments(name: str, signature: Signature, args: object) -> TypeError:
+class OnnxOpset(Opset):
+    """Those of ai.onnx, which tell in which version there is what they lack."""
+
+    def __getattr__(self, name: str) -> Any:
+        schemas = [] if name.startswith("_") else _forms(name)
+        close = closest(name, [word for word in dir(self) if not word.startswith("_")])
+        if schemas:
+            first = schemas[0].since_version
+            told = f"; it came with opset {first}, which {_chosen(first)}"
+        else:
+            told = f"; did you mean {close!r}?" if close else ""
+        raise AttributeError(f"{str(self)!r} object has no attribute {name!r}{told}")
+
+
+def _chosen(version: int) -> str:
+    """How a builder is told the version of the operators."""
+    return f"Builder(opsets={{'ai.onnx': {version}}}) chooses"
+
+
+@cache
+def _forms(method: str) -> list[Schema]:
+    """The versions of the operator of a method, in their order."""
+    found = [one for one in SCHEMAS if not one.domain and method_name(one.name) == method]
+    return sorted((one for one in found if not is_removed(one)), key=lambda one: one.since_version)
+
+
+def incompatible_arguments(
+    name: str, signature: Signature, args: object, hint: str = ""
+) -> TypeError:
     """What PopART says when a method is called with what it does not take."""
     return TypeError(
         f"{name}(): incompatible function arguments. The following argument types are supported:\n"
-        f"    1. {name}{signature}\n\nInvoked with: {args}"
+        f"    1. {name}{signature}\n\nInvoked with: {args}{hint}"
     )
+
+
+def _other_form(name: str, schema: Schema, args: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """The nearest version of an operator that takes such arguments, as a line of an error."""
+    forms = _forms(name)
+    near = sorted(forms, key=lambda one: abs(one.since_version - schema.since_version))
+    for form in near:
+        try:
+            _bound(signature_of(form), args, named)
+        except TypeError:
+            continue
+        after = [one.since_version for one in forms if one.since_version > form.since_version]
+        last = min(after) - 1 if after else LAST_OPSET
+        first = max(form.since_version, FIRST_OPSET)
+        if last >= first:
+            version = last if form.since_version < schema.since_version else first
+            return (
+                f"\n{form.name} takes such arguments in opsets {first} to {last}, of which "
+                f"{_chosen(version)} one"
+            )
+    return ""
+
+
+def _bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; those of another opset by position are no debug context."""
+    given: dict[str, Any] = signature.bind(*args, **named).arguments
+    if isinstance(given.get("debugContext"), int | float | list | tuple):
+        raise TypeError("too many arguments by position")
+    return given
 
 
 def method_name(op_type: str) -> str:
     name = op_type.lower()
     return f"logical_{name}" if op_type in _PREFIXED else name
-
-
-Method: TypeAlias = Callable[..., Any]
-Schema: TypeAlias = Any
-"""ONNX's description of one version of an operator."""
 
 
 def _returns_list(schema: Schema) -> bool:
@@ -164,10 +222,10 @@ def _method(schema: Schema) -> Method:
 
     def method(self: Opset, *args: object, **named: object) -> list[str] | str:
         try:
-            bound = signature.bind(*args, **named)
+            given = _bound(signature, args, named)
         except TypeError as error:
-            raise incompatible_arguments(name, signature, (args, named)) from error
-        given = bound.arguments
+            hint = _other_form(name, schema, args, named)
+            raise incompatible_arguments(name, signature, (args, named), hint) from error
         ids = given.pop("args", [])
         if not isinstance(ids, list | tuple) or not all(isinstance(id, str) for id in ids):
             raise incompatible_arguments(name, signature, (args, named))
@@ -236,7 +294,7 @@ def _schemas_of(version: int) -> list[Schema]:
 @cache
 def onnx_opset(version: int) -> type[Opset]:
     """The class `AiOnnx<version>`; each inherits from the one before it."""
-    parent = Opset if version == FIRST_OPSET else onnx_opset(version - 1)
+    parent = OnnxOpset if version == FIRST_OPSET else onnx_opset(version - 1)
     methods: dict[str, object] = {
         method_name(schema.name): _method(schema) for schema in _schemas_of(version)
     }

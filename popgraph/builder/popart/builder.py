@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -24,7 +24,7 @@ from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
-from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
+from popgraph.builder.popart.draft import Draft
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
@@ -49,9 +49,12 @@ class Builder(Annotations):
         y = builder.aiOnnx.matmul([x, w])
         builder.addOutputTensor(y)
 
-    The first of `aiOnnx` (version 10), `aiOnnxOpset11` ... that is used decides on the version of
-    the operators. `Builder(model)` goes on with a model: a file, its bytes or a message.
+    The first of `aiOnnx` (the newest version), `aiOnnxOpset11` ... that is used decides on the
+    version of the operators. `Builder(model)` goes on with a model: a file, its bytes or a message.
     """
+
+    DEFAULT_OPSET: ClassVar[int] = LAST_OPSET
+    """The version of ai.onnx behind `aiOnnx`, unless another one is chosen first."""
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class Builder(Annotations):
         self._external: dict[str, Place] = {}
         self.weights = WeightStore() if builderCore is None else builderCore.weights
         self._draft: Draft = (
-            Draft.empty(self.weights, self._names())
+            Draft.empty(self.weights, self._names(), self.DEFAULT_OPSET)
             if builderCore is None
             else builderCore._draft.inner()
         )
@@ -130,8 +133,8 @@ class Builder(Annotations):
 
     @property
     def aiOnnx(self) -> Any:
-        """The operators of the version in use, or of version 10."""
-        return self.aiOnnxOpset(self._root._version or DEFAULT_OPSET)
+        """The operators of the version in use."""
+        return self.aiOnnxOpset(self._root._version or self.DEFAULT_OPSET)
 
     @property
     def aiGraphcore(self) -> AiGraphcoreOpset1:
@@ -310,8 +313,9 @@ class Builder(Annotations):
         self, aiOnnx: Any, args: Sequence[str], shape: Sequence[int], debugContext: object = ""
     ) -> str:
         """Reshape to a shape that is known now."""
-        held = aiOnnx.constant(np.array(shape, np.int64), f"{_text(debugContext)}_const")
-        return str(aiOnnx.reshape([args[0], held], debugContext))
+        label = f"{_text(debugContext)}_const"
+        held = aiOnnx.constant(np.array(shape, np.int64), debugContext=label)
+        return str(aiOnnx.reshape([args[0], held], debugContext=debugContext))
 
     def checkpointOutput(self, nodeOutputNames: NodeIds) -> list[str]:
         """Identities of the tensors, which are kept for the backward pass."""

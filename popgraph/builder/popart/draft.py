@@ -23,9 +23,6 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
 
-DEFAULT_OPSET = 10
-"""PopART's `defaultAiOnnxOpset`."""
-
 _LOG = log_of("builder")
 
 
@@ -49,8 +46,8 @@ class Draft:
         self._home = Region(writer.block)
 
     @classmethod
-    def empty(cls, weights: WeightStore, names: Names) -> Draft:
-        return cls(GraphWriter({"": DEFAULT_OPSET}, weights, name="BuilderGraph"), names)
+    def empty(cls, weights: WeightStore, names: Names, opset: int) -> Draft:
+        return cls(GraphWriter({"": opset}, weights, name="BuilderGraph"), names)
 
     @classmethod
     def continuing(cls, module: ModuleOp, weights: WeightStore, names: Names) -> Draft:

@@ -1,5 +1,5 @@
 """PopART's module `popart.builder`."""
 
-from popgraph.builder.popart.builder import Builder
+from popgraph.session.builder import Builder
 
 __all__ = ["Builder"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from popgraph.builder.popart import builder as modern
 from popgraph.builder.popart.names import Names
 from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.compat.poponnx.names import NumberedNames
+from popgraph.session import builder as modern
 
 
 class Builder(modern.Builder):

@@ -32,6 +32,8 @@ PREDICATES: dict[str, Callable[[Array, Array], Any]] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
+ORDERS = frozenset({"lt", "le", "gt", "ge"})
+"""The predicates that are about an order: where x grows, their answer changes once at most."""
 
 
 @operation

@@ -19,6 +19,7 @@ from popgraph.dialects.onnx.schema_facts import (
 )
 from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
+from popgraph.support.extensions import bringer
 
 
 class Way(StrEnum):
@@ -50,6 +51,8 @@ class Row:
 
     They are those of its latest version, which older ones take as well.
     """
+    bringer: str = ""
+    """The distribution or the module from outside that brings it."""
 
     @property
     def title(self) -> str:
@@ -72,8 +75,13 @@ def rows() -> list[Row]:
     standard = {(schema.domain, schema.name) for schema in SCHEMAS}
     others = {key: Way.LOWERING for key in REGISTRY if key not in {*standard, CHECK_INDICES}}
     others |= dict.fromkeys(DEFINITIONS, Way.DEFINITION)
-    found += [Row(*key, (1,), way, ()) for key, way in others.items()]
+    found += [Row(*key, (1,), way, (), _bringer(*key)) for key, way in others.items()]
     return sorted(found, key=lambda row: (row.domain, row.name, row.versions))
+
+
+def _bringer(domain: str, name: str) -> str:
+    lowering = REGISTRY.get((domain, name))
+    return "" if lowering is None else bringer(lowering.__module__)
 
 
 def _without_versions(row: Row) -> tuple[object, ...]:

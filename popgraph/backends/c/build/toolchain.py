@@ -123,7 +123,7 @@ def probe(compiler: Compiler) -> Probe:
     assert known is not None, "wanted_target has looked it up"
     macro, spellings = known
     for spelling in spellings:
-        flags = (spelling,) if spelling else ()
+        flags = tuple(shlex.split(spelling))
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
         if result.good and macro not in result.output:
             reason = reason or f"it does not make code for {compiler.target}"
@@ -148,7 +148,7 @@ def build_command() -> list[str]:
     known = target_named(wanted_target())
     assert known is not None, "wanted_target has looked it up"
     _, (spelling, *_) = known
-    return ["cc", *filter(None, [spelling]), *FLAGS]
+    return ["cc", *shlex.split(spelling), *FLAGS]
 
 
 def find_library(key: str) -> Path | None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build.toolchain import WIDE, candidates, probe
+from popgraph.support import extensions
 from popgraph.support.errors import BackendError
-from popgraph.support.machine import EMBEDDED, TARGETS, Machine
+from popgraph.support.machine import (
+    ADDED,
+    EMBEDDED,
+    TARGETS,
+    AddedTarget,
+    Machine,
+    added_target,
+)
 
 HERE = "native"
 
@@ -79,18 +88,29 @@ _FOREIGN: Mapping[str, ExportTarget] = {
 }
 
 NAMES = (HERE, *_FOREIGN)
-"""What `popgraph export --target` may name."""
+"""What `popgraph export --target` may name, beside targets from outside."""
 
 
 def target_of(name: str) -> ExportTarget:
     """The target of a name; no compiler of another machine than this one is asked for."""
     if name == HERE:
         return _native()
-    if name not in _FOREIGN:
+    if name in _FOREIGN:
+        return _FOREIGN[name]
+    added = added_target(name)
+    if added is None:
+        installed = (point.name for point in extensions.entry_points(extensions.TARGETS))
+        known = dict.fromkeys([*NAMES, *ADDED, *installed])
         raise BackendError(
-            f"there is no target {name!r}", "--target", f"it may be {', '.join(NAMES)}"
+            f"there is no target {name!r}", "--target", f"it may be {', '.join(known)}"
         )
-    return _FOREIGN[name]
+    return _from_outside(added)
+
+
+def _from_outside(added: AddedTarget) -> ExportTarget:
+    """What an extension registered; which spelling the reader's compiler knows, nobody asks."""
+    flags = shlex.split(added.flags[0]) if added.flags else []
+    return ExportTarget(added.machine.name, added.machine, tuple(flags), (), added.compiler)
 
 
 def _native() -> ExportTarget:

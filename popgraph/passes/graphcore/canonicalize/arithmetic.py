@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -9,6 +10,7 @@ from popgraph.dialects.graphcore import (
     AddOp,
     BroadcastOp,
     CastOp,
+    CompareOp,
     DivOp,
     Elementwise,
     MaxOp,
@@ -22,6 +24,7 @@ from popgraph.dialects.graphcore import (
     WhereOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.logic import ORDERS, PREDICATES
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
 from popgraph.support import shapes
 from popgraph.support.arrays import Array
@@ -126,6 +129,64 @@ class MergeClamps(Rule[Elementwise]):
         return (MaxOp if larger else MinOp)(inner.operands[0], self.literal(limit))
 
 
+def ends_of(value: SSAValue) -> tuple[Array, Array] | None:
+    """The least and the greatest number of a type of integers."""
+    dtype = dtype_of(value)
+    if not dtype.is_integer:
+        return None
+    ends = ml_dtypes.iinfo(dtype.numpy)
+    return np.array(ends.min, dtype.numpy), np.array(ends.max, dtype.numpy)
+
+
+class DropClamp(Rule[Elementwise]):
+    """
+    max(x, least) -> x, max(x, greatest) -> greatest, and the same for min
+
+    Only of integers: least and greatest are those of their type.
+    """
+
+    ROOTS = (MaxOp, MinOp)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        ends = ends_of(op.result)
+        if ends is None:
+            return None
+        loses, wins = ends if isinstance(op, MaxOp) else reversed(ends)
+        for value, other in (op.operands, reversed(op.operands)):
+            limit = self.array(value)
+            if limit is None:
+                continue
+            if np.all(limit == loses):
+                return in_shape_of(other, op)
+            if np.all(limit == wins):
+                return in_shape_of(value, op)
+        return None
+
+
+class CompareBeyondEnds(Rule[CompareOp]):
+    """
+    x < c  ->  false, x >= c  ->  true, and the like
+
+    Only when c is constant, and no integer of the type of x answers otherwise.
+    """
+
+    ROOTS = (CompareOp,)
+
+    def rewrite(self, op: CompareOp) -> Operand | None:
+        ends = ends_of(op.lhs)
+        if ends is None or op.predicate.data not in ORDERS:
+            return None
+        compare = PREDICATES[op.predicate.data]
+        lhs, rhs = self.array(op.lhs), self.array(op.rhs)
+        if rhs is not None:
+            first, last = (np.asarray(compare(end, rhs)) for end in ends)
+        elif lhs is not None:
+            first, last = (np.asarray(compare(lhs, end)) for end in ends)
+        else:
+            return None
+        return in_shape_of(self.literal(first), op) if np.array_equal(first, last) else None
+
+
 class ChooseKnown(Rule[WhereOp]):
     """
     where(c, x, y)  ->  x or y;  where(c, x, x)  ->  x
@@ -169,6 +230,8 @@ RULES = (
     DropCast,
     MultiplyByReciprocal,
     MergeClamps,
+    DropClamp,
+    CompareBeyondEnds,
     ChooseKnown,
     DropOperandBroadcast,
 )

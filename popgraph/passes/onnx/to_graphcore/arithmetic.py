@@ -185,10 +185,10 @@ lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=Fals
 
 
 def modulo(node: Node, of_dividend: bool) -> Lowered:
-    """What is left over, with the sign of the dividend or that of the divisor."""
+    """What is left over, with the sign of the dividend or that of the divisor, if it has one."""
     right = node[1]
     rest = gc.RemOp(node[0], right)
-    if of_dividend:
+    if of_dividend or node.dtype.numpy.kind == "u":
         return rest
     zero = node.scalar(0)
     differ = gc.XorOp(

@@ -1,0 +1,15 @@
+"""PopART's builder, which writes operators of the version that PopART does."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from popgraph.builder.popart import builder
+
+
+class Builder(builder.Builder):
+    """
+    Builds an ONNX graph call by call, as `popgraph.Builder` does; `aiOnnx` is version 10.
+    """
+
+    DEFAULT_OPSET: ClassVar[int] = 10
