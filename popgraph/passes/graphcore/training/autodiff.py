@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore import CondOp, LoopOp, ReshapeOp
-from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of
+from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -147,13 +147,18 @@ class Autodiff(Pass):
                 f"its outputs are {', '.join(map(repr, graph.outputs)) or 'none'}",
             )
         loss = graph.outputs[self.loss]
-        if prod(shape_of(loss)) != 1 or not is_float(loss):
+        if prod(shape_of(loss)) != 1 or not self._is_differentiable(loss, graph):
             raise DifferentiationError(
                 f"the loss {self.loss!r} must be one float, "
                 f"not {dtype_of(loss).name} of shape {text(shape_of(loss))}",
                 hint="reduce it to its sum or its mean",
             )
         return loss
+
+    def _is_differentiable(self, loss: SSAValue, graph: GraphOp) -> bool:
+        """Floats are; integers are where the gradient of one of their type is wanted."""
+        wanted = {dtype_of(value) for value in self._targets(graph).values()}
+        return is_float(loss) or (is_number(loss) and dtype_of(loss) in wanted)
 
     def _targets(self, graph: GraphOp) -> dict[str, SSAValue]:
         """The values of which gradients are wanted, by name."""
@@ -173,6 +178,12 @@ class Autodiff(Pass):
     def _seed(self, loss: SSAValue, weights: WeightStore) -> SSAValue:
         """The gradient of the loss."""
         dtype, shape = dtype_of(loss), shape_of(loss)
+        if not dtype.is_float and (self.stream_loss_scale or self.loss_scale % 1):
+            raise DifferentiationError(
+                f"the gradients of the loss {self.loss!r} are integers, which can only be scaled "
+                "by a constant whole number",
+                hint="leave out the loss scaling, or cast the loss to float",
+            )
         if not self.stream_loss_scale:
             return ConstantOp(
                 weights.attribute(np.full(shape, self.loss_scale, dtype.numpy))
