@@ -98,7 +98,7 @@ class Session(Randomness, IpuOnly):
         self._has_run = False
         self._ir: Ir | None = None
         check_settings(self._options, dataFlow)
-        check_loss_scaling(self._options.automaticLossScalingSettings, rule, module)
+        check_loss_scaling(self._options.automaticLossScalingSettings, rule)
         self._options.check(training=self._training)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         self._check_device()

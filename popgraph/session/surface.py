@@ -34,7 +34,8 @@ _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 WORKS: Mapping[str, str] = {
     "": """
         AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
-        Builder ClipNormSettings ConstSGD DataFlow DebugContext defaultAiGraphcoreOpset
+        AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD DataFlow DebugContext
+        defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
         getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
@@ -80,7 +81,8 @@ WORKS: Mapping[str, str] = {
         getSerializedGraph getSummaryReport updateExternallySavedTensorLocations
     """,
     "SessionOptions": """
-        accumulationAndReplicationReductionType accumulationFactor constantWeights
+        accumulationAndReplicationReductionType accumulationFactor
+        automaticLossScalingSettings constantWeights
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
         enableGradientAccumulation enableLoadAndOffloadRNGState
         enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
@@ -100,9 +102,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
             ExperimentalSettings
-        """,
-        (Standing.REFUSED, "loss scaling that follows the gradients"): """
-            AutomaticLossScalingSettings
         """,
         (Standing.MISSING, ""): """
             AttributeContextManager KeyValueContextManager NameContextManager
@@ -141,7 +140,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
-            automaticLossScalingSettings createImplicitPipeliningFwdOnlyProgram customCodelets
+            createImplicitPipeliningFwdOnlyProgram customCodelets
             enableDistributedReplicatedGraphs enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
