@@ -28,6 +28,8 @@ class Training:
     they are when the step has ended."""
     frozen: tuple[str, ...] = ()
     """Weights that stay as they are: they get no gradient, and running statistics do not move."""
+    tracked: tuple[str, ...] = ()
+    """Tensors whose gradient is to be an output as well, where they have one."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from popgraph.session.devices import DeviceInfo
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of
 
+_STATE_WORDS = 4
+"""In 32 bits each: the seed, and how many steps were taken with it."""
+
 
 class Engine:
     """A program that `prepare` compiles; whatever needs it before fails as PopART does."""
@@ -25,6 +29,7 @@ class Engine:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._executable: Executable | None = None
+        self._idle_state = [0] * _STATE_WORDS
 
     def prepare(self, device: DeviceInfo) -> None:
         """Compiles the program, and gives it the scalars that the host writes."""
@@ -58,6 +63,29 @@ class Engine:
         if not 0 <= step < 2**63:
             raise popart_exception(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
         executable.write(SEED, np.array([low, step], np.uint64).astype(np.int64))
+
+    def random_state(self) -> list[int]:
+        """The seed and the number of steps taken with it, in words of 32 bits, lowest first."""
+        self.prepared_for("getRngStateToHost()")
+        if not self._program.uses_seed:
+            return self._idle_state
+        seed = self.seed()
+        return [seed >> 32 * word & 0xFFFFFFFF for word in range(_STATE_WORDS)]
+
+    def set_random_state(self, words: Sequence[int]) -> None:
+        """Goes on where `random_state` was asked for; a program that draws nothing keeps it."""
+        self.prepared_for("setRngStateFromHost()")
+        if len(words) != _STATE_WORDS:
+            raise popart_runtime_error(
+                f"Devicex::setRngStateValue received rngState of size {len(words)}; was expecting "
+                f"size {_STATE_WORDS}",
+                "setRNGState",
+                "pass what getRNGState gave",
+            )
+        if self._program.uses_seed:
+            self.set_seed(sum(int(word) << 32 * place for place, word in enumerate(words)))
+        else:
+            self._idle_state = list(words)
 
     def seed(self) -> int:
         """The seed, plus 2^64 times the number of steps taken with it."""

@@ -1,4 +1,4 @@
-"""What sessions of PopART do with executables, streams and generators that only an IPU has."""
+"""What sessions of PopART do with executables and streams that only an IPU has."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from popgraph.builder.opset.exceptions import (
-    popart_exception,
-    popart_runtime_error,
-    poplar_exception,
-)
+from popgraph.builder.opset.exceptions import popart_exception, poplar_exception
 from popgraph.session.devices import DeviceInfo
 
 
@@ -46,12 +42,6 @@ class IpuOnly:
             "there are no executables of PopEF here; prepareDevice finds cached kernels itself",
         )
 
-    def getRNGState(self) -> list[int]:
-        raise popart_runtime_error(_no_generators("get"), "getRNGState", _SEED_HINT)
-
-    def setRNGState(self, rngValue: list[int]) -> None:
-        raise popart_runtime_error(_no_generators("set"), "setRNGState", _SEED_HINT)
-
 
 class TrainingOnly:
     """The same of sessions that train."""
@@ -70,13 +60,3 @@ class TrainingOnly:
             "connectStreamToCallback",
             "PyStepIOCallback hands inputs and anchors to functions",
         )
-
-
-_SEED_HINT = "all randomness here follows from getRandomSeed and setRandomSeed"
-
-
-def _no_generators(verb: str) -> str:
-    return (
-        f"Trying to {verb} the RNG state, but the session option enableLoadAndOffloadRNGState "
-        "must be set to True."
-    )

@@ -284,12 +284,8 @@ def _deprecated(old: str, new: str) -> None:
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
-    "automaticLossScalingSettings": lambda o: o.automaticLossScalingSettings.enabled,
-    "syntheticDataMode": lambda o: o.syntheticDataMode is not SyntheticDataMode.Off,
     "enableStochasticRounding": lambda o: o.enableStochasticRounding,
-    "enableLoadAndOffloadRNGState": lambda o: o.enableLoadAndOffloadRNGState,
     "customCodelets": lambda o: bool(o.customCodelets),
-    "updatableNamedBuffers": lambda o: bool(o.updatableNamedBuffers),
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }
 """Options that would change what is computed, and when they ask for it."""

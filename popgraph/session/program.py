@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp, i32
@@ -44,6 +44,8 @@ class Request:
     """Weights can be changed by the host (always so in training)."""
     frozen: tuple[str, ...] = ()
     """Weights that steps of training leave as they are; the host may change them."""
+    tracked: tuple[str, ...] = ()
+    """Tensors whose gradients the host looks at, where they have any."""
     disabled: frozenset[str] = frozenset()
     gradient_prefix: str = GRADIENT
     """What the user's names of gradients begin with; PopART's prefix always does."""
@@ -79,6 +81,7 @@ class Program:
         self.printed = self._found_printed()
         self._lower(self._sorted_anchors())
         self._loss_row = self._found_loss_dtype()
+        self.tracked = tuple(self._found_tracked())
         self._keep_only_anchors()
         self.inputs = self._streams(self._graph.inputs)
         outputs = self._streams(self._graph.outputs)
@@ -135,6 +138,7 @@ class Program:
     def _lower(self, anchors: _Anchors) -> None:
         weights = [id for id in anchors.after_step if id in self._model.weight_names]
         wanted = [*anchors.tensors, *anchors.gradients, *weights]  # they stay, read or not
+        wanted += self._request.tracked
         training = None
         if self._request.optimizer is not None:
             assert self.loss is not None, "training needs a loss"
@@ -145,6 +149,7 @@ class Program:
                 tuple(anchors.gradients),
                 tuple(anchors.after_step),
                 self._request.frozen,
+                self._request.tracked,
             )
         options = replace(
             self._request.code,
@@ -175,7 +180,8 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        kept = {id: outputs[id if id in outputs else self._canonical(id)] for id in self._computed}
+        wanted = (*self._computed, *self.tracked)
+        kept = {id: outputs[id if id in outputs else self._canonical(id)] for id in wanted}
         for id in filter(self._model.places.__contains__, list(kept)):
             cast = CastOp(kept[id], to=i32)
             self._graph.block.insert_op_before(cast, self._graph.return_op)
@@ -232,6 +238,12 @@ class Program:
         """Of the loss, which is among the outputs until only the anchors are."""
         found = None if self.loss is None else self._graph.outputs.get(self.loss)
         return None if found is None else dtype_of(found)
+
+    def _found_tracked(self) -> Iterator[str]:
+        """The results that are gradients of tracked tensors."""
+        for id in self._request.tracked:
+            if GRADIENT + id in self._graph.outputs:
+                yield GRADIENT + id
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""

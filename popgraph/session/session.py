@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.onnx.external_weights import data_places
-from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat
+from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -40,21 +40,24 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
+from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import Replicas
 from popgraph.session.reports import Reports, written
 from popgraph.session.setting_checks import check_loss_scaling, check_settings
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
+from popgraph.session.synthetic import SyntheticIO
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
+from popgraph.support.index_checks import NEAREST
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
 
 
-class Session(IpuOnly):
+class Session(Randomness, IpuOnly):
     """
     What both kinds of session do: compile a model, move weights, run steps.
 
@@ -94,7 +97,7 @@ class Session(IpuOnly):
         self._has_run = False
         self._ir: Ir | None = None
         check_settings(self._options, dataFlow)
-        check_loss_scaling(self._options.automaticLossScalingSettings, rule, module)
+        check_loss_scaling(self._options.automaticLossScalingSettings, rule)
         self._options.check(training=self._training)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         self._check_device()
@@ -112,6 +115,8 @@ class Session(IpuOnly):
         self._replicas = Replicas(self._step.replicas, self._own())
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
         self._executions = Executions(self._step.runs)
+        mode = self._options.syntheticDataMode
+        self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
     def _check_device(self) -> None:
         """A device of several IPUs has room for the same number of IPUs per replica."""
@@ -144,7 +149,10 @@ class Session(IpuOnly):
         return self._program.moved
 
     def _code(self) -> CodeOptions:
-        return self._options.compilation()
+        code = self._options.compilation()
+        if self._options.syntheticDataMode is not SyntheticDataMode.Off:
+            return replace(code, indices=NEAREST)  # numbers drawn for labels may be too large
+        return code
 
     def _gradient_prefix(self) -> str:
         """What the names of gradients begin with."""
@@ -239,6 +247,8 @@ class Session(IpuOnly):
         _LOG.debug("Session::weightsToHost()")
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
         executable = self._engine.prepared_for(call)
+        if self._synthetic:  # weights that saw no data stay on the device
+            return
         self._replicas.enter(executable, 0)
         self._weights.fetch(executable)
 
@@ -322,6 +332,7 @@ class Session(IpuOnly):
                 "session has been created in training mode"
             )
         _LOG.log(TRACE, "Session::run(%s)", debugName)
+        stepio = self._synthetic or stepio
         with as_popart_errors():
             self._steps.check(stepio)
             with self._executions.step(str(debugName)):
@@ -344,20 +355,6 @@ class Session(IpuOnly):
     ) -> Mapping[str, Array]:
         """The results of one micro-batch."""
         return executable.run(inputs)
-
-    # randomness
-
-    def setRandomSeed(self, seedValue: int) -> None:
-        """
-        The seed that steps draw from, from its first step on. Without it, a program has seed 0.
-
-        What `getRandomSeed` gave continues where that was: its high bits count the steps.
-        """
-        self._engine.set_seed(seedValue)
-
-    def getRandomSeed(self) -> int:
-        """The seed, plus 2^64 times the number of steps taken with it."""
-        return self._engine.seed()
 
     # PopART's IR
 

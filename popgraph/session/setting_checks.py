@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects.builtin import ModuleOp, f16
-
 from popgraph.builder.opset.enums import (
     ExchangeStrategy,
     GradientTensorTrackingMethod,
@@ -46,16 +44,14 @@ def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
             )
 
 
-def check_loss_scaling(
-    settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None, module: ModuleOp
-) -> None:
+def check_loss_scaling(settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None) -> None:
     """Refuses a loss scale that cannot follow the gradients."""
-    for complaint in _of_loss_scaling(settings, rule, module) if settings.enabled else ():
+    for complaint in _of_loss_scaling(settings, rule) if settings.enabled else ():
         raise popart_exception(complaint, "SessionOptions.automaticLossScalingSettings")
 
 
 def _of_loss_scaling(
-    settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None, module: ModuleOp
+    settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None
 ) -> Iterator[str]:
     about = "[AutomaticLossScale transform]"
     if rule is None:
@@ -75,8 +71,6 @@ def _of_loss_scaling(
             "'GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors' but 'toTrackTensors' "
             "has not been set"
         )
-    if not chosen and not _has_halves(module):
-        yield f"{about} No tracked gradient tensors of type fp16 were found."
     for name, prefix in (("binEdgeLocation", f"{about} "), ("thresholdUpperCountProportion", "")):
         value = getattr(settings, name)
         if not 0 <= value <= 1:
@@ -84,12 +78,8 @@ def _of_loss_scaling(
                 f"{prefix}Out of range value for '{name}'. The current value is {value:g}, but it "
                 "should be in the range [0, 1]."
             )
+    if settings.updatePeriod < 1:
+        yield f"{about} updatePeriod is {settings.updatePeriod}, and must be at least 1"
 
 
 _CHOSEN = GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
-
-
-def _has_halves(module: ModuleOp) -> bool:
-    """Whether a model has numbers of half precision, whose gradients may be too large."""
-    types = (value.type for op in module.walk() for value in op.results)
-    return any(getattr(type_, "element_type", None) == f16 for type_ in types)

@@ -29,13 +29,13 @@ class Entry:
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
-_STATE = "the state of an IPU's random generators"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
 WORKS: Mapping[str, str] = {
     "": """
         AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
-        Builder ClipNormSettings ConstSGD DataFlow DebugContext defaultAiGraphcoreOpset
+        AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD DataFlow DebugContext
+        defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
         getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
@@ -74,18 +74,19 @@ WORKS: Mapping[str, str] = {
         getTensorIds updateOptimizer updateOptimizerFromHost
     """,
     "Session": """
-        accumulationFactor dataFlow getInfo getIr getRandomSeed initAnchorArrays
+        accumulationFactor dataFlow getInfo getIr getRandomSeed getRNGState initAnchorArrays
         loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
-        replicationFactor resetHostWeights run setDevice setRandomSeed weights weightsFromHost
-        weightsToHost writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
-        getSummaryReport updateExternallySavedTensorLocations
+        replicationFactor resetHostWeights run setDevice setRandomSeed setRNGState weights
+        weightsFromHost weightsToHost writeWeights getExecutionReport getGraphReport getReport
+        getSerializedGraph getSummaryReport updateExternallySavedTensorLocations
     """,
     "SessionOptions": """
-        accumulationAndReplicationReductionType accumulationFactor constantWeights
+        accumulationAndReplicationReductionType accumulationFactor
+        automaticLossScalingSettings constantWeights
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
-        enableGradientAccumulation
+        enableGradientAccumulation enableLoadAndOffloadRNGState
         enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
-        groupNormStridedChannelGrouping replicatedGraphCount useHostCopyOps
+        groupNormStridedChannelGrouping replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -101,9 +102,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
             ExperimentalSettings
-        """,
-        (Standing.REFUSED, "loss scaling that follows the gradients"): """
-            AutomaticLossScalingSettings
         """,
         (Standing.MISSING, ""): """
             AttributeContextManager KeyValueContextManager NameContextManager
@@ -128,7 +126,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.REFUSED, _POPEF): """
             compileAndExport loadExecutable saveExecutable saveVariables
         """,
-        (Standing.REFUSED, _STATE): "getRNGState setRNGState",
     },
     "TrainingSession": {
         (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
@@ -143,10 +140,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
-            automaticLossScalingSettings createImplicitPipeliningFwdOnlyProgram customCodelets
-            enableDistributedReplicatedGraphs
-            enableLoadAndOffloadRNGState enableStochasticRounding syntheticDataMode
-            updatableNamedBuffers
+            createImplicitPipeliningFwdOnlyProgram customCodelets
+            enableDistributedReplicatedGraphs enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
@@ -177,6 +172,9 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
             gclOptions lstmOptions matmulOptions
             partialsTypeMatMuls _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
+        """,
+        (Standing.QUIET, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
+            updatableNamedBuffers
         """,
         (Standing.QUIET, "64-bit numbers stay what they are"): """
             enableSupportedDataTypeCasting ensureFp32LossScaleTensor

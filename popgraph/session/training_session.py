@@ -12,6 +12,7 @@ from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.session.automatic_loss_scaling import LossScale, tracked_tensors
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.ipu_only import TrainingOnly
@@ -100,6 +101,16 @@ class TrainingSession(TrainingOnly, Session):
             places.found,
         )
         self._driver = Driver(self._program.scalars, rule, schedule)
+        self._updated_after = self._step.accumulation * self._step.replicas
+        self._loss_scale = self._followed_loss_scale()
+
+    def _followed_loss_scale(self) -> LossScale | None:
+        """The loss scale, if it follows the gradients."""
+        settings = self._options.automaticLossScalingSettings
+        if not settings.enabled:
+            return None
+        loss = self._program.infos[str(self._model.final_loss)]
+        return LossScale(settings, self._program.tracked, loss.data_type())
 
     def _request(self) -> Request:
         model, task = self._model, self._task
@@ -108,7 +119,9 @@ class TrainingSession(TrainingOnly, Session):
         self._selection = found.with_constants(model.module, task.constants if task else ())
         if self._choice:
             self._selection.check()
-        return replace(super()._request(), frozen=self._selection.frozen)
+        settings = self._options.automaticLossScalingSettings
+        tracked = tracked_tensors(model, settings) if settings.enabled else ()
+        return replace(super()._request(), frozen=self._selection.frozen, tracked=tuple(tracked))
 
     def _frozen(self) -> Collection[str]:
         return self._selection.frozen
@@ -137,7 +150,12 @@ class TrainingSession(TrainingOnly, Session):
         """Of old programs: the values that `optimizerFromHost` will send."""
         self._optimizer.validate_replacement(optimizer)
         self._next = optimizer
-        self._driver.rule = optimizer.spec()
+        self._driver.rule = self._at_loss_scale(optimizer)
+
+    def _at_loss_scale(self, optimizer: Optimizer) -> OptimizerSpec:
+        """The rule of an optimizer, at the loss scale that the gradients allow."""
+        rule = optimizer.spec()
+        return rule if self._loss_scale is None else self._loss_scale.scaled(rule)
 
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
@@ -146,7 +164,14 @@ class TrainingSession(TrainingOnly, Session):
         self, executable: Executable, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
         """The results of one batch, at the learning rate that the schedule wants now."""
-        return self._driver.step(executable, inputs)
+        results = self._driver.step(executable, inputs)
+        if self._loss_scale is not None:
+            self._loss_scale.see(results)
+            updated = not self._driver.steps % self._updated_after
+            if updated and self._loss_scale.updated(self._next.spec()):
+                self._driver.rule = self._at_loss_scale(self._next)
+                self._driver.send(executable, self._driver.rule)
+        return results
 
 
 def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:

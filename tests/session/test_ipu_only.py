@@ -7,11 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from popgraph.builder.opset.exceptions import (
-    popart_exception,
-    popart_runtime_error,
-    poplar_exception,
-)
+from popgraph.builder.opset.exceptions import popart_exception, poplar_exception
 from popgraph.builder.popart.builder import Builder
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceManager
@@ -46,14 +42,6 @@ def test_executables_are_not_loaded(session: InferenceSession, tmp_path: Path) -
     path.write_bytes(b"PopEF")
     with pytest.raises(popart_exception, match="Failed to load serialized PopART executable"):
         session.loadExecutable(str(path))
-
-
-def test_there_are_no_generators_of_a_device(session: InferenceSession) -> None:
-    words = "the RNG state, but the session option enableLoadAndOffloadRNGState must be set"
-    with pytest.raises(popart_runtime_error, match=f"Trying to get {words}"):
-        session.getRNGState()
-    with pytest.raises(popart_runtime_error, match=f"Trying to set {words}"):
-        session.setRNGState([1, 2])
 
 
 def test_no_weight_stands_in_a_file(session: InferenceSession, tmp_path: Path) -> None:

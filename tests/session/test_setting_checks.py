@@ -105,7 +105,7 @@ def scaled(
             },
             "but 'toTrackTensors' has not been set",
         ),
-        ({}, "automaticLossScalingSettings is not implemented"),
+        ({"updatePeriod": 0}, "updatePeriod is 0, and must be at least 1"),
     ],
 )
 def test_a_loss_scale_that_cannot_follow_the_gradients(given: dict[str, Any], words: str) -> None:

@@ -75,6 +75,10 @@ def is_float(value: Operand) -> bool:
     return dtype_of(value).name in FLOATS.names
 
 
+def is_number(value: Operand) -> bool:
+    return dtype_of(value).name in NUMBERS.names
+
+
 def integer(attribute: IntegerAttr[Any]) -> int:
     """The number in an integer property."""
     return attribute.value.data

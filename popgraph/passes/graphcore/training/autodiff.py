@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore import CondOp, LoopOp, ReshapeOp
-from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of
+from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -46,9 +46,10 @@ class Autodiff(Pass):
     Adds the gradients of a loss: an output `Gradient___w` for every variable w that it has one.
 
     `loss` is an output of one element. `wrt`: only these variables; `frozen`: all but these.
-    `gradients`: inputs, outputs
-    or variables whose gradient must be there. The gradient of the loss itself is `loss_scale`,
-    or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with it.
+    `gradients`: inputs, outputs or variables whose gradient must be there; `tracked`: those
+    whose gradient is an output as well if there is one. The gradient of the loss itself is
+    `loss_scale`, or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with
+    it.
     """
 
     name = "autodiff"
@@ -59,13 +60,15 @@ class Autodiff(Pass):
     loss_scale: float = 1.0
     stream_loss_scale: bool = False
     frozen: tuple[str, ...] = ()
+    tracked: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> Autodiff | None:
         if options.training is None:
             return None
         training = options.training
-        return cls.towards(training.loss, training.optimizer, training.gradients, training.frozen)
+        found = cls.towards(training.loss, training.optimizer, training.gradients, training.frozen)
+        return replace(found, tracked=training.tracked)
 
     @staticmethod
     def towards(
@@ -121,7 +124,7 @@ class Autodiff(Pass):
         """Weights that are to be trained, and that no step will move."""
         loss, weights = self._loss(graph), compilation.weights
         moving = influential(graph.block, [loss], weights) & backwards.gradients.keys()
-        kept = {op.variable.text for op in graph.updates()}.union(self.gradients)
+        kept = {op.variable.text for op in graph.updates()}.union(self.gradients, self.tracked)
         still = {
             name: value
             for name, value in targets.items()
@@ -147,7 +150,7 @@ class Autodiff(Pass):
                 f"its outputs are {', '.join(map(repr, graph.outputs)) or 'none'}",
             )
         loss = graph.outputs[self.loss]
-        if prod(shape_of(loss)) != 1 or not is_float(loss):
+        if prod(shape_of(loss)) != 1 or not self._is_differentiable(loss, graph):
             raise DifferentiationError(
                 f"the loss {self.loss!r} must be one float, "
                 f"not {dtype_of(loss).name} of shape {text(shape_of(loss))}",
@@ -155,24 +158,36 @@ class Autodiff(Pass):
             )
         return loss
 
+    def _is_differentiable(self, loss: SSAValue, graph: GraphOp) -> bool:
+        """Floats are; integers are where the gradient of one of their type is wanted."""
+        wanted = {dtype_of(value) for value in self._targets(graph).values()}
+        return is_float(loss) or (is_number(loss) and dtype_of(loss) in wanted)
+
     def _targets(self, graph: GraphOp) -> dict[str, SSAValue]:
         """The values of which gradients are wanted, by name."""
         variables = {op.variable.text: op.result for op in graph.variables()}
         known = {**graph.inputs, **graph.outputs, **variables}
         floats = {name for name, value in variables.items() if is_float(value)}
         wrt = self.wrt or tuple(name for name in variables if name in floats - {*self.frozen})
-        for name in (*wrt, *self.gradients):
+        wanted = tuple(dict.fromkeys((*wrt, *self.gradients, *self.tracked)))
+        for name in wanted:
             if name not in known:
                 raise PassError(
                     f"the graph has no tensor {name!r} to differentiate by",
                     self.name,
                     "an inner tensor must be made an output first",
                 )
-        return {name: known[name] for name in (*wrt, *self.gradients)}
+        return {name: known[name] for name in wanted}
 
     def _seed(self, loss: SSAValue, weights: WeightStore) -> SSAValue:
         """The gradient of the loss."""
         dtype, shape = dtype_of(loss), shape_of(loss)
+        if not dtype.is_float and (self.stream_loss_scale or self.loss_scale % 1):
+            raise DifferentiationError(
+                f"the gradients of the loss {self.loss!r} are integers, which can only be scaled "
+                "by a constant whole number",
+                hint="leave out the loss scaling, or cast the loss to float",
+            )
         if not self.stream_loss_scale:
             return ConstantOp(
                 weights.attribute(np.full(shape, self.loss_scale, dtype.numpy))

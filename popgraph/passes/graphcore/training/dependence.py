@@ -7,17 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.graphcore import Composite, CondOp, LoopOp
-from popgraph.dialects.graphcore.base import is_float
+from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.passes.analysis.graph import expanded, values_behind
 
 
 def dependent(block: Block, sources: Iterable[SSAValue]) -> set[SSAValue]:
-    """The float values that depend on a source; gradients flow through floats only."""
-    found = {value for value in sources if is_float(value)}
+    """
+    The values that depend on a source, and through which gradients flow.
+
+    Those are floats, and integers of the type of a source whose own gradient is wanted.
+    """
+    found = {value for value in sources if is_number(value)}
+    integers = {dtype_of(value) for value in found if not is_float(value)}
     for op in block.ops:
         if any(operand in found for operand in op.operands):
-            found.update(result for result in _moved(op, found) if is_float(result))
+            found.update(
+                result
+                for result in _moved(op, found)
+                if is_float(result) or dtype_of(result) in integers
+            )
     return found
 
 

@@ -35,7 +35,13 @@ def l1_loss(node: Node) -> Lowered:
 
 @lowers("IdentityLoss", domain=GRAPHCORE)
 def identity_loss(node: Node) -> Lowered:
-    return gc.IdentityLossOp(node[0], reduction=reduction(node))
+    how = reduction(node)
+    if node.dtype.is_float:
+        return gc.IdentityLossOp(node[0], reduction=how)
+    if how == "none":
+        return node[0]
+    reduce = gc.ReduceMeanOp if how == "mean" else gc.ReduceSumOp
+    return reduce(node[0], axes=range(node.rank), keepdims=False)
 
 
 @lowers("Detach", domain=GRAPHCORE)
