@@ -12,6 +12,7 @@ import popgraph
 from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from tests.dialects.contrib_decoding import decoding
 from tests.dialects.contrib_networks import NETWORKS
 from tests.dialects.contrib_sample import RANDOM, Sample, draw, draw_ints, ints, peer
 from tests.dialects.test_onnx_contrib_quantized import CASES as QUANTIZED
@@ -370,6 +371,7 @@ SAMPLES = [
     *rotations(),
     *groups(),
     *NETWORKS,
+    *decoding(),
 ]
 
 
@@ -383,7 +385,8 @@ def test_values_are_those_of_onnxruntime(at: int) -> None:
             if sample.slots is not None and one.ndim == 4:
                 one, other = one[:, :, : sample.slots], other[:, :, : sample.slots]
             assert one.dtype == other.dtype
-            np.testing.assert_allclose(other, one, 1e-4, 1e-4)
+            loose = 2e-3 if one.dtype == np.float16 else 1e-4
+            np.testing.assert_allclose(other, one, loose, loose)
 
 
 def test_every_operator_has_a_sample() -> None:
@@ -395,6 +398,7 @@ def test_every_operator_has_a_sample() -> None:
 NOT_SMOOTH = {
     *("RotaryEmbedding", "NhwcMaxPool", "Range", "NGramRepeatBlock"),
     *("Unique", "MurmurHash3", "NGramHashMapping", "MRotaryEmbedding", "QMoE"),
+    *("VarlenNGramHashMapping", "DynamicTimeWarping", "BifurcationDetector"),
     *("DynamicQuantizeLSTM", "QAttention", "QEmbedLayerNormalization", "GatherBlockQuantized"),
 }
 """

@@ -77,7 +77,7 @@ class Body:
         """
         inner, scanned = Body(self), [rows] if isinstance(rows, Value) else rows
         inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row") for _ in scanned]
-        made = [one.Identity() for one in turn(inner, *inputs)]
+        made = [inner.add("Identity", [one])[0] for one in turn(inner, *inputs)]
         stacked, way = len(made) - len(carried), int(backwards)
         infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, made)]
         return self.add(
