@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
+from popgraph.dialects.onnx.contrib.packed_rows import PACKINGS
 from popgraph.support.arrays import Array
 from tests.dialects.contrib_sample import RANDOM, Sample, draw, draw_ints, ints
 
@@ -179,6 +181,24 @@ def alignments() -> list[Sample]:
     return found
 
 
+def packed_rows() -> list[Sample]:
+    """Rows of any bytes whose scales, at these places of each block, are no large numbers."""
+    found = []
+    for kind, packing in PACKINGS.items():
+        size = 2 * max(packing.elements, 32)
+        shape = (5, size // packing.elements, packing.bytes)
+        blocks = draw_ints(256, *shape, dtype=np.uint8)
+        for at in {0: [2], 13: [0, 2], 14: [208]}.get(kind, [0]):
+            scales = draw(*shape[:2], 1).astype(np.float16)
+            blocks[:, :, at : at + 2] = scales.view(np.uint8)
+        for result, index in ((np.float32, np.int32), (np.float16, np.int64)):
+            held = {"packed_type": kind, "K": size}
+            held["output_dtype"] = helper.np_dtype_to_tensor_dtype(np.dtype(result))
+            places = np.array([[1, -1], [4, 7]], index)
+            found.append(Sample("GatherPacked", [blocks.reshape(5, -1), places], ["y"], held))
+    return found
+
+
 def decoding() -> list[Sample]:
     return [
         *of_one_token(),
@@ -186,4 +206,5 @@ def decoding() -> list[Sample]:
         *delta_nets(),
         *packed_hashes(),
         *alignments(),
+        *packed_rows(),
     ]

@@ -14,7 +14,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from tests.dialects.contrib_decoding import decoding
 from tests.dialects.contrib_networks import NETWORKS
-from tests.dialects.contrib_sample import RANDOM, Sample, draw, draw_ints, ints, peer
+from tests.dialects.contrib_sample import ORT, RANDOM, Sample, draw, draw_ints, ints, peer
 from tests.dialects.test_onnx_contrib_quantized import CASES as QUANTIZED
 from tests.passes.test_onnx_gradients import check
 
@@ -399,6 +399,7 @@ NOT_SMOOTH = {
     *("RotaryEmbedding", "NhwcMaxPool", "Range", "NGramRepeatBlock"),
     *("Unique", "MurmurHash3", "NGramHashMapping", "MRotaryEmbedding", "QMoE"),
     *("VarlenNGramHashMapping", "DynamicTimeWarping", "BifurcationDetector"),
+    "GatherPacked",
     *("DynamicQuantizeLSTM", "QAttention", "QEmbedLayerNormalization", "GatherBlockQuantized"),
 }
 """
@@ -459,6 +460,22 @@ def test_packed_heads_are_the_same_as_others() -> None:
         np.testing.assert_allclose(sample.computed()[0], wanted, 1e-4, 1e-5)
 
 
+def test_scores_of_one_token_are_shown() -> None:
+    """onnxruntime gives them only to models that say of what type they are."""
+    query, keys, values = draw(2, 1, 8), draw(2, 2, 6, 4), draw(2, 2, 6, 4)
+    attributes = {"num_heads": 2, "output_qk": 1}
+    sample = Sample(
+        "DecoderMaskedMultiHeadAttention",
+        [query, keys, values, draw_ints(2, 2, 6)],
+        ["y", "", "", "qk"],
+        {**attributes, "mask_filter_value": -3.0},
+    )
+    found = sample.computed()
+    session = ORT.InferenceSession(sample.model(found).SerializeToString())
+    for one, other in zip(session.run(None, sample.given), found, strict=True):
+        np.testing.assert_allclose(other, one, 1e-5, 1e-5)
+
+
 def test_operators_of_other_processors() -> None:
     """By their definitions in onnxruntime's documentation."""
     data, bias = draw(2, 3, 4, 5), draw(1, 3, 1, 5)
@@ -501,6 +518,9 @@ def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="activation = 'tanh' of GatedRMSNorm"):
         attributes = {"activation": "tanh"}
         Sample("GatedRMSNorm", [draw(2, 4), draw(4), draw(2, 4)], ["y"], attributes).computed()
+    with pytest.raises(UnsupportedError, match="packed_type = 16 of GatherPacked"):
+        rows = draw_ints(256, 2, 66, dtype=np.uint8)
+        Sample("GatherPacked", [rows, ints(0)], ["y"], {"packed_type": 16, "K": 256}).computed()
     with pytest.raises(UnsupportedError, match="the input 'gate_weight'"):
         Sample("GatedAdd", [draw(2, 4), draw(2, 4), draw(2, 3), draw(3, 1)]).computed()
 

@@ -29,7 +29,7 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.NhwcMaxPool com.microsoft.MatMulInteger16", "it takes integers"),
         ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
         ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
-        ("com.microsoft.BifurcationDetector", "it takes integers"),
+        ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
         ("com.microsoft.Unique com.microsoft.DynamicTimeWarping", HOSTED),
         ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),

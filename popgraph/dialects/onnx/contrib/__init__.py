@@ -13,6 +13,7 @@ from popgraph.dialects.onnx.contrib import hashes as hashes
 from popgraph.dialects.onnx.contrib import loops as loops
 from popgraph.dialects.onnx.contrib import movement as movement
 from popgraph.dialects.onnx.contrib import normalizations as normalizations
+from popgraph.dialects.onnx.contrib import packed_rows as packed_rows
 from popgraph.dialects.onnx.contrib import packed_weights as packed_weights
 from popgraph.dialects.onnx.contrib import products as products
 from popgraph.dialects.onnx.contrib import quantized as quantized
