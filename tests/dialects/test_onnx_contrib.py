@@ -13,6 +13,7 @@ from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from tests.dialects.contrib_decoding import decoding
+from tests.dialects.contrib_generation import PAD, greedy, searches
 from tests.dialects.contrib_networks import NETWORKS
 from tests.dialects.contrib_sample import ORT, RANDOM, Sample, draw, draw_ints, ints, peer
 from tests.dialects.test_onnx_contrib_quantized import CASES as QUANTIZED
@@ -372,6 +373,7 @@ SAMPLES = [
     *groups(),
     *NETWORKS,
     *decoding(),
+    *searches(),
 ]
 
 
@@ -399,7 +401,7 @@ NOT_SMOOTH = {
     *("RotaryEmbedding", "NhwcMaxPool", "Range", "NGramRepeatBlock"),
     *("Unique", "MurmurHash3", "NGramHashMapping", "MRotaryEmbedding", "QMoE"),
     *("VarlenNGramHashMapping", "DynamicTimeWarping", "BifurcationDetector"),
-    "GatherPacked",
+    *("GatherPacked", "GreedySearch"),
     *("DynamicQuantizeLSTM", "QAttention", "QEmbedLayerNormalization", "GatherBlockQuantized"),
 }
 """
@@ -458,6 +460,28 @@ def test_packed_heads_are_the_same_as_others() -> None:
     )
     for sample in (together, pairs):
         np.testing.assert_allclose(sample.computed()[0], wanted, 1e-4, 1e-5)
+
+
+def test_a_search_fills_sequences_that_have_ended() -> None:
+    """Where all have, onnxruntime leaves to chance what stands behind."""
+    sample = greedy(12, end=1)
+    (found,), (wanted,) = sample.computed(), peer(sample)
+    ends = [int(np.argmax(row[3:] == PAD)) + 3 for row in found]
+    assert max(ends) < 11
+    for row, end in zip(found, ends, strict=True):
+        assert (row[end:] == PAD).all()
+    np.testing.assert_array_equal(found[:, : max(ends) + 1], wanted[:, : max(ends) + 1])
+
+
+def test_decoders_of_other_forms_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="model_type = 1 of GreedySearch"):
+        greedy(9, model_type=1).computed()
+    sample = greedy(9)
+    sample.attributes["decoder"].input.add(name="past_sequence_length")
+    with pytest.raises(UnsupportedError, match="a decoder of 5 inputs and 2 outputs"):
+        sample.computed()
+    with pytest.raises(UnsupportedError, match="the attribute init_decoder"):
+        greedy(9, init_decoder=greedy(9).attributes["decoder"]).computed()
 
 
 def test_scores_of_one_token_are_shown() -> None:

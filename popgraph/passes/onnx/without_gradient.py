@@ -30,6 +30,7 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
         ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
         ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
+        ("com.microsoft.GreedySearch", "it takes and gives tokens"),
         ("com.microsoft.Unique com.microsoft.DynamicTimeWarping", HOSTED),
         ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),

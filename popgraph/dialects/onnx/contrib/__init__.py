@@ -8,6 +8,7 @@ from popgraph.dialects.onnx.contrib import decoding_attention as decoding_attent
 from popgraph.dialects.onnx.contrib import delta_net as delta_net
 from popgraph.dialects.onnx.contrib import experts as experts
 from popgraph.dialects.onnx.contrib import gates as gates
+from popgraph.dialects.onnx.contrib import generation as generation
 from popgraph.dialects.onnx.contrib import grouped_attention as grouped_attention
 from popgraph.dialects.onnx.contrib import hashes as hashes
 from popgraph.dialects.onnx.contrib import loops as loops
