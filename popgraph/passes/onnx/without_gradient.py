@@ -10,6 +10,7 @@ from popgraph.passes.onnx.operator_ways import Row, Way
 STEPS = "between its jumps the result does not move: the gradient is zero"
 INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
 STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
+HOSTED = "Python computes it, and models with such nodes are not trained"
 
 REASONS: Mapping[str, str] = {
     name: why
@@ -27,7 +28,10 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.DynamicQuantizeLSTM", INTEGERS),
         ("com.microsoft.NhwcMaxPool com.microsoft.MatMulInteger16", "it takes integers"),
         ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
-        ("com.microsoft.Unique", "Python computes it, and models with such nodes are not trained"),
+        ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
+        ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
+        ("com.microsoft.GreedySearch", "it takes and gives tokens"),
+        ("com.microsoft.Unique com.microsoft.DynamicTimeWarping", HOSTED),
         ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
         ("BitCast", "it is about the bits of numbers, which have no slope"),
@@ -57,7 +61,7 @@ def reason(row: Row) -> str:
         case Way.HOST if row.title == "Compress":
             return "Python computes it; where its condition is constant, it is a Gather"
         case Way.HOST:
-            return "Python computes it, and models with such nodes are not trained"
+            return HOSTED
         case Way.NONE:
             return "it is not computed yet"
         case Way.REMOVED:

@@ -108,6 +108,11 @@ class State:
 
 def _masked(call: Call, mask: str, batched: str, queries: Value, state: State) -> Value:
     """Attention under whatever hides something."""
+    return attended(masked_scores(call, mask, batched, queries, state), state.values, [])
+
+
+def masked_scores(call: Call, mask: str, batched: str, queries: Value, state: State) -> Value:
+    """Scores, with what is added to those that something hides."""
     keys = state.keys
     scores = scores_of(call, queries, keys)
     padding = _padding(call, mask, batched, keys, scores)
@@ -116,7 +121,7 @@ def _masked(call: Call, mask: str, batched: str, queries: Value, state: State) -
         lowest = _unused(keys, state.used, scores)
         masks = [*(one and _widened(one, keys) for one in masks), lowest]
     directed = _directed(call, batched, queries, state, scores)
-    return attended(scores, state.values, [directed, *masks])
+    return total(scores, directed, *masks)
 
 
 def _unused(keys: Value, used: Value, scores: Value) -> Value:
@@ -169,7 +174,7 @@ def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequ
          "past_sequence_length cache_indirection")  # fmt: skip
 def multi_head_attention(call: Call) -> Sequence[Value]:
     """Queries, keys and values, apart or together, or keys that have been split into heads."""
-    queries, *new = _separate(call, call.needs("num_heads"))
+    queries, *new = separate(call, call.needs("num_heads"))
     state = state_of(call, new[0], new[1])
     made = _masked(call, "key_padding_mask", "query", queries, state)
     return made, state.keys, state.values
@@ -194,7 +199,7 @@ def _stored(buffer: Value, new: Value, begins: Value) -> Value:
     return is_new.Where(new.Gather(places, axis=2), buffer)
 
 
-def _separate(call: Call, heads: int) -> list[Value]:
+def separate(call: Call, heads: int) -> list[Value]:
     """Queries, keys and values, with their biases, by heads."""
     query = call["query"]
     if call.rank("query") == 5:

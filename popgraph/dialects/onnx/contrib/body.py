@@ -77,7 +77,7 @@ class Body:
         """
         inner, scanned = Body(self), [rows] if isinstance(rows, Value) else rows
         inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row") for _ in scanned]
-        made = [one.Identity() for one in turn(inner, *inputs)]
+        made = [inner.add("Identity", [one])[0] for one in turn(inner, *inputs)]
         stacked, way = len(made) - len(carried), int(backwards)
         infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, made)]
         return self.add(
@@ -89,6 +89,28 @@ class Body:
             scan_input_directions=[way] * len(scanned),
             scan_output_directions=[way] * stacked or None,
         )
+
+    def looped(self, limit: Value, carried: Sequence[Value], turn: Step) -> list[Value]:
+        """
+        What is carried from turn to turn, at most so many.
+
+        `turn` is told the body of the loop, the number of the turn and what is carried; it gives
+        whether there is another one, and what is carried further.
+        """
+        inner = Body(self)
+        inputs = [inner._fresh(name) for name in ("turn", "goes_on", *["carried"] * len(carried))]
+        goes_on, made = turn(inner, inputs[0], *inputs[2:])
+        results = [inner.add("Identity", [one])[0] for one in (goes_on, *made)]
+        infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, results)]
+        graph = helper.make_graph(inner.nodes, "turn", *infos)
+        return self.add("Loop", [limit, None, *carried], len(carried), body=graph)
+
+    def called(self, graph: str, inputs: Sequence[Operand], outputs: int) -> list[Value]:
+        """What the graph gives that is an attribute of the node, by its name."""
+        results = [ValueInfoProto(name=f"{graph}_{at}") for at in range(outputs)]
+        nodes = [helper.make_node("Constant", (), [one.name], value_int=0) for one in results]
+        stands_for = helper.make_graph(nodes, graph, [], results)
+        return self.add("Call", inputs, outputs, callee=stands_for, domain="ai.graphcore")
 
     def _name(self, operand: Operand) -> str:
         if operand is None:
@@ -204,6 +226,7 @@ Constant: TypeAlias = int | float | Sequence[int] | Array
 Operand: TypeAlias = Value | Constant | None
 
 Turn: TypeAlias = Callable[..., Sequence[Value]]
+Step: TypeAlias = Callable[..., tuple[Value, Sequence[Value]]]
 
 LAST = 2**63 - 1
 """The end of an axis, whatever its size."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -13,8 +13,9 @@ from xdsl.ir import Attribute
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.contrib.body import Body, Value
-from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.custom import CALL, Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.onnx.types import Dim, describe, dims
 from popgraph.dialects.program import DataAttr, WeightStore
@@ -55,6 +56,8 @@ class Call:
         self._values = dict(zip(names, values, strict=False))
         self._attributes = op.attribute_values()
         self._read: set[str] = set()
+        self.graphs: dict[str, Graph] = {}
+        """The graphs of the node that the body calls."""
 
     # Inputs
 
@@ -114,6 +117,16 @@ class Call:
 
     def list(self, name: str) -> list[Any]:
         return cast(list[Any], self._attribute(name, []))
+
+    def graph(self, name: str) -> Graph:
+        """An attribute that is a graph, which the body can call by its name."""
+        found = self._attribute(name, None)
+        if not isinstance(found, Graph):
+            raise TypeMismatchError(
+                f"{self.op.op_type} needs the graph {name!r}", self.op.where(), _COMPARE
+            )
+        self.graphs[name] = found
+        return found
 
     def copied(self, names: str) -> dict[str, Any]:
         """Those of these attributes that the node has, to be handed on."""
@@ -202,7 +215,8 @@ def defines(
             except NotYet:
                 return None
             call.refuse_unread()
-            return _function(_proto(call, [made] if isinstance(made, Value) else made))
+            proto = _proto(call, [made] if isinstance(made, Value) else made)
+            return _with_graphs(_function(proto), call.graphs) if call.graphs else _function(proto)
 
         DEFINITIONS[domain, name] = define
         return written
@@ -218,13 +232,29 @@ def _proto(call: Call, made: Sequence[Value | None]) -> FunctionProto:
         if wanted and found is None:
             raise call.refuse(f"output {at}")
         results.append((found or _any(made)).Identity().name)
-    opsets = [helper.make_opsetid("", OPSET)]
+    opsets = [
+        helper.make_opsetid("", OPSET),
+        *(helper.make_opsetid(domain, 1) for domain in (MICROSOFT, CALL[0])),
+    ]
     nodes = call.body.needed(results)
     return helper.make_function(MICROSOFT, call.op.op_type, call.inputs, results, nodes, opsets)
 
 
 def _any(made: Sequence[Value | None]) -> Value:
     return next(one for one in made if one is not None)
+
+
+def _with_graphs(function: Function, graphs: Mapping[str, Graph]) -> Function:
+    """A copy in which the graphs of the node stand where the body calls them."""
+    made = function.clone()
+    for op in list(made.walk()):
+        if isinstance(op, Custom) and op.is_call:
+            (stands_for,) = op.graphs()["callee"]
+            block = stands_for.parent_block()
+            assert block is not None, "a graph stands in the region of an attribute"
+            block.add_op(graphs[stands_for.graph_name.text].clone())
+            block.erase_op(stands_for)
+    return made
 
 
 def _function(proto: FunctionProto) -> Function:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
-from popgraph.dialects.onnx.contrib.body import Value
+from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
 INT32, UINT32, UINT64 = 6, 12, 13
@@ -68,42 +68,55 @@ def murmur_hash(call: Call) -> Value:
          )  # fmt: skip
 def ngram_hashes(call: Call) -> Sequence[Value]:
     """Hashes of each token with those before it, for every length from 2 on and every head."""
-    longest, heads = call.needs("max_ngram_size"), call.needs("n_head_per_ngram")
-    ids, behind = call["input_ids"], longest - 1
-    call.ignore("pad_id reset_on_eos")
-    filler = call.get("eos_token_id")
-    ends = filler if call.integer("reset_on_eos") else None  # Without a token, it says nothing.
-    if filler is None:
-        filler = call.body.constant(call.integer("pad_id")).CastLike(ids)
-    filler = filler.reshaped()
+    ids, behind, filler = call["input_ids"], call.needs("max_ngram_size") - 1, filler_of(call)
     past = call.get("past_ids")
     if past is None:
         rows = ids.Shape(start=0, end=1).Concat([behind], axis=0)
         past = filler.Expand(rows)
     every, length = past.Concat(ids, axis=1), ids.Shape(start=1, end=2)
     breaks = _breaks(call, behind)
-    mixed, made, is_over = None, [], None
-    for shift in range(longest):
-        at = behind - shift
-        value = every.Slice([at], length + at, [1])
-        if shift and breaks is not None:
-            over = breaks.Slice([at + 1], length + (at + 1), [1])
-            is_over = over if is_over is None else is_over | over
-        if shift and ends is not None:
-            over = value.same(filler)
-            is_over = over if is_over is None else is_over | over
+
+    def shifted(value: Value, by: int) -> Value:
+        return value.Slice([behind - by], length + (behind - by), [1])
+
+    values = [shifted(every, by) for by in range(behind + 1)]
+    over = [breaks and shifted(breaks, by - 1) for by in range(1, behind + 1)]
+    return hashes_of(call, values, over, filler), every.part(-behind, 2**63 - 1, 1)
+
+
+def filler_of(call: Call) -> Value:
+    """What stands before a sequence: a scalar."""
+    call.ignore("pad_id reset_on_eos")  # Where there is a token of the end, or none.
+    found = call.get("eos_token_id")
+    if found is None:
+        found = call.body.constant(call.integer("pad_id")).CastLike(call["input_ids"])
+    return found.reshaped()
+
+
+def hashes_of(
+    call: Call, values: Sequence[Value], breaks: Sequence[Value | None], filler: Value
+) -> Value:
+    """
+    Hashes of tokens and of those that stand 1, 2, ... places before them.
+
+    `breaks` says of the latter whether what follows them begins another segment.
+    """
+    heads, made, mixed = call.needs("n_head_per_ngram"), [], None
+    resets = call.integer("reset_on_eos") and call.has("eos_token_id")
+    is_over: Value | None = None
+    for by, value in enumerate(values):
+        over = [breaks[by - 1], value.same(filler) if resets else None] if by else []
+        for one in (is_over, *over):
+            if one is not None:
+                is_over = one if is_over is None else is_over | one
         if is_over is not None:
             value = is_over.Where(filler, value)
-        product = value * call["multipliers"].part(shift, shift + 1, 0)
+        product = value * call["multipliers"].part(by, by + 1, 0)
         mixed = product if mixed is None else mixed.BitwiseXor(product)
-        if shift:
-            first = (shift - 1) * heads
-            sizes = call["vocab_sizes"].part(first, first + heads, 0)
-            made.append(mixed.Unsqueeze([2]).Mod(sizes))
-    found = made[0].Concat(*made[1:], axis=2)
-    if call.has("head_offsets"):
-        found = found + call["head_offsets"]
-    return found, every.part(-behind, 2**63 - 1, 1)
+        if by:
+            sizes = call["vocab_sizes"].part((by - 1) * heads, by * heads, 0)
+            made.append(mixed.Unsqueeze([-1]).Mod(sizes))
+    return total(made[0].Concat(*made[1:], axis=-1), call.get("head_offsets"))
 
 
 def _breaks(call: Call, behind: int) -> Value | None:

@@ -58,18 +58,22 @@ def unfold_tensor(call: Call) -> Value:
 @defines("NGramRepeatBlock", "input_ids scores")
 def ngram_repeat_block(call: Call) -> Value:
     """Tokens that would end an n-gram that there was before get no score."""
-    size, length = call.needs("ngram_size"), call.size("input_ids", 1)
-    ids, scores = call["input_ids"], call["scores"]
-    if length < size:
-        return scores
-    starts = np.arange(length - size + 1)
-    before = ids.Gather(starts[:, None] + np.arange(size - 1), axis=1)
-    last = ids.part(length - size + 1, length, 1).Unsqueeze([1])
+    scores, size = call["scores"], call.needs("ngram_size")
+    repeats = would_repeat(call["input_ids"], size, scores.length(1))
+    return repeats.Where(scores.number(float("-inf")), scores)
+
+
+def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
+    """Which of so many tokens would end an n-gram that there was before: [batch, tokens]."""
+    body, length = ids.body, ids.length(1)
+    inside = body.constant(np.arange(size - 1))
+    starts = body.counted((length - (size - 1)).Max(0))
+    before = ids.Gather(starts.Unsqueeze([1]) + inside, axis=1)
+    last = ids.Gather((inside + (length - (size - 1))).Max(0), axis=1).Unsqueeze([1])
     differ = before.same(last).Not().typed(INT64).ReduceSum([2], keepdims=0)
-    tokens = call.body.counted(scores.length(1))
-    ends = ids.part(size - 1, length, 1).Unsqueeze([2]).same(tokens)
-    repeated = (ends & differ.same(0).Unsqueeze([2])).typed(INT64).ReduceMax([1], keepdims=0)
-    return (repeated > 0).Where(scores.number(float("-inf")), scores)
+    ends = ids.Gather(starts + (size - 1), axis=1).Unsqueeze([2])
+    found = ends.same(body.counted(tokens)) & differ.same(0).Unsqueeze([2])
+    return found.typed(INT64).ReduceSum([1], keepdims=0) > 0
 
 
 @defines("CDist", "A B")

@@ -9,7 +9,7 @@ from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.normalizations import wide
 
 
-def _silu(call: Call, value: Value) -> Value:
+def silu(call: Call, value: Value) -> Value:
     kind = call.one_of("activation", "none", "silu", "swish")
     return value if kind == "none" else value * value.Sigmoid()
 
@@ -31,7 +31,7 @@ def causal_convolution(call: Call) -> Sequence[Value]:
     if state:
         every = x.Pad([0, 0, state, 0, 0, 0]) if past is None else past.Concat(x, axis=2)
     given = {"group": channels, "dilations": [spread]}
-    made = _silu(call, every.Conv(call["weight"], call.get("bias"), **given))
+    made = silu(call, every.Conv(call["weight"], call.get("bias"), **given))
     kept = every.part(-state, LAST, 2) if state else every.part(0, 0, 2)
     if turned:
         made = made.permuted(0, 2, 1).Reshape(call["input"].Shape())
@@ -51,7 +51,7 @@ def linear_attention(call: Call) -> Sequence[Value]:
     size = call.size("query", 2) // asking
     q, k, v = (wide(call, call[name], name) for name in ("query", "key", "value"))
     queries = _asked(q.reshaped(0, 0, asking, size), heads, asking)
-    keys = _spread(k.reshaped(0, 0, -1, size), heads, call.size("key", 2) // size)
+    keys = spread(k.reshaped(0, 0, -1, size), heads, call.size("key", 2) // size)
     values = v.reshaped(0, 0, heads, -1)
     rows = [queries, keys.Unsqueeze([4]), values.Unsqueeze([3])]
     if "gated" in rule:
@@ -66,7 +66,7 @@ def linear_attention(call: Call) -> Sequence[Value]:
         start = wide(call, start, "past_state")
 
     def turn(_: Body, state: Value, *now: Value) -> tuple[Value, Value]:
-        state = _changed(rule, state, *now[1:])
+        state, _added = changed(rule, state, *now[1:])
         return state, now[0] @ state
 
     state, found = call.body.scanned([start], [_by_token(one) for one in rows], turn)
@@ -79,10 +79,10 @@ def _asked(queries: Value, heads: int, asking: int) -> Value:
     """Queries of each head of the state: [batch, tokens, heads, queries, size]."""
     if asking >= heads:
         return queries.reshaped(0, 0, heads, asking // heads, -1)
-    return _spread(queries, heads, asking).Unsqueeze([3])
+    return spread(queries, heads, asking).Unsqueeze([3])
 
 
-def _spread(values: Value, heads: int, given: int) -> Value:
+def spread(values: Value, heads: int, given: int) -> Value:
     """What several heads share, for each of them."""
     if given == heads:
         return values
@@ -93,11 +93,11 @@ def _by_token(value: Value) -> Value:
     return value.permuted(1, 0, 2, 3, 4)
 
 
-def _changed(rule: str, state: Value, key: Value, value: Value, *more: Value) -> Value:
-    """What is left of the state, and what the token adds to it."""
+def changed(rule: str, state: Value, key: Value, value: Value, *more: Value) -> tuple[Value, Value]:
+    """What is left of the state with what the token adds to it, and that by itself."""
     if "gated" in rule:
         state = state * more[0]
     if "delta" in rule:
         known = (state * key).ReduceSum([2])
         value = more[-1] * (value - known)
-    return state + key * value
+    return state + key * value, value
