@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from popgraph.training.tensorboard import TensorBoard as TensorBoard
     from popgraph.training.train import train as train
     from popgraph.training.trainer import Trainer as Trainer
+    from popgraph.viewer.viewing import View as View
+    from popgraph.viewer.viewing import view as view
 
 _HOMES = {
     "compile": "popgraph.start",
@@ -39,6 +41,8 @@ _HOMES = {
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",
     "TensorBoard": "popgraph.training.tensorboard",
+    "view": "popgraph.viewer.viewing",
+    "View": "popgraph.viewer.viewing",
 }
 """The public names and where they live; PopART's names live in `popgraph.session`."""
 

@@ -32,8 +32,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
+        "viewer": "support dialects passes backends compiler measure",
         "cli": "support dialects builder passes backends hosted compiler training session testing "
-        "measure backend conformance",
+        "measure viewer backend conformance",
     },
     "dialects": {
         "element_types": "",
@@ -127,6 +128,19 @@ ROOMS: dict[str, dict[str, str]] = {
         "copy": "emit",
         "winograd": "emit contraction",
         "fused": "emit elementwise reduction contraction",
+    },
+    "viewer": {
+        "marks": "",
+        "graphs": "marks",
+        "memory": "",
+        "passes": "",
+        "weights": "",
+        "recording": "graphs marks",
+        "kernels": "marks recording",
+        "document": "graphs kernels memory passes recording weights",
+        "page": "",
+        "server": "document page",
+        "viewing": "document page server",
     },
     "backends": {
         "base": "",

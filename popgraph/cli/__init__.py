@@ -22,6 +22,7 @@ from popgraph.support.errors import PopgraphError
 COMMANDS = (
     "print",
     "info",
+    "view",
     "run",
     "train",
     "convert",
@@ -53,6 +54,7 @@ First steps:
   popgraph run model.onnx --random             run a model on random inputs
   popgraph run model.onnx -i x=x.npy -o y=y.npy
   popgraph info model.onnx                     inputs, outputs, size, cost
+  popgraph view model.onnx                     all of it in the browser
   popgraph print model.pgraph --at graphcore   what is computed
   popgraph print model.pgraph --at c           the C that runs
   popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 5 -o trained.onnx

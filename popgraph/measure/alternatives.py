@@ -18,10 +18,14 @@ from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 def before_scheduling(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
     """Lowers a module, in place, as far as nothing is decided about its contractions."""
     if level_of(module) in ("onnx", "graphcore"):
-        names = [step.pass_class.name for step in earlier(UseWinograd)]
-        last = [name for name in names if name not in options.disabled][-1]
-        compiler.lower(module, compilation, options, until=last)
+        compiler.lower(module, compilation, options, until=last_before_scheduling(options))
     return module
+
+
+def last_before_scheduling(options: Options) -> str:
+    """The pass after which all contractions are there, and nothing is decided about them."""
+    names = [step.pass_class.name for step in earlier(UseWinograd)]
+    return [name for name in names if name not in options.disabled][-1]
 
 
 def contraction_candidates_of(module: ModuleOp, options: Options) -> list[ContractionCandidates]:

@@ -15,7 +15,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program.ops import ReturnOp, YieldOp
 from popgraph.measure.inputs import made_up_inputs
-from popgraph.measure.parts import Part, parts_of
+from popgraph.measure.parts import parts_of
 from popgraph.measure.peak import peak
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
@@ -123,7 +123,10 @@ def cost_of(request: BuildRequest) -> Cost:
         sum(part.weights for part in parts),
         sum(part.arena for part in parts),
         max((part.largest_live_set for part in parts), default=0),
-        sum(_cycles(part, machine) for part in parts),
+        sum(
+            cycles(part.work.flops, part.moved, part.arena + part.weights, machine)
+            for part in parts
+        ),
     )
 
 
@@ -131,11 +134,14 @@ def _flops_per_cycle(machine: Machine) -> float:
     return 2 * machine.fmas_per_cycle * machine.vector_bytes / 4
 
 
-def _cycles(part: Part, machine: Machine) -> float:
-    """The larger of arithmetic at full rate and memory at that of the cache that holds it all."""
-    near = part.arena + part.weights <= machine.l2_bytes
-    rate = machine.l2_bpc if near else machine.memory_bpc
-    return max(part.work.flops / _flops_per_cycle(machine), part.moved / rate)
+def cycles(flops: int, moved: int, held: int, machine: Machine) -> float:
+    """
+    The larger of arithmetic at full rate and memory at that of the cache that holds it all.
+
+    `held` are the bytes among which those that are `moved` are.
+    """
+    rate = machine.l2_bpc if held <= machine.l2_bytes else machine.memory_bpc
+    return max(flops / _flops_per_cycle(machine), moved / rate)
 
 
 def time_of(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from xdsl.ir import Operation
@@ -10,6 +13,9 @@ from xdsl.ir import Operation
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import ALIGNMENT, BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.program.work import Counter, size, written
+
+Chosen: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]
+"""A set of stretches of the arena."""
 
 
 def calls(program: ProgramOp) -> list[CallOp | RunsPrograms]:
@@ -27,16 +33,51 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     live = arena.nothing()
     used: list[int] = []
     for call in reversed(calls(program)):
-        if isinstance(call, CallOp):
-            targets = written(counter.function(call.callee.string_value()))
-        else:
-            targets = call.written
-        reads, writes = arena.nothing(), arena.nothing()
-        for number, argument in enumerate(call.arguments):
-            arena.mark(writes if number in targets else reads, argument.owner)
+        reads, writes = arena.touched(call, counter)
         used.append(arena.size(live | reads | writes))
         live = (live & ~writes) | reads
     return used[::-1]
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A piece of the arena, from the call that writes it to the last one that reads it."""
+
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+def lifetimes(program: ProgramOp, counter: Counter) -> list[Lifetime]:
+    """
+    What the arena holds when: pieces that were written together and are needed as long.
+
+    What is alive at a call covers its `bytes_in_use`: a call that writes where it reads ends one
+    piece and begins another.
+    """
+    arena = _Arena(program)
+    spans: list[list[tuple[int, int]]] = [[] for _ in arena.stretches]
+    for number, call in enumerate(calls(program)):
+        reads, writes = arena.touched(call, counter)
+        for at in np.flatnonzero(reads):
+            first = spans[at].pop()[0] if spans[at] else number
+            spans[at].append((first, number))
+        for at in np.flatnonzero(writes):
+            spans[at].append((number, number))
+    found: list[Lifetime] = []
+    open_: dict[tuple[int, int], int] = {}
+    for (start, end), held in zip(arena.stretches, spans, strict=True):
+        known, open_ = open_, {}
+        for span in dict.fromkeys(held):
+            if span in known:
+                place = known[span]
+                found[place] = replace(found[place], size=end - found[place].offset)
+            else:
+                place = len(found)
+                found.append(Lifetime(start, end - start, *span))
+            open_[span] = place
+    return found
 
 
 class _Arena:
@@ -48,15 +89,31 @@ class _Arena:
         self._borders = np.array(sorted(ends | {0}), np.int64)
         self._sizes = np.diff(self._borders)
 
-    def nothing(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def nothing(self) -> Chosen:
         return np.zeros(len(self._sizes), np.bool_)
 
-    def mark(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], buffer: object) -> None:
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """The first byte of each, and the one behind it."""
+        return list(pairwise(map(int, self._borders)))
+
+    def touched(self, call: CallOp | RunsPrograms, counter: Counter) -> tuple[Chosen, Chosen]:
+        """What a call reads, and what it writes."""
+        if isinstance(call, CallOp):
+            targets = written(counter.function(call.callee.string_value()))
+        else:
+            targets = call.written
+        reads, writes = self.nothing(), self.nothing()
+        for number, argument in enumerate(call.arguments):
+            self.mark(writes if number in targets else reads, argument.owner)
+        return reads, writes
+
+    def mark(self, chosen: Chosen, buffer: object) -> None:
         if isinstance(buffer, BufferOp) and _is_arena(buffer):
             start, end = np.searchsorted(self._borders, _interval(buffer))
             chosen[start:end] = True
 
-    def size(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    def size(self, chosen: Chosen) -> int:
         return int(self._sizes[chosen].sum())
 
 

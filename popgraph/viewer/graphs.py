@@ -1,0 +1,264 @@
+"""Graphs of a module as plain data: nodes, edges, types and scopes, at any level of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.printer import Printer
+
+from popgraph.dialects.graphcore.control import Control
+from popgraph.dialects.levels import ONNX
+from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import OnnxOp, Yield
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.weight_names import weight_name
+from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, graphs_of
+from popgraph.dialects.program.ops import ReturnOp, UpdateOp, YieldOp
+from popgraph.passes.changes import elided
+from popgraph.viewer.marks import mark, marks, place
+
+HELD = (Initializer, ConstantOp, VariableOp)
+"""What holds a tensor: shown at the node that reads it."""
+LONGEST = 400
+"""Characters of the value of an attribute."""
+
+
+@dataclass
+class Operand:
+    """What a node reads: the result of another node, or a tensor that the model holds."""
+
+    name: str
+    type: str
+    node: int | None = None
+    """The node that gives it."""
+    held: bool = False
+    """Whether it is a weight or a constant."""
+
+
+@dataclass
+class Node:
+    """A node of a graph; those of kind `input` and `output` are the graph's own."""
+
+    id: int
+    kind: str
+    """The operator or the operation."""
+    name: str = ""
+    scope: str = ""
+    """The names of what it is part of, outermost first, with `/` between them."""
+    inputs: list[Operand] = field(default_factory=list)
+    outputs: list[Operand] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    """The operation as it is printed."""
+    file: str = ""
+    line: int = 0
+    """Where a node of the model was written."""
+    sources: list[int] = field(default_factory=list)
+    """The nodes of the graph above that it comes from."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a level, and the operations that they are."""
+
+    level: str
+    nodes: list[dict[str, Any]]
+    operations: dict[int, Operation]
+
+    def mark(self) -> None:
+        """Has what becomes of each operation tell which node it was."""
+        for number, op in self.operations.items():
+            mark(op, self.level, number)
+
+
+def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
+    """
+    The nodes of all graphs of a module in their order.
+
+    With the numbers of the nodes of the level `above` that they come from, if these were marked.
+    """
+    reader = _Reader(above)
+    if level == ONNX:
+        graph = model_of(module).graph
+        reader.inputs(graph.block, graph.input_names)
+        reader.block(graph.block, "")
+        reader.outputs(graph.yielded, graph.output_names)
+    else:
+        graphs = graphs_of(module)
+        for one in graphs:
+            name = one.sym_name.data if len(graphs) > 1 else ""
+            reader.inputs(one.block, list(one.inputs), name)
+            reader.block(one.block, name)
+            reader.outputs(list(one.outputs.values()), list(one.outputs), name)
+    return Graph(level, [_plain(node) for node in reader.nodes], reader.operations)
+
+
+def _plain(node: Node) -> dict[str, Any]:
+    """As `dataclasses.asdict`, which copies all that there is, at a tenth of its time."""
+    operands = {"inputs": node.inputs, "outputs": node.outputs}
+    return vars(node) | {name: [vars(one) for one in given] for name, given in operands.items()}
+
+
+class _Reader:
+    """Reads blocks into nodes."""
+
+    def __init__(self, above: str) -> None:
+        self._above = above
+        self.nodes: list[Node] = []
+        self.operations: dict[int, Operation] = {}
+        self._types: dict[Attribute, str] = {}
+        self._givers: dict[SSAValue, int] = {}
+        self._held: dict[SSAValue, str] = {}
+        self._stream = StringIO()
+        self._printer = Printer(stream=self._stream)
+
+    def inputs(self, block: Block, names: Sequence[str], scope: str = "") -> None:
+        for name, argument in zip(names, block.args, strict=True):
+            node = self._add(Node(len(self.nodes), "input", name, scope))
+            node.outputs.append(Operand(name, self._type(argument)))
+            self._givers[argument] = node.id
+
+    def outputs(self, values: Sequence[SSAValue], names: Sequence[str], scope: str = "") -> None:
+        for name, value in zip(names, values, strict=True):
+            node = self._add(Node(len(self.nodes), "output", name, scope))
+            node.inputs.append(self._operand(value))
+
+    def block(self, block: Block, scope: str) -> None:
+        """The operations of a block, and those of the graphs inside them before each."""
+        for op in block.ops:
+            if isinstance(op, HELD):
+                self._held[op.results[0]] = _held_name(op)
+            elif isinstance(op, PrepareOp):
+                self.block(op.body.block, f"{scope}/prepare".strip("/"))
+                self._forward(op.results, op.body.block)
+            elif not isinstance(op, Yield | YieldOp | ReturnOp):
+                self._operation(op, scope)
+
+    def _forward(self, results: Sequence[SSAValue], block: Block) -> None:
+        """The results of a region are those of the operations in it."""
+        last = block.last_op
+        assert last is not None
+        for result, value in zip(results, last.operands, strict=True):
+            if value in self._givers:
+                self._givers[result] = self._givers[value]
+            elif value in self._held:
+                self._held[result] = self._held[value]
+
+    def _operation(self, op: Operation, scope: str) -> None:
+        where = place(op)
+        outer = list(filter(None, where.name.split("/")))[:-1]
+        inner = "/".join(filter(None, (scope, *outer)))
+        name = where.name or _hint(op)
+        ends: list[SSAValue] = []
+        for label, block in _bodies(op):
+            below = "/".join(filter(None, (inner, f"{name or op.name} ({label})")))
+            self._arguments(block)
+            self.block(block, below)
+            last = block.last_op
+            ends += last.operands if last is not None else []
+        node = self._add(Node(len(self.nodes), _kind(op), name, inner))
+        if isinstance(op, OnnxOp):
+            node.file, node.line = where.file, where.line
+        node.sources = marks(op, self._above) if self._above else []
+        node.inputs = [self._operand(value) for value in (*_read(op), *ends)]
+        node.outputs = [Operand(name, self._type(value)) for name, value in _given(op)]
+        node.attributes = _attributes(op)
+        node.text = "" if isinstance(op, OnnxOp) else self._text(op)
+        self.operations[node.id] = op
+        for result in op.results:
+            self._givers[result] = node.id
+
+    def _arguments(self, block: Block) -> None:
+        """What a body is given turn by turn."""
+        for argument in block.args:
+            self._held[argument] = argument.name_hint or "argument"
+
+    def _operand(self, value: SSAValue) -> Operand:
+        type_ = self._type(value)
+        if value in self._givers:
+            return Operand(value.name_hint or "", type_, self._givers[value])
+        return Operand(self._held.get(value, value.name_hint or ""), type_, held=True)
+
+    def _type(self, value: SSAValue) -> str:
+        """As messages spell it; types are few."""
+        if value.type not in self._types:
+            self._types[value.type] = describe(value.type)
+        return self._types[value.type]
+
+    def _text(self, op: Operation) -> str:
+        self._stream.seek(0)
+        self._stream.truncate()
+        self._printer.print_op(op)
+        return elided(self._stream.getvalue())
+
+    def _add(self, node: Node) -> Node:
+        self.nodes.append(node)
+        return node
+
+
+def _bodies(op: Operation) -> Iterator[tuple[str, Block]]:
+    """The blocks of the graphs inside an operation, by what they are to it."""
+    if isinstance(op, OnnxOp):
+        for label, graphs in op.graphs().items():
+            for graph in graphs:
+                yield label, graph.block
+    elif isinstance(op, Control):
+        for number, block in enumerate(op.bodies()):
+            yield f"body {number + 1}", block
+
+
+def _read(op: Operation) -> Iterator[SSAValue]:
+    if isinstance(op, OnnxOp):
+        yield from (value for value in op.input_values() if value is not None)
+    else:
+        yield from op.operands
+
+
+def _given(op: Operation) -> Iterator[tuple[str, SSAValue]]:
+    if isinstance(op, OnnxOp):
+        names = op.output_names
+        for number, value in enumerate(op.output_values()):
+            if value is not None:
+                yield (names[number] if number < len(names) else ""), value
+    else:
+        yield from ((value.name_hint or "", value) for value in op.results)
+
+
+def _attributes(op: Operation) -> dict[str, str]:
+    """Those of an ONNX node; the text of other operations has theirs."""
+    if not isinstance(op, OnnxOp):
+        return {}
+    texts = {name: str(value) for name, value in op.attribute_values().items()}
+    held = op.graphs()
+    return {
+        name: text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        for name, text in texts.items()
+        if name not in held
+    }
+
+
+def _kind(op: Operation) -> str:
+    if isinstance(op, OnnxOp):
+        return f"{op.domain}::{op.op_type}" if op.domain else op.op_type
+    if isinstance(op, UpdateOp):
+        return f"update {op.variable.text}"
+    return op.name.partition(".")[2]
+
+
+def _hint(op: Operation) -> str:
+    return next((value.name_hint for value in op.results if value.name_hint), "")
+
+
+def _held_name(op: Operation) -> str:
+    match op:
+        case Initializer():
+            return weight_name(op)
+        case VariableOp():
+            return op.variable.text
+    return op.results[0].name_hint or "constant"

@@ -1,0 +1,117 @@
+"""The kernels of a program and their calls: C, loops, work, and what of the model they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from popgraph.backends.c.emit import sources
+from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.module import print_kernels
+from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
+from popgraph.dialects.tile import CallOp, ProgramOp
+from popgraph.dialects.tile.program.control import RunsPrograms
+from popgraph.dialects.tile.program.lifetimes import bytes_touched
+from popgraph.dialects.tile.program.work import Counter
+from popgraph.measure.facts import cycles
+from popgraph.passes.options import Options
+from popgraph.passes.structured.alternatives import ContractionCandidates
+from popgraph.viewer.marks import marks, place
+from popgraph.viewer.recording import CONTRACTION, Recording
+
+MOST_SHOWN = 8
+"""Candidates of a contraction."""
+
+
+def kernels(module: ModuleOp) -> list[dict[str, Any]]:
+    """Every kernel, as loops and as C."""
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
+    return [
+        {"name": one.name, "symbol": one.symbol, "c": one.text, "loops": str(functions[one.name])}
+        for one in print_kernels(module)
+    ]
+
+
+def program_text(module: ModuleOp, options: Options) -> str:
+    """The C that calls the kernels in order."""
+    return sources(module, threads=options.threads)["program.c"]
+
+
+def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
+    """
+    Every call of a kernel, those of loading first, in the order of the program.
+
+    With the operations of each level that it comes from, and what it takes by estimate.
+    """
+    reader = _Calls(module, recording)
+    main = find_program(module, "main")
+    others = [op for op in module.ops if isinstance(op, ProgramOp) and op is not main]
+    return [row for program in (main, *others) for row in reader.rows(program)]
+
+
+class _Calls:
+    """Makes rows of calls."""
+
+    def __init__(self, module: ModuleOp, recording: Recording) -> None:
+        self._counter, self._recording = Counter(module), recording
+        self._machine = recording.options.target.machine
+
+    def rows(self, program: ProgramOp) -> Iterator[dict[str, Any]]:
+        """Those of loading, then those of a step."""
+        held = program.arena.value.data + program.persistent.value.data
+        step = 0
+        for prepared, block in ((True, program.prepare.block), (False, program.body.block)):
+            for op in block.ops:
+                if isinstance(op, CallOp | RunsPrograms):
+                    yield {
+                        **self._row(op, held),
+                        "program": program.sym_name.data,
+                        "prepared": prepared,
+                        "step": None if prepared else step,
+                    }
+                    step += not prepared
+
+    def _row(self, op: CallOp | RunsPrograms, held: int) -> dict[str, Any]:
+        work = self._counter.call(op)
+        moved = bytes_touched([argument.owner for argument in op.arguments])
+        return {
+            "kernel": op.callee.string_value() if isinstance(op, CallOp) else None,
+            "programs": [] if isinstance(op, CallOp) else list(op.programs),
+            "label": op.label,
+            "chunks": op.chunks.value.data if isinstance(op, CallOp) else 1,
+            "name": place(op).name,
+            "flops": work.flops,
+            "moved": moved,
+            "cycles": cycles(work.flops, moved, held, self._machine),
+            **self._origins(op),
+        }
+
+    def _origins(self, op: Operation) -> dict[str, Any]:
+        """The operations that it comes from: of fused ones, all of them."""
+        structured = marks(op, STRUCTURED)
+        graph = self._recording.graphs[STRUCTURED] if structured else []
+        within = [number for one in structured for number in graph[one]["sources"]]
+        core = list(dict.fromkeys([*marks(op, GRAPHCORE), *within]))
+        above = self._recording.graphs.get(GRAPHCORE, [])
+        nodes = [number for one in core for number in (above[one]["sources"] if above else [])]
+        contractions = marks(op, CONTRACTION)
+        return {
+            STRUCTURED: structured,
+            GRAPHCORE: core,
+            ONNX: list(dict.fromkeys(nodes)),
+            "schedules": self._schedules(contractions[0]) if contractions else None,
+        }
+
+    def _schedules(self, number: int) -> dict[str, Any] | None:
+        """How the contraction could run: the first is what the cost model takes."""
+        found = next((one for one in self._recording.candidates if number in one.places), None)
+        return None if found is None else _shown(found)
+
+
+def _shown(found: ContractionCandidates) -> dict[str, Any]:
+    rows = [{"schedule": str(spec), "cycles": round(cost)} for spec, cost in found.specs]
+    return {"contraction": found.text, "of": len(rows), "candidates": rows[:MOST_SHOWN]}

@@ -1,0 +1,63 @@
+"""Marks in locations, which ride through the passes: from which operations others come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc, StringAttr
+from xdsl.ir import Attribute, Operation
+
+NAMELESS = StringAttr("")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a user wrote an operation, and what it is called."""
+
+    name: str = ""
+    file: str = ""
+    line: int = 0
+
+
+def mark(op: Operation, stage: str, number: int) -> None:
+    """
+    Notes which operation of a stage this is, behind the name in its location.
+
+    Passes copy locations whole and look at the name alone, so they do what they would do anyway.
+    """
+    location: Attribute = op.location
+    name, rest = NAMELESS, location
+    if isinstance(location, NameLoc):
+        name, rest = location.desc, location.location
+    op.location = NameLoc(name, NameLoc(StringAttr(f"{stage} {number}"), rest))
+
+
+def marks(op: Operation, stage: str) -> list[int]:
+    """The operations of a stage from which an operation, and what it holds, come; its own first."""
+    found: dict[int, None] = {}
+    for inner in op.walk():
+        for text in _notes(inner.location):
+            kind, _, number = text.partition(" ")
+            if kind == stage:
+                found.setdefault(int(number))
+    return list(found)
+
+
+def place(op: Operation) -> Place:
+    """The user's name and line, whatever marks there are."""
+    location: Attribute = op.location
+    name = location.desc.data if isinstance(location, NameLoc) else ""
+    while isinstance(location, NameLoc):
+        location = location.location
+    if isinstance(location, FileLineColLoc):
+        return Place(name, location.filename.data, location.line.data)
+    return Place(name)
+
+
+def _notes(location: Attribute) -> Iterator[str]:
+    """What stands behind the name."""
+    inner = location.location if isinstance(location, NameLoc) else None
+    while isinstance(inner, NameLoc):
+        yield inner.desc.data
+        inner = inner.location

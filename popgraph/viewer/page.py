@@ -1,0 +1,32 @@
+"""The page: markup, style and scripts as one text, with the parts of a document or without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "page"
+SCRIPTS = ("data", "elements", "layout", "graph", "paint", "tree", "details", "views", "main")
+"""In the order in which each finds what it stands on."""
+
+
+def page(parts: Mapping[str, Any] | None = None) -> str:
+    """The page; with the parts it needs nothing from outside, without them a server has them."""
+    script = "\n".join((HERE / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    data = "\n".join(_held(name, part) for name, part in (parts or {}).items())
+    text = (HERE / "index.html").read_text("utf-8")
+    pieces = {"style": (HERE / "style.css").read_text("utf-8"), "script": script, "data": data}
+    before, _, rest = text.partition("{{style}}")
+    between, _, rest = rest.partition("{{data}}")
+    behind, _, end = rest.partition("{{script}}")
+    return "".join(
+        [before, pieces["style"], between, pieces["data"], behind, pieces["script"], end]
+    )
+
+
+def _held(name: str, part: object) -> str:
+    """A part inside the page: nothing in it can end the element, whatever a model is called."""
+    text = json.dumps(part).replace("<", "\\u003c")
+    return f'<script type="application/json" id="part-{name}">{text}</script>'

@@ -1,0 +1,113 @@
+// The parts of the document, and the links between its levels, both ways.
+
+const GRAPHS = ["onnx", "graphcore", "structured"];
+
+const parts = {};
+
+/** A part of the document: in the page itself if it was saved, else from the server. */
+async function part(name) {
+  if (!(name in parts)) {
+    const held = document.getElementById(`part-${name}`);
+    parts[name] = held
+      ? Promise.resolve(JSON.parse(held.textContent))
+      : fetch(`part/${name}`).then((answer) => {
+          if (!answer.ok) throw new Error(`the viewer answers ${answer.status}: is it still running?`);
+          return answer.json();
+        });
+  }
+  return parts[name];
+}
+
+/** What is known so far: graphs by level, calls, and which of them belong together. */
+const known = { graphs: {}, calls: [], kernels: new Map(), lowered: null, model: null };
+
+function take(model) {
+  known.model = model;
+  known.graphs.onnx = model.graph;
+}
+
+function takeLowered(lowered) {
+  known.lowered = lowered;
+  Object.assign(known.graphs, lowered.graphs);
+  known.calls = lowered.calls;
+  known.calls.forEach((call, id) => (call.id = id));
+  known.kernels = new Map(lowered.kernels.map((kernel) => [kernel.name, kernel]));
+  for (const [id, types] of Object.entries(lowered.types)) {
+    known.graphs.onnx[id].outputs.forEach((output, at) => (output.type = types[at] ?? output.type));
+  }
+  const times = lowered.times ?? [];
+  for (const call of known.calls) {
+    if (call.program === "main" && call.step !== null) call.time = times[call.step];
+  }
+  link();
+}
+
+const links = { below: {}, calls: {} };
+
+function link() {
+  links.below.onnx = inverse(known.graphs.graphcore ?? [], (node) => node.sources);
+  links.below.graphcore = inverse(known.graphs.structured ?? [], (node) => node.sources);
+  for (const level of GRAPHS) links.calls[level] = inverse(known.calls, (call) => call[level]);
+}
+
+function inverse(rows, sources) {
+  const found = new Map();
+  rows.forEach((row, id) => {
+    for (const source of sources(row)) {
+      if (!found.has(source)) found.set(source, []);
+      found.get(source).push(id);
+    }
+  });
+  return found;
+}
+
+const union = (lists) => [...new Set(lists.flat())];
+
+/** What a thing belongs to at every level: lists of numbers of nodes and calls. */
+function related(chosen) {
+  const found = { onnx: [], graphcore: [], structured: [], call: [] };
+  if (!chosen) return found;
+  const { kind, id } = chosen;
+  found[kind] = [id];
+  if (kind === "call") {
+    for (const level of GRAPHS) found[level] = known.calls[id]?.[level] ?? [];
+    return found;
+  }
+  const node = known.graphs[kind]?.[id];
+  if (!node) return found;
+  found.call = links.calls[kind]?.get(id) ?? [];
+  if (kind === "structured") found.graphcore = node.sources;
+  if (kind === "onnx") found.graphcore = links.below.onnx?.get(id) ?? [];
+  if (kind !== "onnx") {
+    found.onnx = union(found.graphcore.map((one) => known.graphs.graphcore[one].sources));
+  }
+  if (kind !== "structured") {
+    found.structured = union(found.graphcore.map((one) => links.below.graphcore?.get(one) ?? []));
+  }
+  return found;
+}
+
+/** Estimated cycles, or microseconds, of all calls that compute a node. */
+function amount(level, id, field) {
+  const calls = (links.calls[level]?.get(id) ?? []).map((call) => known.calls[call]);
+  return calls.filter((call) => !call.prepared).reduce((sum, call) => sum + (call[field] ?? 0), 0);
+}
+
+const titleOf = (node) => node.name || node.kind;
+
+function counted(count, word) {
+  return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+}
+
+function bytes(count) {
+  if (count < 10000) return `${count} B`;
+  if (count < 1e7) return `${(count / 1e3).toFixed(1)} kB`;
+  return `${(count / 1e6).toFixed(1)} MB`;
+}
+
+function figure(value) {
+  if (value === undefined || value === null) return "";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumSignificantDigits: size < 100 ? 4 : 7 });
+}

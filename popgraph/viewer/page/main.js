@@ -1,0 +1,157 @@
+// The page: which view is shown, what is chosen, and how one comes from one to the other.
+
+const VIEWS = { onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program",
+  memory: "Memory", passes: "Passes", source: "Source" };
+
+const state = { view: null, chosen: null, graph: null };
+
+const act = {
+  chosen: () => state.chosen,
+
+  choose(chosen) {
+    state.chosen = chosen;
+    mark();
+  },
+
+  /** To a node, in the graph of its level. */
+  go(chosen) {
+    state.chosen = chosen;
+    if (state.view !== chosen.kind) show(chosen.kind);
+    else state.graph.reveal(chosen.id);
+    mark();
+  },
+
+  async line(file, number) {
+    await show("source");
+    document.querySelector(`.line[data-number="${number}"][data-file="${CSS.escape(file)}"]`)
+      ?.scrollIntoView({ block: "center" });
+  },
+
+  search(text) {
+    tree.field.value = text;
+    tree.show();
+    tree.field.focus();
+  },
+};
+
+const tree = new Tree(act);
+const details = new Details(act);
+const graphs = new Map();
+const center = document.getElementById("center");
+
+/** Shows everywhere what is chosen. */
+function mark() {
+  details.show();
+  tree.mark();
+  const linked = related(state.chosen);
+  state.graph?.draw();
+  for (const row of center.querySelectorAll("tr[data-call]")) {
+    row.classList.toggle("chosen", linked.call.includes(Number(row.dataset.call)));
+  }
+  for (const line of center.querySelectorAll(".line.has")) {
+    line.classList.toggle("chosen", line.dataset.nodes.split(" ").some((id) => linked.onnx.includes(Number(id))));
+  }
+}
+
+async function show(view) {
+  state.view = view;
+  for (const tab of document.querySelectorAll("#views button")) {
+    tab.setAttribute("aria-selected", String(tab.dataset.view === view));
+  }
+  state.graph = null;
+  document.body.dataset.view = view;
+  if (known.graphs[view]) showGraph(view);
+  else if (view === "source") center.replaceChildren(sourceView(act));
+  else await showPart(view);
+  if (state.view === view) mark();
+}
+
+function showGraph(level) {
+  if (!graphs.has(level)) graphs.set(level, new GraphView(level, known.graphs[level], act));
+  state.graph = graphs.get(level);
+  center.replaceChildren(state.graph.frame);
+  tree.of(level, state.graph.root);
+  const own = related(state.chosen)[level];
+  if (own.length && state.graph.width !== undefined) state.graph.reveal(own[0]);
+}
+
+async function showPart(view) {
+  center.replaceChildren(scroll(element("p", { class: "lead" }, view === "passes"
+    ? "The model is lowered once more, and the text is compared after each pass ..." : "The model is being lowered ...")));
+  const found = await (view === "passes" ? part("passes") : lowered);
+  if (state.view !== view) return;
+  if (found.error) center.replaceChildren(scroll(element("h1", {}, VIEWS[view]), errorBox(found.error)));
+  else if (view === "passes") center.replaceChildren(passesView(found.passes));
+  else if (known.graphs[view]) showGraph(view);
+  else center.replaceChildren(view === "memory" ? memoryView(act) : programView(act));
+}
+
+function begin(model) {
+  take(model);
+  document.title = `${model.name} – PopGraph`;
+  document.getElementById("model-name").textContent = model.name;
+  document.getElementById("model-facts").textContent =
+    `${counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node")}, parameters: ${model.parameters}`;
+  const names = Object.entries(VIEWS).filter(([view]) => view !== "source" || Object.keys(model.sources).length);
+  document.getElementById("views").replaceChildren(...names.flatMap(([view, text]) => [
+    view === "program" ? element("span", { class: "gap" }) : null,
+    element("button", { type: "button", role: "tab", "data-view": view, title: model.levels[view] ?? "",
+      onclick: () => show(view) }, text)].filter(Boolean)));
+  show("onnx");
+}
+
+const status = document.getElementById("status");
+
+function say(text, busy = false) {
+  status.textContent = text;
+  status.classList.toggle("busy", busy);
+}
+
+let lowered = null;
+
+async function start() {
+  say("reading", true);
+  begin(await part("model"));
+  say("lowering to C", true);
+  lowered = part("lowered");
+  const found = await lowered;
+  if (found.error) {
+    known.lowered = found;
+    say("not lowered: see Program");
+  } else {
+    takeLowered(found);
+    say(`${counted(found.kernels.length, "kernel")}, ${counted(found.calls.length, "call")}`);
+    document.getElementById("by-time").hidden = !found.times;
+  }
+  mark();
+  state.graph?.arrange();
+  state.graph?.draw();
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+  state.graph?.draw();
+  if (state.view === "memory") show("memory");
+});
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target instanceof HTMLInputElement;
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    tree.field.focus();
+  } else if (event.key === "Escape" && !typing) act.choose(null);
+});
+
+document.getElementById("divider").addEventListener("pointerdown", (event) => {
+  const right = document.getElementById("right");
+  const move = (moved) => {
+    right.style.width = `${Math.min(innerWidth - 500, Math.max(280, innerWidth - moved.clientX))}px`;
+  };
+  event.target.setPointerCapture(event.pointerId);
+  event.target.addEventListener("pointermove", move);
+  event.target.addEventListener("pointerup", () => event.target.removeEventListener("pointermove", move), { once: true });
+});
+
+if (matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.dataset.theme = "dark";
+start().catch((error) => say(String(error.message ?? error)));

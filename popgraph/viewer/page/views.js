@@ -1,0 +1,195 @@
+// The views beside the graphs: calls of the program, passes, memory, source.
+
+/** The calls of the program in their order, with what they take. */
+function programView(act) {
+  const { calls, lowered } = known;
+  const field = lowered.times ? "time" : "cycles";
+  const most = Math.max(...calls.map((call) => (call.prepared ? 0 : call[field] ?? 0)), 1e-9);
+  const sum = calls.reduce((total, call) => total + (call.prepared ? 0 : call[field] ?? 0), 0);
+  const row = (call) => {
+    const amount = call[field];
+    const share = call.prepared || amount === undefined ? "" : `${((100 * amount) / sum).toFixed(1)} %`;
+    const bar = element("span", { class: `bar ${field}`, style: `width:${(110 * (amount ?? 0)) / most}px` });
+    return { attributes: { tabindex: "0", "data-call": call.id, onclick: () => act.choose({ kind: "call", id: call.id }),
+      onkeydown: (event) => event.key === "Enter" && act.choose({ kind: "call", id: call.id }) },
+      cells: [call.prepared ? "" : String(call.step), element("code", {}, call.label), call.name, figure(call.flops),
+        bytes(call.moved), figure(Math.round(call.cycles)), ...(lowered.times ? [figure(call.time)] : []), share,
+        call.prepared ? "" : bar] };
+  };
+  const headings = ["", "kernel", "from", "operations", "bytes", "cycles", ...(lowered.times ? ["µs"] : []), "share", ""];
+  const numbers = lowered.times ? [0, 3, 4, 5, 6, 7] : [0, 3, 4, 5, 6];
+  const groups = [["Each step", calls.filter((call) => !call.prepared && call.program === "main")],
+    ["Once, at loading", calls.filter((call) => call.prepared)],
+    ["In branches and loops", calls.filter((call) => !call.prepared && call.program !== "main")]];
+  return scroll(element("h1", {}, "Program"),
+    element("p", { class: "lead" }, lowered.times
+      ? `${counted(lowered.times.length, "call")} a step, ${figure(lowered.total)} µs as a whole. Each was measured alone, on the memory that the one before it left.`
+      : "The calls of kernels in their order. Cycles are an estimate: arithmetic at full rate, or memory. Measured times stand here after popgraph view --profile."),
+    groups.filter(([, rows]) => rows.length).flatMap(([title, rows]) =>
+      [element("h3", {}, title), table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
+}
+
+const scroll = (...children) => element("div", { class: "scroll", tabindex: "-1" }, ...children);
+
+/** Bytes in use at each call, and the arena as a map: calls from left to right, offsets upwards. */
+function memoryView(act) {
+  const { memory, calls } = { ...known.lowered, calls: known.calls };
+  const steps = calls.filter((call) => call.program === "main" && !call.prepared);
+  const peak = memory.in_use.indexOf(Math.max(0, ...memory.in_use));
+  const figures = [["arena", bytes(memory.arena)], ["in use at the peak", bytes(memory.in_use[peak] ?? 0)],
+    ["peak at call", String(peak)], ["prepared weights", bytes(memory.persistent)]];
+  const alive = element("div");
+  const chart = element("canvas", { class: "chart", height: "460", role: "img",
+    "aria-label": "the arena over the calls of a step; the table below has what is alive" });
+  const page = scroll(element("h1", {}, "Memory"),
+    element("p", { class: "lead" }, "Above, the bytes of the arena that hold something at each call. Below, where they lie: a block is a piece that is written by the call at its left end and needed to its right end."),
+    element("div", { class: "figures" }, figures.map(([name, value]) => element("div", {}, element("b", {}, value), name))),
+    chart, alive);
+  if (!memory.in_use.length || !memory.arena) return page;
+  let at = peak;
+  const show = (step) => {
+    at = Math.max(0, Math.min(memory.in_use.length - 1, step));
+    paintMemory(chart, memory, at, peak);
+    const pieces = memory.pieces.filter((piece) => piece.first <= at && at <= piece.last).sort((a, b) => b.size - a.size);
+    alive.replaceChildren(element("h3", {}, `Alive at call ${at}${at === peak ? ", the peak" : ""}: ${steps[at].label}`),
+      table(["written by", "for", "bytes", "offset", "needed to"], pieces.map((piece) => {
+        const writer = steps[piece.first];
+        return [linkTo(writer.label, () => act.choose({ kind: "call", id: writer.id })), writer.name, bytes(piece.size),
+          String(piece.offset), `call ${piece.last}`];
+      }), [2, 3]));
+  };
+  const stepOf = (event) => {
+    const { left, width } = chart.getBoundingClientRect();
+    return Math.floor(((event.clientX - left) / width) * memory.in_use.length);
+  };
+  chart.addEventListener("pointermove", (event) => stepOf(event) !== at && show(stepOf(event)));
+  chart.addEventListener("click", (event) => act.choose({ kind: "call", id: steps[stepOf(event)].id }));
+  new ResizeObserver(() => show(at)).observe(chart);
+  return page;
+}
+
+const CURVE = 120;
+
+function paintMemory(chart, memory, at, peak) {
+  const ratio = window.devicePixelRatio || 1;
+  const [w, h] = [chart.clientWidth, 460];
+  Object.assign(chart, { width: w * ratio, height: h * ratio });
+  chart.style.height = `${h}px`;
+  const context = chart.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const paint = colours();
+  const count = memory.in_use.length;
+  const x = (step) => (w * step) / count;
+  const tall = (size) => (size / memory.arena) * (CURVE - 22);
+  context.fillStyle = paint("c0");
+  for (const [step, used] of memory.in_use.entries()) {
+    context.fillStyle = paint(step === peak ? "b4" : "c0");
+    context.fillRect(x(step), CURVE - tall(used), w / count + 0.5, tall(used));
+  }
+  context.fillStyle = paint("soft");
+  context.font = FONT.type;
+  context.fillText(`in use, of ${bytes(memory.arena)}`, 10, 16);
+  context.fillText(`offsets in the arena`, 10, CURVE + 22);
+  const [top, height] = [CURVE + 32, h - CURVE - 40];
+  for (const [number, piece] of memory.pieces.entries()) {
+    const box = { x: x(piece.first), w: x(piece.last + 1) - x(piece.first),
+      h: Math.max(1, (piece.size / memory.arena) * height) };
+    box.y = top + height - (piece.offset / memory.arena) * height - box.h;
+    const alive = piece.first <= at && at <= piece.last;
+    context.fillStyle = paint(alive ? "c2" : `c${[0, 1, 5, 3][number % 4]}`);
+    context.fillRect(box.x, box.y, box.w, box.h);
+    if (box.w > 3 && box.h > 3) {
+      context.strokeStyle = paint(alive ? "b2" : `b${[0, 1, 5, 3][number % 4]}`);
+      context.lineWidth = 0.7;
+      context.strokeRect(box.x + 0.4, box.y + 0.4, box.w - 0.8, box.h - 0.8);
+    }
+  }
+  context.strokeStyle = paint("accent");
+  context.lineWidth = 1;
+  context.strokeRect(x(at), 0.5, Math.max(1, w / count), h - 1);
+}
+
+/** The passes in order, and what each changed, side by side. */
+function passesView(rows) {
+  const place = element("div", { class: "change", tabindex: "-1" });
+  const list = element("ol", {});
+  const show = (row, button) => {
+    for (const other of list.querySelectorAll("button")) other.classList.toggle("chosen", other === button);
+    place.replaceChildren(element("h1", {}, row.name),
+      element("p", { class: "lead" }, `${row.reason}.`), ...changeOf(row));
+    place.scrollTop = 0;
+  };
+  let level = null;
+  for (const row of rows) {
+    if (row.level !== level) list.append(element("li", { class: "level" }, `${row.level} level`));
+    level = row.level;
+    const [before, after] = row.lines;
+    const many = !row.changed ? "" : after === before ? "±0" : `${after > before ? "+" : "−"}${Math.abs(after - before)}`;
+    const button = element("button", { type: "button", class: row.changed ? "" : "same" },
+      row.name, element("span", { class: "many" }, many));
+    button.addEventListener("click", () => show(row, button));
+    list.append(element("li", {}, button));
+  }
+  const first = rows.findIndex((row) => row.changed);
+  if (first >= 0) show(rows[first], list.querySelectorAll("button")[first]);
+  return element("div", { class: "passes" }, list, place);
+}
+
+function changeOf(row) {
+  if (!row.changed) return [element("p", { class: "empty" }, "It changes nothing here.")];
+  if (!row.diff) return [element("p", { class: "empty" }, `The text has ${counted(row.left_out, "line")}: popgraph print --diff ${row.name} shows what changed.`)];
+  const found = [element("div", { class: "diff" }, sideBySide(row.diff))];
+  if (row.left_out) found.push(element("p", { class: "empty" }, `and ${counted(row.left_out, "line")} more: popgraph print --diff ${row.name} shows them all`));
+  return found;
+}
+
+/** The lines of a unified diff in two columns: what goes stands left, what comes right of it. */
+function sideBySide(diff) {
+  const cells = [];
+  let gone = [];
+  let come = [];
+  const cell = (text, kind) => element("div", { class: `mono ${kind}` }, text === undefined ? "" : text.slice(1));
+  const flush = () => {
+    for (let at = 0; at < Math.max(gone.length, come.length); at += 1) {
+      cells.push(cell(gone[at], at < gone.length ? "minus" : ""), cell(come[at], at < come.length ? "plus" : ""));
+    }
+    gone = [];
+    come = [];
+  };
+  for (const line of diff.split("\n").slice(2)) {
+    if (line.startsWith("-")) gone.push(line);
+    else if (line.startsWith("+")) come.push(line);
+    else {
+      flush();
+      if (line.startsWith("@@")) cells.push(element("div", { class: "mono at" }, line));
+      else cells.push(cell(line, ""), cell(line, ""));
+    }
+  }
+  flush();
+  return cells;
+}
+
+/** The texts in which the model was written; a click goes to the nodes of a line. */
+function sourceView(act) {
+  const lines = new Map();
+  for (const node of known.graphs.onnx) {
+    const key = `${node.file}:${node.line}`;
+    if (node.line) lines.set(key, [...(lines.get(key) ?? []), node]);
+  }
+  return scroll(Object.entries(known.model.sources).flatMap(([file, text]) => [
+    element("h1", {}, file), element("div", { class: "code" }, element("pre", {}, sourceLines(file, text, lines, act)))]));
+}
+
+function sourceLines(file, text, lines, act) {
+  return text.split("\n").map((line, at) => {
+    const nodes = lines.get(`${file}:${at + 1}`) ?? [];
+    const ids = nodes.map((node) => node.id);
+    const last = nodes.at(-1);
+    return element("div", { class: `line${nodes.length ? " has" : ""}`, "data-file": file, "data-number": at + 1,
+      "data-nodes": ids.join(" "), tabindex: nodes.length ? "0" : false,
+      onclick: () => last && act.choose({ kind: "onnx", id: last.id }),
+      onkeydown: (event) => event.key === "Enter" && last && act.choose({ kind: "onnx", id: last.id }) },
+      element("span", { class: "number" }, String(at + 1)), element("span", { class: "text" }, coloured(line, "pgraph")),
+      element("span", { class: "what" }, nodes.map((node) => node.kind).join(", ")));
+  });
+}

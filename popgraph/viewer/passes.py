@@ -1,0 +1,61 @@
+"""The passes of a lowering: what each changed, as differences of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Pass
+from popgraph.passes.changes import difference, elided
+from popgraph.passes.observer import Observer
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
+
+MOST_LINES = 4000
+"""Of the difference that a pass makes: pages stay small, `popgraph print --diff` shows all."""
+LONGEST_TEXT = 40_000
+"""Lines of a text of which differences are looked for."""
+
+
+@dataclass
+class Passes(Observer):
+    """What each pass changed, in order."""
+
+    options: Options = field(default_factory=Options)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    _text: str | None = None
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        before = self._text if self._text is not None else elided(str(module))
+        with super().watching(step, module, weights):
+            yield
+        self._text = elided(str(module))
+        self.rows.append({"name": step.name, **_changes(before, self._text, step.name)})
+
+    def described(self, first: str) -> list[dict[str, Any]]:
+        """The rows with the level and the reason of each pass, which began at level `first`."""
+        steps = [step for step, _ in planned(self.options, first)]
+        return [
+            row | {"level": step.level, "to": step.result, "reason": step.reason}
+            for row, step in zip(self.rows, steps, strict=True)
+        ]
+
+
+def _changes(before: str, after: str, name: str) -> dict[str, Any]:
+    sizes = [before.count("\n"), after.count("\n")]
+    found = {"changed": before != after, "lines": sizes, "diff": "", "left_out": 0}
+    if before == after:
+        return found
+    if max(sizes) > LONGEST_TEXT:
+        return found | {"left_out": max(sizes)}
+    lines = difference(before, after, name).split("\n")
+    return found | {
+        "diff": "\n".join(lines[:MOST_LINES]),
+        "left_out": max(0, len(lines) - MOST_LINES),
+    }

@@ -1,0 +1,73 @@
+"""A recording of the way down: the graphs of the levels, with marks, and the ways to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
+from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import ContractOp
+from popgraph.measure.alternatives import contraction_candidates_of, last_before_scheduling
+from popgraph.passes.base import Pass
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
+from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.infer_shapes import InferShapes
+from popgraph.passes.options import Options
+from popgraph.passes.structured.alternatives import ContractionCandidates
+from popgraph.passes.structured.to_loops import StructuredToLoops
+from popgraph.viewer.graphs import Graph, graph_of
+from popgraph.viewer.marks import mark, marks
+
+CONTRACTION = "contraction"
+"""The stage of marks on contractions before anything is decided about them."""
+
+
+@dataclass
+class Recording(Observer):
+    """Reads the module between passes, and marks its operations for those that follow."""
+
+    options: Options = field(default_factory=Options)
+    graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Those of the levels graphcore and structured, as they are when the level ends."""
+    types: dict[int, list[str]] = field(default_factory=dict)
+    """The types of the results of each node of the model, once they are known."""
+    candidates: list[ContractionCandidates] = field(default_factory=list)
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        if step.name == GraphcoreToStructured.name:
+            self._note(graph_of(module, GRAPHCORE, ONNX))
+        elif step.name == StructuredToLoops.name:
+            self._note(graph_of(module, STRUCTURED, GRAPHCORE))
+        with super().watching(step, module, weights):
+            yield
+        if step.name == InferShapes.name:
+            self.types = dict(_types(module))
+        if step.name == last_before_scheduling(self.options):
+            self._note_candidates(module)
+
+    def _note(self, graph: Graph) -> None:
+        self.graphs[graph.level] = graph.nodes
+        graph.mark()
+
+    def _note_candidates(self, module: ModuleOp) -> None:
+        """How each contraction could run."""
+        contractions = [op for op in module.walk() if isinstance(op, ContractOp)]
+        for number, op in enumerate(contractions):
+            mark(op, CONTRACTION, number)
+        self.candidates = contraction_candidates_of(module, self.options)
+
+
+def _types(module: ModuleOp) -> Iterator[tuple[int, list[str]]]:
+    for op in model_of(module).graph.walk():
+        if isinstance(op, OnnxOp):
+            for number in marks(op, ONNX)[:1]:
+                yield number, [describe(value.type) for value in op.output_values() if value]

@@ -1,0 +1,91 @@
+"""The server of a page: on this machine only, for whoever knows the token in the address."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from popgraph.viewer.document import Document
+from popgraph.viewer.page import page
+
+HOST = "127.0.0.1"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""What the page may do: nothing but ask this server."""
+
+
+@dataclass
+class Server:
+    """Serves a document on a port that is free, until it is closed."""
+
+    document: Document
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    @cached_property
+    def _http(self) -> ThreadingHTTPServer:
+        made = ThreadingHTTPServer((HOST, 0), self._handler())
+        made.daemon_threads = True
+        return made
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://{self._host}/{self.token}/"
+
+    @property
+    def _host(self) -> str:
+        return f"{HOST}:{self._http.server_port}"
+
+    def run(self) -> None:
+        """Answers until it is closed."""
+        self._http.serve_forever()
+
+    def close(self) -> None:
+        """Ends `run`, and gives the port back."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, path: str, host: str) -> tuple[HTTPStatus, str, str]:
+        """Status, type and text for a request."""
+        start = f"/{self.token}/"
+        known = secrets.compare_digest(path[: len(start)].encode(), start.encode())
+        if host != self._host or not known:
+            return HTTPStatus.FORBIDDEN, "text/plain", "the address lacks the token of this viewer"
+        name = path.removeprefix(start)
+        if not name:
+            return HTTPStatus.OK, "text/html", page()
+        folder, _, part = name.partition("/")
+        if folder == "part" and part in self.document.parts:
+            return HTTPStatus.OK, "application/json", json.dumps(self.document.part(part))
+        return HTTPStatus.NOT_FOUND, "text/plain", "there is no such page"
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """Answers requests, and writes no log."""
+
+            def do_GET(self) -> None:
+                status, kind, text = server.answer(self.path, self.headers.get("Host", ""))
+                data = text.encode()
+                self.send_response(status)
+                self.send_header("Content-Type", f"{kind}; charset=utf-8")
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Content-Security-Policy", POLICY)
+                self.send_header("X-Content-Type-Options", "nosniff")
+                self.send_header("Referrer-Policy", "no-referrer")
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """What a person wants to see is in the page."""
+
+        return Handler

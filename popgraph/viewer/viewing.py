@@ -1,0 +1,68 @@
+"""`popgraph.view`: a model as a page, for notebooks, files and browsers."""
+
+from __future__ import annotations
+
+import webbrowser
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from threading import Thread
+
+from popgraph import compiler
+from popgraph.compiler import Model
+from popgraph.passes.options import Options
+from popgraph.support.writing import write_text
+from popgraph.viewer.document import Document
+from popgraph.viewer.page import page
+from popgraph.viewer.server import Server
+
+HEIGHT = 640
+"""Pixels of a page in a notebook."""
+
+
+@dataclass
+class View:
+    """A model that can be looked at; a notebook shows it."""
+
+    document: Document
+    _server: Server | None = field(default=None, repr=False)
+
+    def html(self) -> str:
+        """The whole page as one text that needs nothing else."""
+        return page({name: self.document.part(name) for name in self.document.parts})
+
+    def save(self, path: str | Path) -> None:
+        """Writes the page as one file."""
+        write_text(Path(path), self.html())
+
+    def open(self) -> str:
+        """Shows the page in the browser, as long as this process runs; gives its address."""
+        if self._server is None:
+            self._server = Server(self.document)
+            Thread(target=self._server.run, daemon=True).start()
+        webbrowser.open(self._server.address)
+        return self._server.address
+
+    def close(self) -> None:
+        """Ends what `open` began."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _repr_html_(self) -> str:
+        style = f"width:100%;height:{HEIGHT}px;border:1px solid #ccc;border-radius:8px"
+        held = escape(self.html())
+        return f'<iframe sandbox="allow-scripts" srcdoc="{held}" style="{style}"></iframe>'
+
+
+def view(model: Model, *, options: Options | None = None, threads: int = 1) -> View:
+    """
+    A model to look at: its graph at each level, its kernels as C, its memory and its passes.
+
+    `model` is what `popgraph.compile` takes, of the onnx level.
+    """
+    wanted = compiler.for_this_machine(options or Options(), threads)
+    module, compilation = compiler.load(model, search=wanted.search)
+    name = compiler.description_here(model, module, compilation).model
+    origin = Path(model) if isinstance(model, str | Path) else None
+    return View(Document(name or "model", module, compilation, wanted, origin=origin))

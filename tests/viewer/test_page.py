@@ -1,0 +1,204 @@
+"""Tests the page: what it holds, who is served, and that it works in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph.cli import app
+from popgraph.viewer.page import HERE, SCRIPTS, page
+from popgraph.viewer.server import Server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = EXAMPLES / "digits_cnn.pgraph"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pages") / "digits.html"
+    result = CliRunner().invoke(app, ["view", str(DIGITS), "--dim", "N=1", "--save", str(path)])
+    assert result.exit_code == 0, result.output
+    return path
+
+
+class References(HTMLParser):
+    """What a page would fetch, and the parts that it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.parts: dict[str, Any] = {}
+        self._part = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+        self._part = (known.get("id") or "") if tag == "script" else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._part:
+            self.parts[self._part.removeprefix("part-")] = json.loads(data)
+            self._part = ""
+
+
+def test_a_saved_page_holds_all_parts_and_fetches_nothing(saved: Path) -> None:
+    text = saved.read_text()
+    found = References()
+    found.feed(text)
+    assert not found.fetched
+    assert set(found.parts) == {"model", "lowered", "passes", "weights"}
+    assert found.parts["lowered"]["kernels"] and str(EXAMPLES) not in text
+    written = "".join((HERE / f"{name}.js").read_text() for name in SCRIPTS)
+    assert not re.search(r"https?:|@import|\binnerHTML\b|\beval\b", written)
+    assert not re.search(r"https?:|@import|url\(", (HERE / "style.css").read_text())
+
+
+def test_every_script_is_in_the_page() -> None:
+    assert {path.stem for path in HERE.glob("*.js")} == set(SCRIPTS)
+
+
+def test_names_of_a_model_cannot_end_the_data() -> None:
+    text = page({"model": {"name": "</script><script>alert(1)</script>{{script}}"}})
+    found = References()
+    found.feed(text)
+    assert found.parts["model"]["name"].startswith("</script>")
+    assert "<script>alert" not in text
+
+
+def test_a_notebook_shows_the_page_in_a_frame() -> None:
+    shown = popgraph.view(EXAMPLES / "power_iteration.pgraph")._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts" srcdoc="&lt;!doctype html&gt;')
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    made = Server(popgraph.view(EXAMPLES / "power_iteration.pgraph").document)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    yield made
+    made.close()
+    thread.join(10)
+
+
+def answer(address: str, host: str = "") -> tuple[int, str]:
+    request = urllib.request.Request(address, headers={"Host": host} if host else {})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as got:
+            return got.status, got.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_server_is_here_only_and_answers_with_the_token_only(server: Server) -> None:
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", server.address)
+    status, text = answer(server.address)
+    assert status == 200 and "<!doctype html>" in text and 'id="part-' not in text
+    status, text = answer(f"{server.address}part/model")
+    assert status == 200 and json.loads(text)["graph"]
+    bare = server.address.removesuffix(f"{server.token}/")
+    for wrong in (bare, f"{bare}part/model", f"{bare}{'x' * 32}/", f"{bare}{server.token}"):
+        assert answer(wrong)[0] == 403, wrong
+    assert answer(server.address, host="example.org")[0] == 403
+    assert answer(f"{server.address}part/secrets")[0] == 404
+    assert answer(f"{server.address}../../etc/passwd")[0] == 404
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
+    with api.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def shown(browser: Any, saved: Path) -> Iterator[Any]:
+    tab = browser.new_page(viewport={"width": 1300, "height": 800})
+    said: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(saved.as_uri())
+    tab.wait_for_selector("#status:has-text('kernels')")
+    yield tab
+    tab.close()
+    assert not said
+
+
+def test_the_page_shows_every_view(shown: Any) -> None:
+    views = [tab.get_attribute("data-view") for tab in shown.query_selector_all("#views button")]
+    assert len(views) == 7
+    for view in views:
+        shown.click(f"[data-view={view}]")
+        shown.wait_for_selector(f"[data-view={view}][aria-selected=true]")
+        assert shown.query_selector("#center > *")
+    shown.click("#theme")
+
+
+def test_search_finds(shown: Any) -> None:
+    shown.keyboard.press("/")
+    shown.keyboard.type("maxpool 8, 4, 4")
+    found = shown.query_selector_all("#tree button")
+    assert [one.inner_text().split() for one in found] == [["MaxPool", "h2"]]
+    shown.keyboard.press("Enter")
+    assert shown.inner_text("#right h2") == "MaxPool"
+
+
+def test_clicks_go_from_a_kernel_to_its_line_and_back(shown: Any) -> None:
+    shown.click("[data-view=program]")
+    row = shown.wait_for_selector("tr[data-call]:has-text('maximumf_288')")
+    call = row.get_attribute("data-call")
+    row.click()
+    assert "void kernel_maximumf_288_f32" in shown.inner_text("#right .code")
+    shown.click("[data-tab=way]")
+    shown.click("#right [data-line]")
+    shown.wait_for_selector(".line.chosen")
+    assert "MaxPool(h, kernel_shape" in shown.inner_text(".line.chosen .text")
+    shown.click(".line[data-number='14']")
+    assert shown.inner_text("#right h2") == "MaxPool"
+    shown.click("[data-tab=way]")
+    assert shown.query_selector(f"#right [data-call='{call}']")
+
+
+def test_a_click_on_the_canvas_chooses_a_node_and_groups_open(shown: Any) -> None:
+    place = shown.evaluate(
+        "(() => { const { box } = state.graph.leaves[1]; const { x, y, scale } = state.graph;"
+        " const { left, top } = state.graph.canvas.getBoundingClientRect();"
+        " return [left + x + (box.x + box.w / 2) * scale, top + y + (box.y + 9) * scale]; })()"
+    )
+    shown.mouse.click(*place)
+    assert shown.inner_text("#right h2") == "Conv"
+    shown.click("text=Close all")
+    assert shown.evaluate("state.graph.boxes.filter((box) => box.group && !box.open).length") == 1
+
+
+def test_nothing_of_a_graph_lies_over_another(shown: Any) -> None:
+    """Boxes of one group are apart, and stand below what they read."""
+    for level in ("onnx", "graphcore", "structured"):
+        shown.click(f"[data-view={level}]")
+        faults = shown.evaluate(
+            "(() => { let found = 0; const visit = (group) => {"
+            " for (const a of group.items) { if (a instanceof Group && a.open) visit(a);"
+            "  for (const b of group.items) if (a !== b && a.x < b.x + b.w && b.x < a.x + a.w"
+            "   && a.y < b.y + b.h && b.y < a.y + a.h) found += 1; }"
+            " for (const [a, targets] of group.edges) for (const b of targets)"
+            "  if (b.y < a.y + a.h) found += 1; };"
+            " visit(state.graph.root); return found; })()"
+        )
+        assert faults == 0, level
