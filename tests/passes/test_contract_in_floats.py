@@ -31,7 +31,8 @@ def contractions(proto: ModelProto) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("terms", "parts"), [(LONGEST, 1), (LONGEST + 1, 2), (3 * (LONGEST - LONGEST % 16), 3), (9000, 0)]
+    ("terms", "parts"),
+    [(LONGEST, 1), (LONGEST + 1, 2), (3 * (LONGEST - LONGEST % 16), 3), (9000, 0)],
 )
 def test_sums_of_the_largest_bytes(terms: int, parts: int) -> None:
     inputs = {"a": full(255, np.uint8, 2, terms), "b": full(-128, np.int8, terms, 3)}
