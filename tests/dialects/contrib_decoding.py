@@ -199,6 +199,27 @@ def packed_rows() -> list[Sample]:
     return found
 
 
+def attentive_loops() -> list[Sample]:
+    entries, hidden, depth, inner, made = 2, 4, 5, 3, 2
+    found = []
+    for way, mixes, lengths in (
+        ("forward", False, None),
+        ("reverse", True, ints(3, 6)),
+        ("bidirectional", True, None),
+        ("bidirectional", False, ints(1, 4)),
+    ):
+        count, told = 1 + (way == "bidirectional"), made if mixes else depth
+        weights = [draw(count, 4 * hidden, size) / 2 for size in (3 + told, hidden)]
+        state = [draw(count, entries, hidden) for _ in "hc"] + [draw(count, 3 * hidden)]
+        looks = [draw(count, hidden, inner), draw(count, depth, inner), draw(count, inner)]
+        inputs = [draw(3, entries, 3), *weights, draw(count, 8 * hidden), None]
+        inputs += [*(state if mixes else [None] * 3), *looks, draw(entries, 6, depth), lengths]
+        inputs += [draw(count, depth + hidden, made)] if mixes else []
+        held = {"hidden_size": hidden, "direction": way}
+        found.append(Sample("AttnLSTM", inputs, ["y", "h", "c"], held))
+    return found
+
+
 def decoding() -> list[Sample]:
     return [
         *of_one_token(),
@@ -207,4 +228,5 @@ def decoding() -> list[Sample]:
         *packed_hashes(),
         *alignments(),
         *packed_rows(),
+        *attentive_loops(),
     ]

@@ -542,6 +542,10 @@ def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="activation = 'tanh' of GatedRMSNorm"):
         attributes = {"activation": "tanh"}
         Sample("GatedRMSNorm", [draw(2, 4), draw(4), draw(2, 4)], ["y"], attributes).computed()
+    with pytest.raises(UnsupportedError, match="the input 'sequence_lens'"):
+        inputs = [draw(3, 2, 3), draw(1, 16, 8), draw(1, 16, 4), None, ints(3, 2), *[None] * 3]
+        looks = [draw(1, 4, 3), draw(1, 5, 3), draw(1, 3), draw(2, 6, 5)]
+        Sample("AttnLSTM", [*inputs, *looks], ["y"], {"hidden_size": 4}).computed()
     with pytest.raises(UnsupportedError, match="packed_type = 16 of GatherPacked"):
         rows = draw_ints(256, 2, 66, dtype=np.uint8)
         Sample("GatherPacked", [rows, ints(0)], ["y"], {"packed_type": 16, "K": 256}).computed()

@@ -3,6 +3,7 @@
 from popgraph.dialects.onnx.contrib import activations as activations
 from popgraph.dialects.onnx.contrib import alignments as alignments
 from popgraph.dialects.onnx.contrib import attention as attention
+from popgraph.dialects.onnx.contrib import attentive_loops as attentive_loops
 from popgraph.dialects.onnx.contrib import beam_search as beam_search
 from popgraph.dialects.onnx.contrib import decoding_attention as decoding_attention
 from popgraph.dialects.onnx.contrib import delta_net as delta_net

@@ -53,18 +53,24 @@ def _eliminated(
          "X W R B lengths initial_h initial_c P Ws Wz Rs Rz")  # fmt: skip
 def dynamic_quantize_lstm(call: Call) -> Sequence[Value]:
     """All inputs are quantized together, what is carried anew in every step."""
-    way, hidden = call.one_of("direction", "forward", "reverse", "bidirectional"), _hidden(call)
+    hidden = _hidden(call)
+    found = [
+        _direction(call, at, backwards, hidden, names)
+        for at, (backwards, names) in enumerate(ways_of(call))
+    ]
+    return [
+        joined(many, axis) for many, axis in zip(zip(*found, strict=True), (1, 0, 0), strict=True)
+    ]
+
+
+def ways_of(call: Call) -> list[tuple[bool, list[str]]]:
+    """Of each direction, whether it begins at the end, and its three activations."""
+    way = call.one_of("direction", "forward", "reverse", "bidirectional")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
     names = call.list("activations") or ["Sigmoid", "Tanh", "Tanh"] * len(ways)
     if unknown := set(names) - {"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"}:
         raise call.refuse(f"the activation {min(unknown)!r}")
-    found = [
-        _direction(call, at, backwards, hidden, names[3 * at : 3 * at + 3])
-        for at, backwards in enumerate(ways)
-    ]
-    return [
-        _joined(many, axis) for many, axis in zip(zip(*found, strict=True), (1, 0, 0), strict=True)
-    ]
+    return [(backwards, names[3 * at : 3 * at + 3]) for at, backwards in enumerate(ways)]
 
 
 def _hidden(call: Call) -> int:
@@ -74,7 +80,7 @@ def _hidden(call: Call) -> int:
     return found
 
 
-def _joined(values: Sequence[Value], axis: int) -> Value:
+def joined(values: Sequence[Value], axis: int) -> Value:
     first, *more = (one.Unsqueeze([axis]) for one in values)
     return first.Concat(*more, axis=axis)
 
@@ -83,7 +89,7 @@ def _direction(
     call: Call, at: int, backwards: bool, hidden: int, names: Sequence[str]
 ) -> tuple[Value, Value, Value]:
     """The results of all steps, and the last of what is carried."""
-    x, bias, peepholes = call["X"], _of(call, "B", at), _of(call, "P", at)
+    x, bias, peepholes = call["X"], of_direction(call, "B", at), of_direction(call, "P", at)
     gates = _product(call, x, "W", at)
     if bias is not None:
         gates = gates + bias.part(0, 4 * hidden, 0) + bias.part(4 * hidden, 8 * hidden, 0)
@@ -91,15 +97,15 @@ def _direction(
 
     def turn(_: Body, state: Value, cell: Value, row: Value) -> tuple[Value, Value, Value]:
         sums = row + _product(call, state, "R", at)
-        following = _cell(sums, cell, peepholes, names)
+        following = cell_after(sums, cell, peepholes, names)
         return *following, following[0]
 
-    start = [_of(call, name, at) or nothing for name in ("initial_h", "initial_c")]
+    start = [of_direction(call, name, at) or nothing for name in ("initial_h", "initial_c")]
     state, cell, every = call.body.scanned(start, gates, turn, backwards)
     return every, state, cell
 
 
-def _of(call: Call, name: str, at: int) -> Value | None:
+def of_direction(call: Call, name: str, at: int) -> Value | None:
     """An input of one direction."""
     value = call.get(name)
     return value and value.part(at, at + 1, 0).Squeeze([0])
@@ -108,13 +114,13 @@ def _of(call: Call, name: str, at: int) -> Value | None:
 def _product(call: Call, values: Value, weights: str, at: int) -> Value:
     """Of numbers that are quantized now with the weights of a direction."""
     numbers, scale, zero = values.several("DynamicQuantizeLinear", 3)
-    matrix, steps, points = (_of(call, f"{weights}{one}", at) for one in ("", "s", "z"))
+    matrix, steps, points = (of_direction(call, f"{weights}{one}", at) for one in ("", "s", "z"))
     if matrix is None or steps is None:
         raise call.unfit()
     return numbers.MatMulInteger(matrix, zero, points).typed(SINGLE) * (scale * steps)
 
 
-def _cell(
+def cell_after(
     sums: Value, cell: Value, peepholes: Value | None, names: Sequence[str]
 ) -> tuple[Value, Value]:
     """The state and the cell of the next step; the gates are input, output, forget and cell."""
