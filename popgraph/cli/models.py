@@ -58,6 +58,8 @@ def opened(
     Its symbolic dimensions are as `dim` says, its structural inputs as `value` does. ModelError
     if something of both stays unknown and it is to be `static`; but sizes may be `assumed`.
     """
+    from popgraph.compiler.sizes import specialise
+
     module, compilation, training = _step(path) if train else (*load(path), None)
     specialise(module, compilation, sizes(dim or ()), values(value or (), module))
     if assumed:
@@ -170,42 +172,6 @@ def _no_value(what: str, hint: str) -> typer.BadParameter:
     return typer.BadParameter(f"{what}; try {hint}", param_hint="--value")
 
 
-def specialise(
-    module: ModuleOp,
-    compilation: Compilation,
-    given: Mapping[str, int],
-    values: Mapping[str, Array] | None = None,
-) -> None:
-    """Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`."""
-    if not given and not values:
-        return
-    from popgraph.dialects.levels import level_of
-
-    if level_of(module) != "onnx":
-        raise ModelError(
-            f"all dimensions of a module of the {level_of(module)} level are known",
-            hint="--dim and --value are for models with something to decide; leave them out",
-        )
-    from popgraph.dialects.onnx.graphs import input_types
-    from popgraph.dialects.onnx.types import substituted, tensor_type
-    from popgraph.passes.onnx import infer_shapes
-    from popgraph.support.dtypes import from_numpy
-
-    types = input_types(module)
-    unknown = sorted(set(given) - symbols(types.values()))
-    if unknown:
-        listed = ", ".join(sorted(symbols(types.values()))) or "none"
-        raise ModelError(
-            f"the model has no symbolic dimension {unknown[0]!r}", hint=f"it has {listed}"
-        )
-    wanted = {name: substituted(type_, given) for name, type_ in types.items()}
-    wanted |= {
-        name: tensor_type(from_numpy(array.dtype), array.shape)
-        for name, array in (values or {}).items()
-    }
-    infer_shapes.specialise(module, wanted, compilation.weights, values)
-
-
 def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that arrays give to symbolic dimensions."""
     from popgraph.dialects.levels import level_of
@@ -220,13 +186,6 @@ def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
         for dim, size in zip(dims(types[name]) or (), array.shape, strict=False)
         if isinstance(dim, str)
     }
-
-
-def symbols(types: Iterable[Attribute]) -> set[str]:
-    """The names of symbolic dimensions in these types."""
-    from popgraph.dialects.onnx.types import dims
-
-    return {dim for type_ in types for dim in dims(type_) or () if isinstance(dim, str)}
 
 
 def cut(module: ModuleOp, names: Sequence[str]) -> None:
@@ -246,6 +205,7 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
     """Sizes of inputs that nobody says are 1; a note says so."""
     from xdsl.dialects.builtin import TensorType
 
+    from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
@@ -273,6 +233,7 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
 
 def check_static(module: ModuleOp) -> None:
     """ModelError unless every input has a known shape (only those of onnx modules may not)."""
+    from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import describe, static_shape

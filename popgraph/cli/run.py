@@ -85,6 +85,7 @@ def command(
     """
     from popgraph import compiler
     from popgraph.cli import models
+    from popgraph.compiler.sizes import specialise
 
     keep = models.pairs(outputs or (), "--output")
     for file in keep.values():
@@ -95,7 +96,7 @@ def command(
     given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
     if random:
         known = models.sizes_of(module, given)
-        models.specialise(module, compilation, known | models.sizes(dim or ()))
+        specialise(module, compilation, known | models.sizes(dim or ()))
         unknown = [name for name in models.structural(module, compilation) if name not in given]
         if unknown:
             raise RunError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -10,6 +11,7 @@ from threading import Thread
 
 from popgraph import compiler
 from popgraph.compiler import Model
+from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
@@ -55,14 +57,22 @@ class View:
         return f'<iframe sandbox="allow-scripts" srcdoc="{held}" style="{style}"></iframe>'
 
 
-def view(model: Model, *, options: Options | None = None, threads: int = 1) -> View:
+def view(
+    model: Model,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    options: Options | None = None,
+    threads: int = 1,
+) -> View:
     """
     A model to look at: its graph at each level, its kernels as C, its memory and its passes.
 
-    `model` is what `popgraph.compile` takes, of the onnx level.
+    `model` is what `popgraph.compile` takes, of the onnx level; `sizes` are those of its symbolic
+    dimensions, without which it has a graph, and no kernels.
     """
     wanted = compiler.for_this_machine(options or Options(), threads)
     module, compilation = compiler.load(model, search=wanted.search)
+    specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
     origin = Path(model) if isinstance(model, str | Path) else None
     return View(Document(name or "model", module, compilation, wanted, origin=origin))

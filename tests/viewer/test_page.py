@@ -78,6 +78,14 @@ def test_names_of_a_model_cannot_end_the_data() -> None:
     assert "<script>alert" not in text
 
 
+def test_sizes_are_those_of_symbolic_dimensions() -> None:
+    shown = popgraph.view(DIGITS, sizes={"N": 3})
+    assert "f32[3, 8, 4, 4]" in json.dumps(shown.document.part("model"))
+    assert shown.document.part("lowered")["kernels"]
+    with pytest.raises(popgraph.PopgraphError, match="no symbolic dimension 'M'"):
+        popgraph.view(DIGITS, sizes={"M": 3})
+
+
 def test_a_notebook_shows_the_page_in_a_frame() -> None:
     shown = popgraph.view(EXAMPLES / "power_iteration.pgraph")._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-scripts" srcdoc="&lt;!doctype html&gt;')
@@ -197,8 +205,8 @@ def test_nothing_of_a_graph_lies_over_another(shown: Any) -> None:
             " for (const a of group.items) { if (a instanceof Group && a.open) visit(a);"
             "  for (const b of group.items) if (a !== b && a.x < b.x + b.w && b.x < a.x + a.w"
             "   && a.y < b.y + b.h && b.y < a.y + a.h) found += 1; }"
-            " for (const [a, targets] of group.edges) for (const b of targets)"
-            "  if (b.y < a.y + a.h) found += 1; };"
+            " for (const { source: a, target: b, back } of group.routes)"
+            "  if (!back && !a.port && !b.port && b.y < a.y + a.h) found += 1; };"
             " visit(state.graph.root); return found; })()"
         )
         assert faults == 0, level

@@ -135,26 +135,27 @@ class Details {
     const call = known.calls[id];
     return element("div", {}, linkTo(call.label, () => { this.tab = "kernel"; this.act.choose({ kind: "call", id }); },
       { "data-call": id }), element("span", { class: "type" },
-      call.prepared ? "  once, at loading" : `  call ${call.step}, about ${figure(Math.round(call.cycles))} cycles`));
+      call.prepared ? "  once, at loading" : `  call ${call.step}, at least ${figure(Math.round(call.cycles))} cycles`));
   }
 
   kernels(ids, chosen) {
     if (!known.lowered) return [element("p", { class: "empty" }, "The model is being lowered ...")];
     if (known.lowered.error) return [errorBox(known.lowered.error)];
     if (!ids.length) return [element("p", { class: "empty" }, "No kernel computes it: others do, or nobody needs it.")];
-    if (ids.length > 1) {
-      return [element("h3", {}, counted(ids.length, "call")), ...ids.map((id) => this.callReference(id))];
-    }
-    return this.kernel(known.calls[ids[0]], chosen);
+    const calls = ids.map((id) => known.calls[id]);
+    const longest = calls.reduce((most, call) => (call.cycles > most.cycles ? call : most));
+    const all = calls.length > 1
+      ? [element("h3", {}, `${counted(calls.length, "call")}, the longest below`), ...ids.map((id) => this.callReference(id))] : [];
+    return [...all, ...this.kernel(longest, chosen)];
   }
 
   kernel(call, chosen) {
     const kernel = known.kernels.get(call.kernel);
     const rows = [["operations", figure(call.flops)], ["bytes", bytes(call.moved)],
-      ["estimated cycles", figure(Math.round(call.cycles))]];
+      ["cycles, at least", figure(Math.round(call.cycles))]];
     if (call.time !== undefined) rows.push(["measured", `${figure(call.time)} µs`]);
     if (call.chunks > 1) rows.push(["chunks", String(call.chunks)]);
-    const found = [element("h3", {}, "Cost"), table([], rows, [1])];
+    const found = [element("h3", {}, chosen.kind === "call" ? "Cost" : call.label), table([], rows, [1])];
     if (chosen.kind === "call") {
       found.push(element("h3", {}, "Computes"), ...call.onnx.map((id) => this.reference("onnx", id)));
     }

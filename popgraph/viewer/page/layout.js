@@ -229,7 +229,7 @@ function withDummies(group) {
           chain[at].down.push(cell);
         });
       }
-      routes.push({ source, target, chain });
+      routes.push({ source, target, chain, back: to <= from });
     }
   }
   return { layers: layers.filter((layer) => layer.length), routes };
@@ -312,7 +312,7 @@ function flattened(root) {
       if (box.open) visit(item, box.x, box.y);
     }
     for (const route of group.routes) {
-      const points = route.chain.flatMap((cell, at) => {
+      const points = route.back ? around(route.chain, x, y) : route.chain.flatMap((cell, at) => {
         if (cell.item?.port) return [[x + group.w / 2, y + (cell.item.port === "top" ? GAP.header - 6 : group.h)]];
         const middle = x + cell.x + cell.w / 2;
         const ends = [[middle, y + cell.y], [middle, y + cell.y + cell.h]];
@@ -323,6 +323,13 @@ function flattened(root) {
   };
   visit(root, 0, 0);
   return { boxes, paths, w: root.w, h: root.h };
+}
+
+/** Beside the boxes, upwards: where groups read each other, one edge closes the circle. */
+function around([source, target], x, y) {
+  const right = x + Math.max(source.x + source.w, target.x + target.w) + GAP.x / 2;
+  const [from, to] = [y + source.y + source.h / 2, y + target.y + Math.min(target.h / 2, 14)];
+  return [[x + source.x + source.w, from], [right, from], [right, to], [x + target.x + target.w, to]];
 }
 
 function pathOf(points, source, target) {

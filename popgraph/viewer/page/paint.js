@@ -118,7 +118,7 @@ GraphView.prototype.paintNode = function paintNode(box, paint, most, marked, own
   context.fillStyle = paint("text");
   context.font = FONT.kind;
   context.fillText(this.kindText(node), box.x + box.w / 2, box.y + 14, box.w - 12);
-  context.fillStyle = paint("soft");
+  context.fillStyle = paint(most ? "text" : "soft");
   context.font = FONT.type;
   context.fillText(this.typeText(node), box.x + box.w / 2, box.y + 28.5, box.w - 12);
 };

@@ -35,6 +35,8 @@ class Tree {
       const all = text(node);
       return words.every((word) => all.includes(word));
     });
+    const named = (node) => words.some((word) => node.kind.toLowerCase().includes(word));
+    nodes.sort((a, b) => named(b) - named(a) || a.id - b.id);
     const rows = nodes.slice(0, MOST_FOUND).map((node) => this.leaf(node, 0, node.name));
     if (nodes.length > MOST_FOUND) {
       rows.push(element("p", { class: "empty" }, `and ${(nodes.length - MOST_FOUND).toLocaleString("en")} more`));

@@ -24,7 +24,7 @@ function programView(act) {
   return scroll(element("h1", {}, "Program"),
     element("p", { class: "lead" }, lowered.times
       ? `${counted(lowered.times.length, "call")} a step, ${figure(lowered.total)} µs as a whole. Each was measured alone, on the memory that the one before it left.`
-      : "The calls of kernels in their order. Cycles are an estimate: arithmetic at full rate, or memory. Measured times stand here after popgraph view --profile."),
+      : "The calls of kernels in their order. Cycles are those that arithmetic at full rate takes, or memory, whichever is more. Measured times stand here after popgraph view --profile."),
     groups.filter(([, rows]) => rows.length).flatMap(([title, rows]) =>
       [element("h3", {}, title), table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
 }
@@ -177,7 +177,7 @@ function sourceView(act) {
     if (node.line) lines.set(key, [...(lines.get(key) ?? []), node]);
   }
   return scroll(Object.entries(known.model.sources).flatMap(([file, text]) => [
-    element("h1", {}, file), element("div", { class: "code" }, element("pre", {}, sourceLines(file, text, lines, act)))]));
+    element("h1", {}, file), element("div", { class: "code whole" }, element("pre", {}, sourceLines(file, text, lines, act)))]));
 }
 
 function sourceLines(file, text, lines, act) {

@@ -1,0 +1,51 @@
+"""Sizes of symbolic dimensions, and values of inputs, that a model is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.onnx.graphs import input_types
+from popgraph.dialects.onnx.types import dims, substituted, tensor_type
+from popgraph.passes.base import Compilation
+from popgraph.passes.onnx import infer_shapes
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import from_numpy
+from popgraph.support.errors import ModelError
+
+
+def specialise(
+    module: ModuleOp,
+    compilation: Compilation,
+    given: Mapping[str, int],
+    values: Mapping[str, Array] | None = None,
+) -> None:
+    """Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`."""
+    if not given and not values:
+        return
+    if level_of(module) != ONNX:
+        raise ModelError(
+            f"all dimensions of a module of the {level_of(module)} level are known",
+            hint="--dim and --value are for models with something to decide; leave them out",
+        )
+    types = input_types(module)
+    unknown = sorted(set(given) - symbols(types.values()))
+    if unknown:
+        listed = ", ".join(sorted(symbols(types.values()))) or "none"
+        raise ModelError(
+            f"the model has no symbolic dimension {unknown[0]!r}", hint=f"it has {listed}"
+        )
+    wanted = {name: substituted(type_, given) for name, type_ in types.items()}
+    wanted |= {
+        name: tensor_type(from_numpy(array.dtype), array.shape)
+        for name, array in (values or {}).items()
+    }
+    infer_shapes.specialise(module, wanted, compilation.weights, values)
+
+
+def symbols(types: Iterable[Attribute]) -> set[str]:
+    """The names of symbolic dimensions in these types."""
+    return {dim for type_ in types for dim in dims(type_) or () if isinstance(dim, str)}
