@@ -343,7 +343,8 @@ def steps() -> list[Sample]:
         for way in ("forward", "reverse", "bidirectional"):
             count = 1 + (way == "bidirectional")
             each, one = (count, 4 * hidden), (count,)
-            weights = [draw_ints(128, count, size, 4 * hidden).astype(kind) for size in (3, hidden)]
+            # Of smaller weights, two products fit 16 bits, in which onnxruntime adds them on some CPUs.
+            weights = [draw_ints(64, count, size, 4 * hidden).astype(kind) for size in (3, hidden)]
             state = [draw(count, 2, hidden), draw(count, 2, hidden), draw(count, 3 * hidden)]
             more = [draw(count, 8 * hidden), None, *state]
             for shape, given in ((one, [None] * 5), (each, more)):

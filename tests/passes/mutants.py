@@ -288,18 +288,13 @@ def gradient_for_pooled(original: Any) -> Any:
 # contract-in-floats
 
 
-def fourfold(original: Any) -> Any:
-    return 4 * original
+def far_more(original: Any) -> Any:
+    return 64 * original
 
 
-def with_sign(original: Any) -> Any:
-    """The greatest number of a type that has no sign is half of what it is."""
-
-    def of_type(dtype: Any) -> Any:
-        found = original(dtype)
-        return found._replace(high=found.high // 2) if found and not found.low else found
-
-    return of_type
+def from_the_start(original: Any) -> Any:
+    """Every part of a sum begins with the first product."""
+    return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
 # graphcore-to-structured
@@ -695,13 +690,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "contract-in-floats",
         "floats are said to hold more than they do",
         f"{PASSES}.graphcore.contract_in_floats:EXACT",
-        fourfold,
+        far_more,
     ),
     Mutant(
         "contract-in-floats",
-        "bytes count as if they had a sign",
-        f"{PASSES}.graphcore.intervals:_of_type",
-        with_sign,
+        "every part of a sum begins where the first does",
+        f"{PASSES}.graphcore.contract_in_floats:_part",
+        from_the_start,
     ),
     Mutant(
         "check-indices",
