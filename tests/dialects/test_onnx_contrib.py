@@ -343,7 +343,7 @@ def steps() -> list[Sample]:
         for way in ("forward", "reverse", "bidirectional"):
             count = 1 + (way == "bidirectional")
             each, one = (count, 4 * hidden), (count,)
-            # Of smaller weights, two products fit 16 bits, in which onnxruntime adds them on some CPUs.
+            # Two products of these fit 16 bits, in which onnxruntime adds them on some CPUs.
             weights = [draw_ints(64, count, size, 4 * hidden).astype(kind) for size in (3, hidden)]
             state = [draw(count, 2, hidden), draw(count, 2, hidden), draw(count, 3 * hidden)]
             more = [draw(count, 8 * hidden), None, *state]
