@@ -176,7 +176,8 @@ def command(
     )
     trainer.values.update(models.values(value or (), trainer.module))
     held_out = None if validation is None else _held_out(validation)
-    trainer.prepare(arrays, batch)
+    with _interruptions_told(None):
+        trainer.prepare(arrays, batch)
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
@@ -200,6 +201,8 @@ def command(
             resume=resume,
             callbacks=[told_by(epochs, bar, log), *curves],
         )
+    if resume and trainer.planned is not None and trainer.planned <= 0:
+        note(f"{checkpoint} ends where this training does: nothing was left to do")
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:

@@ -225,6 +225,8 @@ def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
     assert "is in run.ckpt; --resume goes on" in said
     assert 1 <= len((tmp_path / "a.jsonl").read_text().splitlines()) < 12
     subprocess.run([*parted, "--resume", "-o", "a.onnx"], cwd=tmp_path, check=True)
+    again = subprocess.run([*parted, "--resume"], cwd=tmp_path, capture_output=True, text=True)
+    assert "run.ckpt ends where this training does: nothing was left to do" in again.stderr
     subprocess.run([*command, "-o", "b.onnx", "--log", "b.jsonl"], cwd=tmp_path, check=True)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     for log in ("a.jsonl", "b.jsonl"):
