@@ -13,6 +13,7 @@ from onnx import helper
 
 from popgraph.conformance.cases import Case, all_cases
 from popgraph.passes.onnx.operator_ways import rows
+from popgraph.passes.onnx.without_gradient import HOSTED, REASONS
 from popgraph.support.arrays import Array
 from tests.dialects.test_onnx_contrib import SAMPLES
 from tests.gradients import Sample
@@ -637,9 +638,13 @@ def _sample(found: Case) -> Sample:
 
 def onnxruntime_cases() -> list[Sample]:
     """Those of which values are compared with onnxruntime's."""
-    left_out = {*ROUNDED, "Unique"}  # Python computes it, and trains nothing
-    named = [(f"{one.op}-{at}", one) for at, one in enumerate(SAMPLES) if one.op not in left_out]
-    return [Sample(name, one.model(), one.given) for name, one in named]
+    hosted = {name for name, why in REASONS.items() if why == HOSTED}
+    made = [
+        Sample(f"{one.op}-{at}", one.model(), one.given)
+        for at, one in enumerate(SAMPLES)
+        if one.op not in ROUNDED
+    ]
+    return [sample for sample in made if sample.operator not in hosted]
 
 
 @cache

@@ -21,15 +21,6 @@ from tests.sampling import WHOLE, share
 
 RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
 ELSEWHERE = {
-    **dict.fromkeys(
-        (
-            "com.microsoft.AttnLSTM",
-            "com.microsoft.DecoderMaskedMultiHeadAttention",
-            "com.microsoft.GatedDeltaNet",
-            "com.microsoft.VarlenCausalConvWithState",
-        ),
-        "dialects/test_onnx_contrib.py",
-    ),
     "ai.onnx.preview.training.Gradient": "passes/test_derivatives.py",
     "ai.graphcore.PackedDataBlock": "session/test_popart_sequences.py",
 }

@@ -30,8 +30,10 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
         ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
         ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
-        ("com.microsoft.GreedySearch", "it takes and gives tokens"),
-        ("com.microsoft.Unique com.microsoft.DynamicTimeWarping", HOSTED),
+        (
+            "com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch com.microsoft.Unique",
+            HOSTED,
+        ),
         ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
         ("BitCast", "it is about the bits of numbers, which have no slope"),
