@@ -152,7 +152,7 @@ IndicesChoice = Annotated[
     Indices | None,
     typer.Option(
         "--indices",
-        help="What an index out of range means that an input brings; else an error.",
+        help="What an index from an input means that is out of range; an error if not given.",
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from popgraph.training.callbacks import Callback, Trained
     from popgraph.training.checks import Check
     from popgraph.training.history import Row
+    from popgraph.training.trainer import Trainer
+
+LOGGED_EVERY = 1.0
+"""Seconds: short epochs do not write their log again and again."""
 
 
 def command(
@@ -187,7 +192,7 @@ def command(
         return
     if output is None and checkpoint is None:
         note("nothing keeps what is trained: -o trained.onnx does")
-    with _progress() as bar, _interruptions_told(checkpoint):
+    with _progress() as bar, _interruptions_told(checkpoint), _logged(trainer, log):
         trainer.fit(
             arrays,
             epochs=epochs,
@@ -206,7 +211,6 @@ def command(
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
-        trainer.history.write(log)
         typer.echo(f"a row for each epoch is in {log}")
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
@@ -229,6 +233,16 @@ def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
         kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
         note(f"the training was interrupted: {kept}")
         raise typer.Exit(code if isinstance(code, int) else 1) from None
+
+
+@contextmanager
+def _logged(trainer: Trainer, log: Path | None) -> Iterator[None]:
+    """Writes the rows of all epochs, however the training ends."""
+    try:
+        yield
+    finally:
+        if log is not None:
+            trainer.history.write(log)
 
 
 def _held_out(text: str) -> float | dict[str, Array]:
@@ -265,11 +279,17 @@ class _Bar:
 
 
 def told_by(epochs: int, bar: _Bar, log: Path | None) -> Callback:
-    """Tells how far training is: a line for every epoch, there and in the log, and the bar."""
+    """
+    Tells how far training is: a line for every epoch, and the bar.
+
+    The log is whole again after an epoch, but not more often than every second.
+    """
     from popgraph.training.callbacks import Callback
     from popgraph.training.history import told
 
     class Told(Callback):
+        due = 0.0
+
         def on_start(self, trainer: Trained) -> None:
             bar.start(trainer.planned)
 
@@ -283,8 +303,9 @@ def told_by(epochs: int, bar: _Bar, log: Path | None) -> Callback:
                 if name not in ("epoch", "step", "seconds")
             ]
             print(f"epoch {int(row['epoch'])}/{epochs}  {'  '.join(numbers)}", flush=True)
-            if log is not None:
+            if log is not None and time.monotonic() >= self.due:
                 trainer.history.write(log)
+                self.due = time.monotonic() + LOGGED_EVERY
 
     return Told()
 

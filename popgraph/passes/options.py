@@ -59,8 +59,8 @@ class Options:
     """Passes from outside that run, too, in this order where several have one place: their names,
     passes, or `popgraph.extend.Placed`."""
     indices: str | None = None
-    """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
-    run ends with an `IndicesError`; so is None, but for data that is made up)."""
+    """What an index that data brings, and that is out of range, means: "error" (the run ends
+    with an `IndicesError`) or "nearest"; None: an error, but the nearest where data is made up."""
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""

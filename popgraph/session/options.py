@@ -175,7 +175,7 @@ class SessionOptions:
     useTunedSchedules: bool = True
     """Follow what `popgraph tune` measured on this machine."""
     indices: str | None = None
-    """What an index out of range means that data brings: "error" (so is None) or
+    """What an index out of range means that data brings: "error", as None does, or
     "nearest"."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""

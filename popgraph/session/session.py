@@ -152,7 +152,8 @@ class Session(Randomness, IpuOnly):
     def _code(self) -> CodeOptions:
         code = self._options.compilation()
         if self._options.syntheticDataMode is not SyntheticDataMode.Off:
-            return replace(code, indices=NEAREST)  # numbers drawn for labels may be too large
+            # Numbers drawn for labels may be too large.
+            return replace(code, indices=code.indices or NEAREST)
         return code
 
     def _gradient_prefix(self) -> str:

@@ -217,7 +217,7 @@ def test_the_command_is_ended_and_goes_on(tmp_path: Path) -> None:
     command += ["--epochs", "12", "--batch", "8"]
     parted = [*command, "--checkpoint", "run.ckpt", "--every", "50", "--log", "a.jsonl"]
     started = subprocess.Popen(parted, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "a.jsonl").exists():  # written behind every epoch
+    while not (tmp_path / "a.jsonl").exists():  # written behind the first epoch
         assert started.poll() is None
     os.kill(started.pid, signal.SIGTERM)
     _, said = started.communicate()

@@ -32,9 +32,9 @@ from popgraph.support.shapes import prod
 EXACT = 1 << 24
 """Floats of 32 bits hold all whole numbers up to this one."""
 MOST_PARTS = 16
-"""So many partial sums still cost less than a sum of integers."""
+"""Sums that would need more parts stay sums of integers."""
 STRIP = 16
-"""Parts of sums are multiples of this where they can be: as many as vectors hold."""
+"""All parts but the last are multiples of this, as many terms as vectors hold."""
 
 AnyContraction: TypeAlias = MatMulOp | ConvOp
 
@@ -43,7 +43,8 @@ class SumInFloats(Rule[AnyContraction]):
     """
     y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b))
 
-    And conv. Where a sum might be larger than floats hold exactly, integers add the sums of parts.
+    The same for conv. Where a sum might be larger than floats hold exactly, it is cut into parts,
+    which integers add.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -82,7 +83,7 @@ class SumInFloats(Rule[AnyContraction]):
         """
         By how much each place of the summed axis may move a sum, in a row for each place.
 
-        Where a factor is a literal, each of its rows has sums of its own; else all are alike.
+        Where the second factor is known, each result has its own column; else one stands for all.
         """
         found = [self._intervals.of(operand) for operand in op.operands]
         first, second = (one and float(one.magnitude) for one in found)

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
-INT32, INT64 = 6, 7
-"""ONNX's numbers of these element types."""
-
 DIAGONAL, UP, LEFT = 0, 1, 2
 """Where the path to an element of a matrix comes from."""
 
@@ -26,14 +23,14 @@ def dynamic_time_warping(call: Call) -> Value:
 
     def turn(_: Body, row: Value, column: Value, _turn: Value) -> Sequence[Value]:
         inside = (row >= 0) & (column >= 0)
-        way, step = ways.Gather((column * rows + row).Max(0)), inside.typed(INT64)
-        up, left = (way.same(one).Not().typed(INT64) for one in (LEFT, UP))
+        way, step = ways.Gather((column * rows + row).Max(0)), inside.typed("i64")
+        up, left = (way.same(one).Not().typed("i64") for one in (LEFT, UP))
         return row - up * step, column - left * step, row, column, inside
 
     turns = call.body.counted(rows + columns - 1)
     *_, row, column, inside = call.body.scanned([rows - 1, columns - 1], turns, turn, True)
     path = row.Unsqueeze([0]).Concat(column.Unsqueeze([0]), axis=0)
-    return path.Compress(inside, axis=1).typed(INT32)
+    return path.Compress(inside, axis=1).typed("i32")
 
 
 def _ways(costs: Value) -> Value:
@@ -80,7 +77,7 @@ def bifurcation(call: Call) -> Sequence[Value]:
     found, goes_on = call.body.constant(-1), None
     for size in range(least, most + 1):
         match = lengths >= size
-        matches = match.typed(INT64).ReduceSum(keepdims=0)
+        matches = match.typed("i64").ReduceSum(keepdims=0)
         first = match.Where(ends, count + 1).ReduceMin(keepdims=0)
         known = (matches > 0) if goes_on is None else goes_on & (matches > 0)
         found = known.Where((matches > 1).Where(call.body.constant(-1), first), found)
@@ -95,7 +92,7 @@ def _accepted(call: Call) -> Value:
     place = at + begin
     count = source.length(0)
     differs = source.Gather(place.Min(count - 1)).same(predicted).Not() | (place >= count)
-    return predicted.Compress(at <= differs.typed(INT32).ArgMax(axis=0, keepdims=0), axis=0)
+    return predicted.Compress(at <= differs.typed("i32").ArgMax(axis=0, keepdims=0), axis=0)
 
 
 def _matches(source: Value, tokens: Value, most: int) -> Value:
@@ -104,5 +101,5 @@ def _matches(source: Value, tokens: Value, most: int) -> Value:
     own = body.counted(source.length(0)).Unsqueeze([1]) - body.counted(most)
     last = length - 1 - body.counted(most)
     alike = source.Gather(own.Max(0)).same(tokens.Gather(last.Max(0))) & (own >= 0) & (last >= 0)
-    still = alike.Not().typed(INT64).CumSum(1).same(0)
-    return still.typed(INT64).ReduceSum([1], keepdims=0)
+    still = alike.Not().typed("i64").CumSum(1).same(0)
+    return still.typed("i64").ReduceSum([1], keepdims=0)

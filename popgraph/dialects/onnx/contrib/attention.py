@@ -11,9 +11,6 @@ from xdsl.dialects.builtin import Float16Type
 from popgraph.dialects.onnx.contrib.body import LAST, Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
-BOOL, INT64 = 9, 7
-"""ONNX's numbers of these element types."""
-
 
 def heads_of(value: Value, heads: int) -> Value:
     """[batch, length, heads * size]  ->  [batch, heads, length, size]"""
@@ -77,7 +74,7 @@ def _padding(call: Call, mask: str, batched: str, keys: Value, scores: Value) ->
     if rank == 1:
         seen = _within(call, mask, batched, keys)
     else:
-        seen = call[mask].typed(BOOL).Unsqueeze([1, 2][: 4 - rank])
+        seen = call[mask].typed("bool").Unsqueeze([1, 2][: 4 - rank])
     return hidden_unless(seen, hidden, scores)
 
 
@@ -90,7 +87,7 @@ def _within(call: Call, mask: str, batched: str, keys: Value) -> Value:
     entries, given = call.size(batched, 0), call.size(mask, 0)
     if given not in (entries, 2 * entries, 3 * entries + 2):
         raise call.refuse(f"a mask of {given} numbers for {entries} entries")
-    at, limits = call.body.counted(keys.length(2)), call[mask].typed(INT64)
+    at, limits = call.body.counted(keys.length(2)), call[mask].typed("i64")
     ahead = at < limits.part(0, entries, 0).reshaped(-1, 1, 1, 1)
     if given != 2 * entries:
         return ahead
@@ -185,7 +182,7 @@ def state_of(call: Call, keys: Value, values: Value) -> State:
     past, other = call.get("past_key"), call.get("past_value")
     if past is None or other is None or not call.has("past_sequence_length"):
         return State(behind(past, keys), behind(other, values))
-    begins = call["past_sequence_length"].typed(INT64).reshaped()
+    begins = call["past_sequence_length"].typed("i64").reshaped()
     return State(
         _stored(past, keys, begins), _stored(other, values, begins), begins + keys.length(2)
     )

@@ -71,7 +71,7 @@ def _look(call: Call, at: int) -> Look:
     keys, scored = memory @ _weights(call, "MW", at), _weights(call, "V", at)
     mask, mixed = None, of_direction(call, "AW", at)
     if call.has("memory_seq_lens"):
-        steps = call.body.counted(memory.length(1)).typed(6)
+        steps = call.body.counted(memory.length(1)).typed("i32")
         seen = steps < call["memory_seq_lens"].Unsqueeze([1])
         mask = hidden_unless(seen, -float("inf"), keys)
 

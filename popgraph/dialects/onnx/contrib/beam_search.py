@@ -11,9 +11,6 @@ from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.normalizations import wide
 
-SINGLE, BYTE, INT, LONG, UNSIGNED = 1, 2, 6, 7, 12
-"""ONNX's numbers of these element types."""
-
 NOTHING = float("-inf")
 """The logarithm of the probability of what cannot be."""
 
@@ -66,7 +63,7 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
             f"top_paths {paths}, blank {sizes.blank}, beam_width {width}, {labels} labels",
             "top_paths is 1 to beam_width, blank one of the labels",
         )
-    ends = call["data_lengths"].typed(LONG).reshaped(batch, 1)
+    ends = call["data_lengths"].typed("i64").reshaped(batch, 1)
     chances = wide(call, call["log_probs"], "log_probs")
 
     def turn(body: Body, *now: Value) -> Sequence[Value]:
@@ -86,8 +83,8 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
     least = call.body.constant(0)
     return [
         kept.all.CastLike(call["log_probs"]),
-        kept.lengths.Max(least).typed(UNSIGNED),
-        kept.prefixes.Max(least.typed(INT)).typed(UNSIGNED),
+        kept.lengths.Max(least).typed("u32"),
+        kept.prefixes.Max(least.typed("i32")).typed("u32"),
     ]
 
 
@@ -128,7 +125,7 @@ def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
     # What a prefix in the beam becomes by its child's last label is the child, not another one.
     by_child = place.Unsqueeze([1]).Expand([sizes.batch, sizes.width, sizes.width])
     joined = is_child.Where(longer.GatherElements(by_child, axis=2), never)
-    becomes_child = (is_child.typed(SINGLE) @ is_last.typed(SINGLE)) > 0.0
+    becomes_child = (is_child.typed("f32") @ is_last.typed("f32")) > 0.0
     longer = becomes_child.Where(never, longer)
     repeated = (last >= 0).Where(beam.labels + chances.GatherElements(place, axis=1), never)
     stays = _Beam(
@@ -143,16 +140,16 @@ def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
 def _last(body: Body, sizes: _Sizes, beam: _Beam) -> Value:
     """The last label of each prefix; -1 if there is none."""
     at = (beam.lengths - 1).Max(body.constant(0)).Unsqueeze([2])
-    found = beam.prefixes.GatherElements(at, axis=2).Squeeze([2]).typed(LONG)
+    found = beam.prefixes.GatherElements(at, axis=2).Squeeze([2]).typed("i64")
     return (beam.lengths > 0).Where(found, body.constant(-1))
 
 
 def _children(body: Body, sizes: _Sizes, beam: _Beam) -> Value:
     """Whether a prefix with one more label is another one: [batch, width, width]."""
     ends = body.counted(sizes.time).same((beam.lengths - 1).Unsqueeze([2]))
-    shorter = ends.Where(body.constant(-1).typed(INT), beam.prefixes)
+    shorter = ends.Where(body.constant(-1).typed("i32"), beam.prefixes)
     pairs = beam.prefixes.Unsqueeze([2]).same(shorter.Unsqueeze([1]))
-    alike = pairs.typed(BYTE).ReduceMin([3], keepdims=0).same(body.constant(1).typed(BYTE))
+    alike = pairs.typed("u8").ReduceMin([3], keepdims=0).same(body.constant(1).typed("u8"))
     own, other = beam.lengths.Unsqueeze([2]), beam.lengths.Unsqueeze([1])
     return alike & (own >= 0) & (own + 1).same(other)
 
@@ -165,7 +162,7 @@ def _best(body: Body, sizes: _Sizes, stays: _Beam, longer: Value) -> _Beam:
     grows = place >= width
     beyond = (place - width).Max(body.constant(0))
     parent = grows.Where(beyond.Div(body.constant(labels)), place)
-    label = (beyond % labels).typed(INT).Unsqueeze([2])
+    label = (beyond % labels).typed("i32").Unsqueeze([2])
     lengths = stays.lengths.GatherElements(parent, axis=1)
     rows = parent.Unsqueeze([2]).Expand([sizes.batch, width, sizes.time])
     prefixes = stays.prefixes.GatherElements(rows, axis=1)
@@ -173,7 +170,7 @@ def _best(body: Body, sizes: _Sizes, stays: _Beam, longer: Value) -> _Beam:
     never = chance.number(NOTHING)
     return _Beam(
         is_new.Where(label, prefixes),
-        (chance > NOTHING).Where(lengths + grows.typed(LONG), body.constant(-1)),
+        (chance > NOTHING).Where(lengths + grows.typed("i64"), body.constant(-1)),
         grows.Where(never, stays.blanks.GatherElements(parent, axis=1)),
         grows.Where(chance, stays.labels.GatherElements(parent, axis=1)),
     )

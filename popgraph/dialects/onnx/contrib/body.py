@@ -11,6 +11,7 @@ import numpy as np
 from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
 
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_NAME
 
 
 class Body:
@@ -217,9 +218,9 @@ class Value:
         """The size of an axis, a scalar."""
         return self.Shape(start=axis, end=axis + 1 or None).Squeeze()
 
-    def typed(self, kind: int) -> Value:
-        """In another element type, by ONNX's number of it."""
-        return self.Cast(to=kind)
+    def typed(self, kind: str) -> Value:
+        """In another element type, by our name of it."""
+        return self.Cast(to=BY_NAME[kind].onnx)
 
 
 Constant: TypeAlias = int | float | Sequence[int] | Array

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from popgraph.dialects.onnx.contrib.attention import (
-    INT64,
     State,
     attended,
     masked_scores,
@@ -59,7 +58,7 @@ def _of_beams(call: Call, state: State, new: Value) -> State:
     count, width = call.size("query", 0), call.size("cache_indirection", 1)
     beams = call.body.counted(count).Unsqueeze([1])
     is_old = call.body.counted(table.length(2)) < (state.used - new.length(2))
-    named = table.typed(INT64).reshaped(count, -1) + beams.Div(width) * width
+    named = table.typed("i64").reshaped(count, -1) + beams.Div(width) * width
     rows = is_old.Where(named, beams)
     return State(_picked(state.keys, rows), _picked(state.values, rows), state.used)
 

@@ -9,7 +9,7 @@ from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.normalizations import wide
 from popgraph.dialects.onnx.contrib.recurrences import changed, spread
-from popgraph.dialects.onnx.contrib.requests import INT64, Requests, capacity_of
+from popgraph.dialects.onnx.contrib.requests import Requests, capacity_of
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _shown(call: Call, sizes: _Sizes, capacity: int, factors: Sequence[Value]) -
     requests = _requests(call, sizes, factors[1])
     captured = requests.captured(call, capacity)
     if call.has("state_update_active"):
-        captured = captured & call["state_update_active"].typed(INT64).same(0).Not()
+        captured = captured & call["state_update_active"].typed("i64").same(0).Not()
     places = requests.begins.Unsqueeze([1]) + call.body.counted(capacity)
     rows = captured.Where(places, call.body.constant(0))
     parts = []

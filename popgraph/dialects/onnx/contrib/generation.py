@@ -13,9 +13,6 @@ from popgraph.dialects.onnx.contrib.movement import would_repeat
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.types import dims
 
-INT32, INT64 = 6, 7
-"""ONNX's numbers of these element types."""
-
 LOWEST = float(np.finfo(np.float32).min)
 """The score of a token that may not come."""
 
@@ -33,7 +30,7 @@ def greedy_search(call: Call) -> Value:
     decoder, states = _decoder(call)
     ids, pad = call["input_ids"], call.integer("pad_token_id")
     mask, places, following = _places(call, ids, pad)
-    most = call["max_length"].typed(INT64).reshaped()
+    most = call["max_length"].typed("i64").reshaped()
     running = call.body.constant(np.array(True)).Expand(ids.Shape(end=1))
     start = [ids, ids, places, mask, following, running, *_empty(call, decoder, states)]
 
@@ -43,13 +40,13 @@ def greedy_search(call: Call) -> Value:
         sequences, new, places, mask, following, running, *past = now
         logits, *present = body.called("decoder", [new, places, mask, *past], 1 + states)
         last = logits.Gather(-1, axis=1)
-        chosen = _allowed(call, last, sequences, at).ArgMax(axis=1, keepdims=0).typed(INT32)
+        chosen = _allowed(call, last, sequences, at).ArgMax(axis=1, keepdims=0).typed("i32")
         running = running & chosen.same(call.integer("eos_token_id")).Not()
         token = running.Where(chosen, chosen.number(pad)).Unsqueeze([1])
         longer = sequences.Concat(token, axis=1)
         seen = mask.Concat(one.Expand(token.Shape()), axis=1)
         kept = [longer, token, following, seen, following + 1, running, *present]
-        return running.typed(INT32).ReduceMax(keepdims=0) > 0, kept
+        return running.typed("i32").ReduceMax(keepdims=0) > 0, kept
 
     found, *_ = call.body.looped(most - ids.length(1), start, turn)
     behind = (most - found.length(1)).Max(0).reshaped(1)
@@ -90,23 +87,23 @@ def _empty(call: Call, decoder: Graph, states: int) -> list[Value]:
 
 def _places(call: Call, ids: Value, pad: int) -> tuple[Value, Value, Value]:
     """Which tokens are seen, their places, and the place of the token that follows."""
-    is_token = ids.same(pad).Not().typed(INT32)
+    is_token = ids.same(pad).Not().typed("i32")
     places = (is_token.CumSum(1) - 1) * is_token
     return call.get("attention_mask") or is_token, places, is_token.ReduceSum([1])
 
 
 def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
     """Scores of the next token, after all that speaks against some of them."""
-    tokens = scores.body.counted(scores.length(1)).typed(INT32)
+    tokens = scores.body.counted(scores.length(1)).typed("i32")
     never = scores.number(LOWEST)
     if call.has("repetition_penalty"):
         penalty = call["repetition_penalty"]
-        there = sequences.Unsqueeze([2]).same(tokens).typed(INT32).ReduceMax([1], keepdims=0) > 0
+        there = sequences.Unsqueeze([2]).same(tokens).typed("i32").ReduceMax([1], keepdims=0) > 0
         less = (scores < 0).Where(scores * penalty, scores / penalty)
         scores = there.Where(less, scores)
     size = call.integer("no_repeat_ngram_size")
     if size > 0:
-        repeats = would_repeat(sequences.typed(INT64), size, scores.length(1))
+        repeats = would_repeat(sequences.typed("i64"), size, scores.length(1))
         scores = repeats.Where(never, scores)
     if call.has("vocab_mask"):
         scores = call["vocab_mask"].same(0).Where(never, scores)
@@ -114,7 +111,7 @@ def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
         hidden = call["prefix_vocab_mask"].same(0) & at.same(0)
         scores = hidden.Where(never, scores)
     if call.has("min_length"):
-        early = sequences.length(1) < call["min_length"].typed(INT64)
+        early = sequences.length(1) < call["min_length"].typed("i64")
         hidden = tokens.same(call.integer("eos_token_id")) & early
         scores = hidden.Where(never, scores)
     return scores

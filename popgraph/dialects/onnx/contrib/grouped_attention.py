@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from popgraph.dialects.onnx.contrib.attention import (
-    INT64,
     attended,
     causal,
     heads_of,
@@ -100,7 +99,7 @@ def group_query_attention(call: Call) -> Sequence[Value]:
     state is as long as before, or as `total_sequence_length` says.
     """
     heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
-    new = _placed(call["seqlens_k"].typed(INT64) + 1, *_grouped(call, heads, kept))
+    new = _placed(call["seqlens_k"].typed("i64") + 1, *_grouped(call, heads, kept))
     if call.integer("do_rotary"):
         new = _rotated(call, new)
     state = _kept_state(call, new)
@@ -148,7 +147,7 @@ def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
     """The state, with the new keys and values where they belong."""
     if not call.has("past_key"):
         return new.keys, new.values
-    wanted = call["total_sequence_length"].typed(INT64).Squeeze()
+    wanted = call["total_sequence_length"].typed("i64").Squeeze()
     return _filled(call, new, call["past_key"].length(2).Max(wanted))
 
 
@@ -191,7 +190,7 @@ def _sink(call: Call, scores: Value) -> Value | None:
 def sparse_attention(call: Call) -> Sequence[Value]:
     """As attention of groups; blocks of queries see the blocks of keys that a table lists."""
     heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
-    ends = call["key_total_sequence_lengths"].typed(INT64)
+    ends = call["key_total_sequence_lengths"].typed("i64")
     new = _placed(ends, *_grouped(call, heads, kept))
     if call.integer("do_rotary"):
         new = _rotated(call, new)
@@ -211,13 +210,13 @@ def _listed(call: Call, places: Value, keys: Value, heads: int) -> Value:
     """Whether a query's block sees a key's: [batch, heads, queries, keys]."""
     block, layouts = call.needs("sparse_block_size"), call.size("block_row_indices", 0)
     count, pairs = call.size("block_row_indices", 1) - 1, call.size("block_col_indices", 1)
-    ends, columns = call["block_row_indices"].typed(INT64), call["block_col_indices"].typed(INT64)
+    ends, columns = call["block_row_indices"].typed("i64"), call["block_col_indices"].typed("i64")
     at = call.body.counted(pairs).Unsqueeze([1])
     inside = (at >= ends.part(0, -1, 1).Unsqueeze([1])) & (
         at < ends.part(1, LAST, 1).Unsqueeze([1])
     )
     here = columns.Unsqueeze([2]).same(call.body.counted(count))
-    table = inside.typed(1).permuted(0, 2, 1) @ here.typed(1)
+    table = inside.typed("f32").permuted(0, 2, 1) @ here.typed("f32")
     rows = table.Gather((places.Div(block)).Min(count - 1), axis=1)
     blocks = (call.body.counted(keys).Div(block)).Min(count - 1)
     seen = rows.Gather(blocks, axis=3) > 0

@@ -10,9 +10,6 @@ from xdsl.dialects.builtin import IntegerType
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
-INT32, UINT32, UINT64 = 6, 12, 13
-"""ONNX's numbers of these element types."""
-
 
 @defines("Unique", "x")
 def unique(call: Call) -> Sequence[Value]:
@@ -48,10 +45,10 @@ def murmur_hash(call: Call) -> Value:
             "an input that is no whole number of 32 or 64 bits", "hash it ahead of the model"
         )
     length = kind.width.data // 8
-    words = [x.typed(UINT32)]
+    words = [x.typed("u32")]
     if length == 8:
         high = np.array(32, np.uint64)
-        words.append(x.typed(UINT64).BitShift(high, direction="RIGHT").typed(UINT32))
+        words.append(x.typed("u64").BitShift(high, direction="RIGHT").typed("u32"))
     seed = call.integer("seed") % 2**32
     state = words[0].BitwiseXor(words[0]).BitwiseXor(_word(x, seed))
     for word in words:
@@ -60,7 +57,7 @@ def murmur_hash(call: Call) -> Value:
     state = _mixed(state.BitwiseXor(_word(x, length)), 16)
     state = _mixed(_times(state, 0x85EBCA6B), 13)
     state = _mixed(_times(state, 0xC2B2AE35), 16)
-    return state if call.integer("positive", 1) else state.typed(INT32)
+    return state if call.integer("positive", 1) else state.typed("i32")
 
 
 @defines("NGramHashMapping",
@@ -125,8 +122,8 @@ def _breaks(call: Call, behind: int) -> Value | None:
     if kinds is None:
         return None
     later, before = kinds.part(1, 2**63 - 1, 1), kinds.part(0, -1, 1)
-    differ = later.same(before).Not().typed(INT32)
-    return differ.Pad([0, behind + 1, 0, 1]).typed(9)
+    differ = later.same(before).Not().typed("i32")
+    return differ.Pad([0, behind + 1, 0, 1]).typed("bool")
 
 
 @defines("WordConvEmbedding", "Sequence W B C",
@@ -139,10 +136,10 @@ def word_embedding(call: Call) -> Value:
     chars = call.size("Sequence", -1)
     letters = call["C"].Gather(words).Unsqueeze([1])
     found = letters.Conv(call["W"], call["B"]).Tanh().Squeeze([3])
-    inside = words.same(0).Not().typed(INT32)
+    inside = words.same(0).Not().typed("i32")
     length = (inside.CumSum(1) * inside).ReduceMax([1])
     seen = (
-        call.body.counted(chars - window + 1).typed(INT32)
+        call.body.counted(chars - window + 1).typed("i32")
         <= length.Max(call.body.constant(np.array(window, np.int32))) - window
     )
     shown = seen.Unsqueeze([1]).Where(found, found.number(-2.0)).ReduceMax([2], keepdims=0)

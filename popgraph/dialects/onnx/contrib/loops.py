@@ -10,9 +10,6 @@ from popgraph.dialects.onnx.contrib.body import Body, Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.normalizations import wide
 
-SINGLE = 1
-"""ONNX's number of this element type."""
-
 
 @defines("Inverse", "X")
 def inverse(call: Call) -> Value:
@@ -117,7 +114,7 @@ def _product(call: Call, values: Value, weights: str, at: int) -> Value:
     matrix, steps, points = (of_direction(call, f"{weights}{one}", at) for one in ("", "s", "z"))
     if matrix is None or steps is None:
         raise call.unfit()
-    return numbers.MatMulInteger(matrix, zero, points).typed(SINGLE) * (scale * steps)
+    return numbers.MatMulInteger(matrix, zero, points).typed("f32") * (scale * steps)
 
 
 def cell_after(

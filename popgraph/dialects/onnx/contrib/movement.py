@@ -8,9 +8,6 @@ from popgraph.dialects.onnx.contrib.body import Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.products import channels_first, channels_last
 
-INT64 = 7
-"""ONNX's number of this element type."""
-
 
 @defines("SampleOp", "X")
 def sample(call: Call) -> Value:
@@ -19,12 +16,12 @@ def sample(call: Call) -> Value:
 
 @defines("ExpandDims", "X axis")
 def expand_dims(call: Call) -> Value:
-    return call["X"].Unsqueeze(call["axis"].typed(INT64).reshaped(1))
+    return call["X"].Unsqueeze(call["axis"].typed("i64").reshaped(1))
 
 
 @defines("GatherND", "data indices")
 def gather_nd(call: Call) -> Value:
-    return call["data"].GatherND(call["indices"].typed(INT64))
+    return call["data"].GatherND(call["indices"].typed("i64"))
 
 
 @defines("Trilu", "X k")
@@ -70,10 +67,10 @@ def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
     starts = body.counted((length - (size - 1)).Max(0))
     before = ids.Gather(starts.Unsqueeze([1]) + inside, axis=1)
     last = ids.Gather((inside + (length - (size - 1))).Max(0), axis=1).Unsqueeze([1])
-    differ = before.same(last).Not().typed(INT64).ReduceSum([2], keepdims=0)
+    differ = before.same(last).Not().typed("i64").ReduceSum([2], keepdims=0)
     ends = ids.Gather(starts + (size - 1), axis=1).Unsqueeze([2])
     found = ends.same(body.counted(tokens)) & differ.same(0).Unsqueeze([2])
-    return found.typed(INT64).ReduceSum([1], keepdims=0) > 0
+    return found.typed("i64").ReduceSum([1], keepdims=0) > 0
 
 
 @defines("CDist", "A B")
@@ -157,7 +154,7 @@ def _of_one_image(call: Call, places: Value) -> Value:
 def _steps(call: Call, axis: int) -> Value:
     """The places, from 0 to 1, of the rows or the columns of every box; one is in the middle."""
     start, end = (call["rois"].part(at, at + 1, 1) for at in (axis, axis + 2))
-    count = call["crop_size"].typed(INT64).part(axis, axis + 1, 0).Squeeze()
+    count = call["crop_size"].typed("i64").part(axis, axis + 1, 0).Squeeze()
     steps = call.body.counted(count).CastLike(start)
     last = (count - 1).CastLike(start)
     even = start + (end - start) * steps / last.Max(start.number(1))
@@ -192,7 +189,7 @@ def max_pool_with_mask(call: Call) -> Value:
     x, axes = call["X"].Pad(around, lowest), list(range(2, count + 2))
     first = np.zeros([call.size("M", axis) for axis in range(count + 2)], np.int32)
     first.flat[0] = count > 1
-    shown = call["M"].same(0).Not().typed(6).Max(call.body.constant(first))
+    shown = call["M"].same(0).Not().typed("i32").Max(call.body.constant(first))
     mask = shown.Pad(around, call.body.constant(np.array(1, np.int32)))
     ends = x.Shape(start=2) - np.array(window) + 1
     found = None

@@ -9,9 +9,6 @@ from xdsl.dialects.builtin import AnyFloat, Float64Type
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
-SINGLE, DOUBLE, INT32 = 1, 11, 6
-"""ONNX's numbers of these element types."""
-
 
 def normalized(call: Call, value: Value, gamma: Value, beta: Value | None) -> list[Value]:
     """The value, its mean and the inverse of its deviation."""
@@ -23,7 +20,7 @@ def wide(call: Call, value: Value, like: str) -> Value:
     """In the precision in which onnxruntime sums numbers of the type of an input, a float."""
     if not isinstance(call.element(like), AnyFloat):
         raise call.not_float(like)
-    return value.typed(DOUBLE if call.element(like) == Float64Type() else SINGLE)
+    return value.typed("f64" if call.element(like) == Float64Type() else "f32")
 
 
 def inverse_root(numbers: Value, epsilon: float) -> Value:
@@ -89,5 +86,5 @@ def counted_mask(call: Call) -> Value:
     """How many numbers of each row of the mask are 1."""
     mask = call.get("mask")
     ids = call["input_ids"]
-    numbers = (ids - ids if mask is None else mask).typed(INT32)
-    return numbers.same(1).typed(INT32).ReduceSum([1], keepdims=0)
+    numbers = (ids - ids if mask is None else mask).typed("i32")
+    return numbers.same(1).typed("i32").ReduceSum([1], keepdims=0)

@@ -10,9 +10,7 @@ import numpy as np
 from popgraph.dialects.onnx.contrib.body import Value
 from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.support.arrays import Array
-
-SINGLE, INT32, BFLOAT16 = 1, 6, 16
-"""ONNX's numbers of these element types."""
+from popgraph.support.dtypes import BY_NAME
 
 
 @dataclass(frozen=True)
@@ -40,10 +38,11 @@ def gather_packed(call: Call) -> Value:
         )
     places = call["indices"]
     outside = (places < 0) | (places >= call["data"].length(0).CastLike(places))
-    rows = call["data"].Gather(outside.Where(places.number(0), places)).typed(INT32)
+    rows = call["data"].Gather(outside.Where(places.number(0), places)).typed("i32")
     blocks = rows.Reshape(places.Shape().Concat([-1, packing.bytes], axis=0))
     shape = places.Shape().Concat([size], axis=0)
-    return packing.decode(blocks).Reshape(shape).typed(call.integer("output_dtype", BFLOAT16))
+    result = call.integer("output_dtype", BY_NAME["bf16"].onnx)
+    return packing.decode(blocks).Reshape(shape).Cast(to=result)
 
 
 def _bytes(blocks: Value, start: int, end: int) -> Value:
@@ -62,7 +61,7 @@ def _whole(value: Value, number: int) -> Value:
 def _signed(value: Value) -> Value:
     """Bytes as numbers from -128 on."""
     half = _whole(value, 128)
-    return value.Add(half).Mod(_whole(value, 256)).Sub(half).typed(SINGLE)
+    return value.Add(half).Mod(_whole(value, 256)).Sub(half).typed("f32")
 
 
 def _floats(value: Value, count: int, exponent: int) -> Value:
@@ -73,15 +72,15 @@ def _floats(value: Value, count: int, exponent: int) -> Value:
     sign, number = _bits(high, 7, 1), _bits(high, 0, 7)
     for at in range(count - 2, -1, -1):
         number = number.Mul(_whole(value, 256)).Add(pairs.part(at, at + 1, -1))
-    step, rest = _bits(number, mantissa, exponent), _bits(number, 0, mantissa).typed(SINGLE)
+    step, rest = _bits(number, mantissa, exponent), _bits(number, 0, mantissa).typed("f32")
     least = 1 - (2 ** (exponent - 1) - 1) - mantissa
     steps = [np.float32(2.0) ** (least + max(at - 1, 0)) for at in range(2**exponent - 1)]
     table = value.body.constant(np.array([*steps, np.inf], np.float32))
-    hidden = (step > 0).typed(SINGLE) * float(2**mantissa)
+    hidden = (step > 0).typed("f32") * float(2**mantissa)
     found = (rest + hidden) * table.Gather(step)
     is_nan = step.same(_whole(value, 2**exponent - 1)) & (rest > 0)
     found = is_nan.Where(found.number(float("nan")), found)
-    return (found * (1 - sign.typed(SINGLE) * 2)).Squeeze([-1])
+    return (found * (1 - sign.typed("f32") * 2)).Squeeze([-1])
 
 
 def _half(blocks: Value, start: int) -> Value:
@@ -100,12 +99,12 @@ def _spread(values: Value, sizes: tuple[int, ...]) -> Value:
 
 
 def _of_four_bits(blocks: Value) -> Value:
-    return (_nibbles(_bytes(blocks, 2, 18)).typed(SINGLE) - 8) * _half(blocks, 0)
+    return (_nibbles(_bytes(blocks, 2, 18)).typed("f32") - 8) * _half(blocks, 0)
 
 
 def _of_two_bits(blocks: Value) -> Value:
     codes = _single_digits(_bytes(blocks, 2, 18))
-    return (codes.typed(SINGLE) - 1) * _half(blocks, 0)
+    return (codes.typed("f32") - 1) * _half(blocks, 0)
 
 
 def _single_digits(values: Value) -> Value:
@@ -120,7 +119,7 @@ def _of_five_bits(blocks: Value) -> Value:
     fifth = _single_bits(_bytes(blocks, 2, 6).Unsqueeze([-1]), places)
     highest = _spread_back(fifth, 32)
     numbers = _nibbles(_bytes(blocks, 6, 22)).Add(highest.Mul(_whole(blocks, 16)))
-    return (numbers.typed(SINGLE) - 16) * _half(blocks, 0)
+    return (numbers.typed("f32") - 16) * _half(blocks, 0)
 
 
 def _single_bits(values: Value, places: Array) -> Value:
@@ -149,8 +148,8 @@ def _of_five_bits_in_groups(blocks: Value) -> Value:
     numbers = _bits(numbers, 0, 4).Concat(_bits(numbers, 4, 4), axis=-2)
     places = np.arange(8, dtype=np.int32).reshape(8, 1)
     fifth = _single_bits(_bytes(blocks, 16, 48).Unsqueeze([-2]), places)
-    numbers = _spread_groups(numbers, (8, 32)).Add(fifth.Mul(sixteen)).typed(SINGLE)
-    by_group = [one.typed(SINGLE).Unsqueeze([-1]) for one in (scales, lows)]
+    numbers = _spread_groups(numbers, (8, 32)).Add(fifth.Mul(sixteen)).typed("f32")
+    by_group = [one.typed("f32").Unsqueeze([-1]) for one in (scales, lows)]
     step, low = (_half(blocks, at).Unsqueeze([-1]) for at in (0, 2))
     return numbers * (step * by_group[0]) - low * by_group[1]
 
@@ -171,7 +170,7 @@ def _of_six_bits_in_groups(blocks: Value) -> Value:
         _spread_groups(high, (16, 16)).Mul(_whole(blocks, 16))
     )
     scales = _signed(_bytes(blocks, 192, 208)).Unsqueeze([-1])
-    return (numbers.typed(SINGLE) - 32) * (_half(blocks, 208).Unsqueeze([-1]) * scales)
+    return (numbers.typed("f32") - 32) * (_half(blocks, 208).Unsqueeze([-1]) * scales)
 
 
 _UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -191,7 +190,7 @@ def _of_uneven_steps_in_groups(blocks: Value) -> Value:
     high = _single_digits(_bytes(blocks, 2, 4))
     low = _bytes(blocks, 4, 8).Unsqueeze([-1])
     low = _spread_back(_bits(low, 0, 4).Concat(_bits(low, 4, 4), axis=-1), 8)
-    scales = low.Add(high.Mul(_whole(blocks, 16))).typed(SINGLE) - 32
+    scales = low.Add(high.Mul(_whole(blocks, 16))).typed("f32") - 32
     numbers = _uneven(_nibbles(_spread(_bytes(blocks, 8, 136), (8, 16))))
     return numbers * (_half(blocks, 0) * scales).Unsqueeze([-1])
 

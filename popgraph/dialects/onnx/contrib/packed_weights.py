@@ -8,14 +8,11 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
-_I32, _U8 = 6, 2
-"""ONNX's numbers of these element types."""
-
 
 def unpacked(value: Value, bits: int) -> Value:
     """The numbers in bytes, the lowest bits first, along a new last axis."""
     bases = np.array([2**place for place in range(0, 8, bits)], np.int32)
-    numbers = value.typed(_I32).Unsqueeze([-1]).Div(bases)
+    numbers = value.typed("i32").Unsqueeze([-1]).Div(bases)
     return numbers % (1 << bits)
 
 
@@ -112,6 +109,6 @@ def gather_block_quantized(call: Call) -> Value:
 
 def _in_row(value: Value, bits: int) -> Value:
     """The numbers in bytes, as bytes of their own, along the last axis."""
-    numbers = unpacked(value, bits).typed(_U8)
+    numbers = unpacked(value, bits).typed("u8")
     rows = value.Shape(end=-1)
     return numbers.Reshape(rows.Concat([-1], axis=0))

@@ -10,9 +10,6 @@ from popgraph.dialects.onnx.contrib.call import Call, defines
 from popgraph.dialects.onnx.contrib.normalizations import counted_mask, embedded, normalized
 from popgraph.dialects.onnx.contrib.products import channels_first, channels_last
 
-SINGLE, INT32 = 1, 6
-"""ONNX's numbers of these element types."""
-
 
 def real(call: Call, name: str) -> Value:
     """What an input stands for: `X` has the scale `Xs` and the zero point `Xz`."""
@@ -130,7 +127,7 @@ def qgemm(call: Call) -> Value:
         call[name].permuted(1, 0) if call.integer(f"trans{name}") else call[name] for name in "AB"
     )
     sums = total(a.MatMulInteger(b, call.get("Az"), call.get("Bz")), call.get("C"))
-    made = sums.typed(SINGLE) * (call["As"] * call["Bs"]) * call.real("alpha", 1.0)
+    made = sums.typed("f32") * (call["As"] * call["Bs"]) * call.real("alpha", 1.0)
     return quantized(call, made, "A") if call.has("Ys") else made
 
 
@@ -142,8 +139,8 @@ def product(call: Call, a: Value, scale: Value, zero: Value | None) -> Value:
 
 def _scaled(sums: Value, first: Value, second: Value, bias: Value | None) -> Value:
     """Sums of whole numbers in single precision, rounded once to the type of their scales."""
-    scale = first.typed(SINGLE) * second.typed(SINGLE)
-    made = total(sums.typed(SINGLE) * scale, bias and bias.typed(SINGLE))
+    scale = first.typed("f32") * second.typed("f32")
+    made = total(sums.typed("f32") * scale, bias and bias.typed("f32"))
     return made.CastLike(first)
 
 
@@ -159,7 +156,7 @@ def dynamic_quantize_matmul(call: Call) -> Value:
 
 @defines("MatMulInteger16", "A B")
 def matmul_integer16(call: Call) -> Value:
-    return call["A"].typed(INT32) @ call["B"].typed(INT32)
+    return call["A"].typed("i32") @ call["B"].typed("i32")
 
 
 @defines("QAttention",

@@ -12,9 +12,6 @@ from popgraph.dialects.onnx.contrib.hashes import filler_of, hashes_of
 from popgraph.dialects.onnx.contrib.normalizations import wide
 from popgraph.dialects.onnx.contrib.recurrences import silu
 
-INT64 = 7
-"""ONNX's number of this element type."""
-
 
 @dataclass(frozen=True)
 class Requests:
@@ -25,12 +22,12 @@ class Requests:
 
     @classmethod
     def of(cls, limits: Value) -> Requests:
-        limits = limits.typed(INT64)
+        limits = limits.typed("i64")
         return cls(limits.part(0, -1, 0), limits.part(1, LAST, 0))
 
     def owners(self, tokens: Value) -> Value:
         """To which sequence each of these tokens belongs."""
-        return (tokens.Unsqueeze([1]) >= self.ends).typed(INT64).ReduceSum([1], keepdims=0)
+        return (tokens.Unsqueeze([1]) >= self.ends).typed("i64").ReduceSum([1], keepdims=0)
 
     def reached(self, sequence: Value, place: Value, before: int) -> Value:
         """
@@ -50,7 +47,7 @@ class Requests:
     def captured(self, call: Call, capacity: int) -> Value:
         """Which of its first tokens each sequence shows: [sequences, capacity]."""
         at = self.ends.body.counted(capacity)
-        counts = call["capture_count"].typed(INT64).Min(self.ends - self.begins)
+        counts = call["capture_count"].typed("i64").Min(self.ends - self.begins)
         return at < counts.Unsqueeze([1])
 
 
