@@ -840,7 +840,7 @@ ABSENT = frozenset(
 )
 """Operators that compile, but have no case: onnxruntime has no schema of some, others are new."""
 
-INTEGERS = "products of integers are not yet made of the machine's dot products"
+INTEGERS = "exact, in floats; the machine's dot products of integers are not used yet"
 ROUNDING = (
     "a division, and a conversion to bytes that holds for numbers of any size, as NumPy's does"
 )
