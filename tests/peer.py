@@ -13,6 +13,9 @@ import numpy as np
 Case = tuple[bytes, Mapping[str, Any]]
 """A model and its inputs."""
 
+SAFE = 64
+"""Of weights below it, two products fit 16 bits, in which onnxruntime adds them on some CPUs."""
+
 
 def answers(cases: Sequence[Case], folder: Path) -> list[dict[str, Any] | str]:
     """What onnxruntime computes, or why it does not, for each case."""

@@ -115,8 +115,7 @@ class _Reader:
         self._types: dict[Attribute, str] = {}
         self._givers: dict[SSAValue, int] = {}
         self._held: dict[SSAValue, str] = {}
-        self._stream = StringIO()
-        self._printer = Printer(stream=self._stream)
+        self._printer = Printer()
 
     def inputs(self, block: Block, names: Sequence[str], scope: str = "") -> None:
         for name, argument in zip(names, block.args, strict=True):
@@ -192,10 +191,9 @@ class _Reader:
         return self._types[value.type]
 
     def _text(self, op: Operation) -> str:
-        self._stream.seek(0)
-        self._stream.truncate()
+        self._printer.stream = written = StringIO()
         self._printer.print_op(op)
-        return elided(self._stream.getvalue())
+        return elided(written.getvalue())
 
     def _add(self, node: Node) -> Node:
         self.nodes.append(node)

@@ -18,12 +18,10 @@ from tests.dialects.contrib_networks import NETWORKS
 from tests.dialects.contrib_sample import ORT, RANDOM, Sample, draw, draw_ints, ints, peer
 from tests.dialects.test_onnx_contrib_quantized import CASES as QUANTIZED
 from tests.passes.test_onnx_gradients import check
+from tests.peer import SAFE
 
 ONLY_ON_GPUS = {"BiasSoftmax", "BiasDropout", "NhwcConv", "NhwcFusedConv"}
 """Operators that onnxruntime has for other processors only."""
-
-SAFE = 64
-"""Of weights below it, two products fit 16 bits, in which onnxruntime adds them on some CPUs."""
 
 
 def activations() -> list[Sample]:
