@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from popgraph.support.errors import PopgraphError as PopgraphError
     from popgraph.support.machine import Machine as Machine
     from popgraph.training.callbacks import Callback as Callback
+    from popgraph.training.curves import Curves as Curves
     from popgraph.training.history import History as History
     from popgraph.training.metrics import Metric as Metric
     from popgraph.training.tensorboard import TensorBoard as TensorBoard
     from popgraph.training.train import train as train
     from popgraph.training.trainer import Trainer as Trainer
+    from popgraph.viewer.training_page import TrainingPage as TrainingPage
     from popgraph.viewer.viewing import View as View
     from popgraph.viewer.viewing import view as view
 
@@ -41,6 +43,8 @@ _HOMES = {
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",
     "TensorBoard": "popgraph.training.tensorboard",
+    "Curves": "popgraph.training.curves",
+    "TrainingPage": "popgraph.viewer.training_page",
     "view": "popgraph.viewer.viewing",
     "View": "popgraph.viewer.viewing",
 }

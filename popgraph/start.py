@@ -28,9 +28,10 @@ def compile(
     """
     Makes a model ready to run.
 
-    `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
-    `backend` is "c", or "reference" for NumPy. `indices` says what one out of range means that the
-    inputs bring: "error" (a run ends with an IndicesError), which is the default, or "nearest".
+    `model` is a path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder
+    or an IR module; `backend` is "c", or "reference" for NumPy. `indices` says what one out of
+    range means that the inputs bring: "error" (a run ends with an IndicesError), which is the
+    default, or "nearest".
     """
     found = recall(model, options, threads, indices) if backend == "c" else None
 

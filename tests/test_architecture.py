@@ -32,7 +32,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
-        "viewer": "support dialects passes backends compiler measure",
+        "viewer": "support dialects passes backends compiler training measure",
         "cli": "support dialects builder passes backends hosted compiler training session testing "
         "measure viewer backend conformance",
     },
@@ -143,6 +143,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "page": "",
         "server": "document page",
         "viewing": "document page server",
+        "training_page": "document server viewing",
     },
     "backends": {
         "base": "",

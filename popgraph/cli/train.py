@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,16 +14,8 @@ from popgraph.cli.report import note
 from popgraph.cli.run import Backend
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from popgraph.support.arrays import Array
-    from popgraph.training.callbacks import Callback, Trained
     from popgraph.training.checks import Check
-    from popgraph.training.history import Row
-    from popgraph.training.trainer import Trainer
-
-LOGGED_EVERY = 1.0
-"""Seconds: short epochs do not write their log again and again."""
 
 
 def command(
@@ -87,6 +77,17 @@ def command(
     tensorboard: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where TensorBoard finds the curves of this run."),
+    ] = None,
+    curves: Annotated[
+        bool,
+        typer.Option("--curves", help="Draw the curves in the terminal, while they grow."),
+    ] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the training in the browser while it runs.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write what --view shows as one file at the end."),
     ] = None,
     batch: Annotated[
         int | None,
@@ -154,16 +155,25 @@ def command(
     a break.
     """
     from popgraph.cli import models
+    from popgraph.cli.training_screen import screen
     from popgraph.passes.base import Compilation
+    from popgraph.training.callbacks import Callback
+    from popgraph.training.log import Log
     from popgraph.training.tensorboard import TensorBoard
     from popgraph.training.trainer import Trainer
+    from popgraph.viewer.training_page import TrainingPage
 
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
     if output is not None and output.suffix not in models.SAVERS:
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
         )
-    for path, option in ((output, "--output"), (log, "--log"), (checkpoint, "--checkpoint")):
+    for path, option in (
+        (output, "--output"),
+        (log, "--log"),
+        (checkpoint, "--checkpoint"),
+        (report, "--report"),
+    ):
         if path is not None:  # said before hours of training
             models.check_place(path, option)
     trainer = Trainer(
@@ -186,13 +196,19 @@ def command(
     for name, told in trainer.converted.items():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
-    curves = [] if tensorboard is None else [TensorBoard(tensorboard)]
     if check:
         _checked(trainer.check(arrays, batch))
         return
     if output is None and checkpoint is None:
         note("nothing keeps what is trained: -o trained.onnx does")
-    with _progress() as bar, _interruptions_told(checkpoint), _logged(trainer, log):
+    callbacks: list[Callback] = []
+    if log is not None:
+        callbacks.append(Log(log))
+    if tensorboard is not None:
+        callbacks.append(TensorBoard(tensorboard))
+    if view or report is not None:
+        callbacks.append(TrainingPage(report, view, model.name, typer.echo))
+    with screen(epochs, curves) as shown, _interruptions_told(checkpoint):
         trainer.fit(
             arrays,
             epochs=epochs,
@@ -204,7 +220,7 @@ def command(
             checkpoint=checkpoint,
             every=int(every) if every is not None and every.isdecimal() else every,
             resume=resume,
-            callbacks=[told_by(epochs, bar, log), *curves],
+            callbacks=[*callbacks, shown],
         )
     if resume and trainer.planned is not None and trainer.planned <= 0:
         note(f"{checkpoint} ends where this training does: nothing was left to do")
@@ -212,6 +228,8 @@ def command(
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
         typer.echo(f"a row for each epoch is in {log}")
+    if report is not None:
+        typer.echo(f"the report is in {report}")
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")
@@ -235,16 +253,6 @@ def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
         raise typer.Exit(code if isinstance(code, int) else 1) from None
 
 
-@contextmanager
-def _logged(trainer: Trainer, log: Path | None) -> Iterator[None]:
-    """Writes the rows of all epochs, however the training ends."""
-    try:
-        yield
-    finally:
-        if log is not None:
-            trainer.history.write(log)
-
-
 def _held_out(text: str) -> float | dict[str, Array]:
     """A share of the samples, or arrays of their own."""
     from popgraph.cli import models
@@ -258,87 +266,3 @@ def _held_out(text: str) -> float | dict[str, Array]:
             f"{text!r} is neither a number nor arrays, x=x.npy,labels=labels.npy",
             param_hint="--validation",
         ) from None
-
-
-class _Bar:
-    """Nothing in a pipe; on a terminal, a bar."""
-
-    def __init__(self, progress: Progress | None = None) -> None:
-        self._progress = progress
-        self._task = None if progress is None else progress.add_task("", total=None)
-
-    def start(self, steps: int | None) -> None:
-        """How many steps there will be, if anybody knows."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, total=steps)
-
-    def advance(self, text: str) -> None:
-        """A step more."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=1, description=text)
-
-
-def told_by(epochs: int, bar: _Bar, log: Path | None) -> Callback:
-    """
-    Tells how far training is: a line for every epoch, and the bar.
-
-    The log is whole again after an epoch, but not more often than every second.
-    """
-    from popgraph.training.callbacks import Callback
-    from popgraph.training.history import told
-
-    class Told(Callback):
-        due = 0.0
-
-        def on_start(self, trainer: Trained) -> None:
-            bar.start(trainer.planned)
-
-        def on_step(self, trainer: Trained, row: Row) -> None:
-            bar.advance(f"epoch {int(row['epoch'])}/{epochs}  loss {row['loss']:.5f}")
-
-        def on_epoch(self, trainer: Trained, row: Row) -> None:
-            numbers = [
-                f"{name} {told(name, row[name])}"
-                for name in row
-                if name not in ("epoch", "step", "seconds")
-            ]
-            print(f"epoch {int(row['epoch'])}/{epochs}  {'  '.join(numbers)}", flush=True)
-            if log is not None and time.monotonic() >= self.due:
-                trainer.history.write(log)
-                self.due = time.monotonic() + LOGGED_EVERY
-
-    return Told()
-
-
-@contextmanager
-def _progress() -> Iterator[_Bar]:
-    """A bar on a terminal, nothing in a pipe."""
-    from popgraph.cli.report import is_terminal
-    from popgraph.support.progress import silence
-
-    if not is_terminal():
-        yield _Bar()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
-    screen = Console(stderr=True)
-    same_screen = sys.stdout.isatty()
-    with (
-        silence(),
-        Progress(*columns, console=screen, transient=True, redirect_stdout=same_screen) as progress,
-    ):
-        yield _Bar(progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
@@ -21,6 +20,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.description import Description, TensorSpec, specs
 from popgraph.support.dtypes import from_numpy
+from popgraph.support.files import path_of
 
 
 def described(model: Model, options: Options | None) -> Description | None:
@@ -45,8 +45,9 @@ def description_of(model: Model, module: ModuleOp, options: Options) -> Descript
     outputs = _outputs(graph)
     known = _values(graph) | parameters | inputs | outputs
     outputs |= {name: known.get(_source(name), UNKNOWN) for name in _asked(options)}
+    path = path_of(model)
     return Description(
-        Path(model).name if isinstance(model, str | Path) else graph.graph_name.text,
+        path.name if path else graph.graph_name.text,
         *(_specs(types) for types in (inputs, outputs, parameters)),
     )
 

@@ -21,11 +21,15 @@ from popgraph.support.errors import (
     ParseError,
     PassError,
 )
+from popgraph.support.files import path_of
 from popgraph.support.nesting import deepest
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
-"""A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
+"""
+A path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder or an IR
+module.
+"""
 
 DEEPEST = 80
 """Levels of IR text: who reads, verifies and prints it recurses over them."""
@@ -51,6 +55,9 @@ def load(
             return model.clone(), compilation
         case Builder():
             return model.module(), Compilation(model.weights)
+        case str() if path_of(model) is None:
+            document = pgraph.parse(model, search=search)
+            return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".pgraph":
             document = pgraph.load(Path(model), search)
             return document.module, Compilation(document.weights)

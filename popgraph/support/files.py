@@ -22,6 +22,13 @@ SETTLED = 2.0
 """Seconds after which a file system's clock has certainly moved on: a change shows."""
 
 
+def path_of(model: object) -> Path | None:
+    """Where the file is that a model is given by; a text, which has lines, is none."""
+    if isinstance(model, str) and "\n" in model:
+        return None
+    return Path(model) if isinstance(model, str | Path) else None
+
+
 def resolved(path: Path) -> Path:
     """Where a path leads; OSError when it leads nowhere: links in a circle, no name at all."""
     try:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from popgraph.compiler import BuildRequest
+from popgraph.support.arrays import Array
+from popgraph.training.checks import Layer
 from popgraph.training.history import History, Row
 
 
@@ -18,6 +22,19 @@ class Trained(Protocol):
     @property
     def history(self) -> History:
         """What was measured so far."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What the optimizer and the data are."""
+
+    def layers(self) -> tuple[Layer, ...]:
+        """How large each weight is now, and its gradient on the batch of the last step."""
+
+    def weights(self) -> Mapping[str, Array]:
+        """The weights of the model, as they are now."""
+
+    def request(self) -> BuildRequest:
+        """What was compiled for the last step."""
 
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""

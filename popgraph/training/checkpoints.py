@@ -22,6 +22,7 @@ from popgraph.training.diagnosis import not_finite
 from popgraph.training.history import History, Row
 from popgraph.training.programs import Steps
 from popgraph.training.progress import Progress
+from popgraph.training.samples import Batch
 from popgraph.training.totals import Totals
 
 FORMAT = 1
@@ -46,6 +47,8 @@ class Running:
     """What the data and the optimizer are."""
     weights: Callable[[], Mapping[str, Array]]
     """The weights of the model, as they are now."""
+    batch: Batch = field(default_factory=dict)
+    """What the last step was fed."""
 
 
 def save(path: Path, running: Running) -> None:

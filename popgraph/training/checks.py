@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite
 
 import numpy as np
 
 from popgraph.dialects.onnx import OnnxOp, model_of, value_name
 from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
 from popgraph.training.diagnosis import not_finite
@@ -65,32 +67,46 @@ class Check:
         return "\n".join([table([heading, *rows]), "", *said])
 
 
-def check(task: Task, build: Build, variables: Mapping[str, Array], inputs: Batch) -> Check:
-    """Runs one step from these variables, which stay as they are."""
-    likelihoods = dict(likelihoods_of(task))
-    trained = task.selection.trained
-    request = task.request(
-        {}, build.backend, build.threads, build.indices, build.values, build.straight_through
-    )
-    training = replace(task.training, gradients=tuple(trained))
-    options = replace(request.options, training=training, extra_outputs=tuple(likelihoods))
-    program = replace(request, options=options).runner().program(inputs)
-    for name, value in variables.items():
-        program.write(name, value)
-    outputs = program.run({name: inputs[name] for name in program.inputs})
-    layers = tuple(
-        Layer(name, gradient.shape, _size(variables[name]), _size(gradient))
-        for name in trained
-        if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
-    )
-    loss = float(outputs[task.loss].astype(np.float64).mean())
-    problems = [f"input {name!r} is not finite" for name in not_finite(inputs)]
-    problems += [f"weight {name!r} is not finite" for name in not_finite(variables)]
-    for name, is_log in likelihoods.items():
-        problems += no_probabilities(name, outputs[name], is_log)
-    if not isfinite(loss):
-        problems.append(f"the loss is {loss}")
-    return Check(loss, layers, (*problems, *_of_gradients(layers)))
+@dataclass
+class Checker:
+    """Runs single steps of a training, of which gradients are seen."""
+
+    task: Task
+    build: Build
+
+    @cached_property
+    def _likelihoods(self) -> dict[str, bool]:
+        return dict(likelihoods_of(self.task))
+
+    @cached_property
+    def _runner(self) -> Runner:
+        """Makes programs whose outputs are gradients, too: one for each shape of a batch."""
+        request = self.build.request(self.task)
+        trained = tuple(self.task.selection.trained)
+        training = replace(self.task.training, gradients=trained)
+        seen = tuple(self._likelihoods)
+        options = replace(request.options, training=training, extra_outputs=seen)
+        return replace(request, options=options).runner()
+
+    def check(self, variables: Mapping[str, Array], inputs: Batch) -> Check:
+        """What one step from these variables shows, which stay as they are."""
+        program = self._runner.program(inputs)
+        for name, value in variables.items():
+            program.write(name, value)
+        outputs = program.run({name: inputs[name] for name in program.inputs})
+        layers = tuple(
+            Layer(name, gradient.shape, _size(variables[name]), _size(gradient))
+            for name in self.task.selection.trained
+            if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
+        )
+        loss = float(outputs[self.task.loss].astype(np.float64).mean())
+        problems = [f"input {name!r} is not finite" for name in not_finite(inputs)]
+        problems += [f"weight {name!r} is not finite" for name in not_finite(variables)]
+        for name, is_log in self._likelihoods.items():
+            problems += no_probabilities(name, outputs[name], is_log)
+        if not isfinite(loss):
+            problems.append(f"the loss is {loss}")
+        return Check(loss, layers, (*problems, *_of_gradients(layers)))
 
 
 def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:

@@ -83,10 +83,7 @@ class Trail:
             and isinstance(value.type.element_type, AnyFloat)
             and (name := value_name(value))
         ]
-        build = self.build
-        request = self.task.request(
-            {}, "reference", 1, build.indices, build.values, build.straight_through
-        )
+        request = replace(self.build, backend="reference", threads=1).request(self.task)
         seen = replace(request, options=replace(request.options, extra_outputs=tuple(names)))
         program = seen.runner().program(inputs)
         for name, value in variables.items():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TypeAlias
 
+from popgraph.support.charts.chart import Chart, Curve
+from popgraph.support.charts.svg import svg
 from popgraph.support.tables import table
 from popgraph.support.writing import write_text
 
@@ -19,6 +21,9 @@ Row: TypeAlias = dict[str, float]
 
 VALIDATION = "val_"
 """Begins the names of what was measured on the data that are held out."""
+
+NOT_DRAWN = frozenset(["epoch", "step", "seconds"])
+RATE = "learning_rate"
 
 
 @dataclass
@@ -56,20 +61,43 @@ class History:
         else:
             self.to_csv(path)
 
+    def charts(self) -> list[Chart]:
+        """A chart for each number: of steps, of epochs, and of the held-out data."""
+        measured = columns(self.epochs + self.steps[-1:])
+        names = (name.removeprefix(VALIDATION) for name in measured if name not in NOT_DRAWN)
+        found = [Chart(name, tuple(self._curves(name))) for name in dict.fromkeys(names)]
+        return [chart for chart in found if chart.title != RATE or _moves(chart)]
+
+    def _curves(self, name: str) -> Iterator[Curve]:
+        kinds = (
+            ("steps", name, self.steps),
+            ("epochs", name, self.epochs),
+            ("held-out data", VALIDATION + name, self.epochs),
+        )
+        for style, (title, column, rows) in enumerate(kinds):
+            points = [(row["step"], row[column]) for row in rows if column in row]
+            if points:
+                yield Curve(title, points, style)
+
     def __str__(self) -> str:
-        return table(self._rows())
+        return table(self.rows())
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        heading, *rows = self._rows()
+        heading, *rows = self.rows()
         lines = [_html_row("th", heading), *(_html_row("td", row) for row in rows)]
-        return f"<table>{''.join(lines)}</table>"
+        return f"<div>{''.join(map(svg, self.charts()))}<table>{''.join(lines)}</table></div>"
 
-    def _rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """The names of the columns, then a row for each epoch."""
         names = columns(self.epochs)
         rows = [tuple(told(name, row.get(name)) for name in names) for row in self.epochs]
         return [tuple(names), *rows]
+
+
+def _moves(chart: Chart) -> bool:
+    """Whether a learning rate is anything to look at."""
+    return any(len({value for _, value in curve.points}) > 1 for curve in chart.curves)
 
 
 def _html_row(kind: str, cells: Sequence[str]) -> str:

@@ -103,6 +103,7 @@ class Loop:
         running, progress = self._running, self._progress
         self._plan.trail.note(running.steps, progress.batch)
         outputs = running.steps.run(batch)
+        running.batch = batch
         numbers = self._measures.add(running.totals, batch, outputs)
         progress.batch += 1
         step = running.steps.driver.steps

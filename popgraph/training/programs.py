@@ -22,6 +22,7 @@ from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
+from popgraph.support.shapes import Shape
 from popgraph.training.driver import Driver
 from popgraph.training.inference_form import to_inference
 from popgraph.training.samples import Batch
@@ -38,6 +39,18 @@ class Build:
     straight_through: bool = False
     values: dict[str, Array] = field(default_factory=dict)
     """The inputs that decide structure: the same in all steps."""
+
+    def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
+        """What is to be built for steps on inputs of these shapes; some always have `values`."""
+        options = Options(
+            training=task.training,
+            indices=self.indices,
+            straight_through=self.straight_through,
+        )
+        compilation = Compilation(task.weights)
+        request = BuildRequest(task.module, compilation, options, self.backend, self.threads)
+        fixed = {name: array.shape for name, array in self.values.items()}
+        return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
 
 
 class Inputs:
@@ -94,9 +107,7 @@ class Steps:
 
     def __init__(self, task: Task, build: Build, first: Batch) -> None:
         self.inputs = Inputs(task.module, build.values)
-        self._runner = task.request(
-            {}, build.backend, build.threads, build.indices, build.values, build.straight_through
-        ).runner()
+        self._runner = build.request(task).runner()
         self.executable = self._program(self.inputs.of(first))
         self.driver = Driver.of(task, self.executable)
 

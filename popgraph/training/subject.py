@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
+from popgraph.builder.pgraph import (
+    Schedule,
+    add_loss,
+    parse,
+    parse_optimizer,
+    parse_schedule,
+)
 from popgraph.builder.pgraph import load as load_text
 from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of
@@ -22,6 +27,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
+from popgraph.support.files import path_of
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.losses import (
     LOSSES,
@@ -59,10 +65,11 @@ class Subject:
 
     def __init__(self, model: Model, wishes: Wishes) -> None:
         self.wishes = wishes
-        self.where = str(model) if isinstance(model, str | Path) and not _is_text(model) else ""
+        path = path_of(model)
+        self.where = str(path or "")
         self._said: Task | None = None
-        if self.where.endswith(".pgraph") or _is_text(model):
-            document = parse(model) if _is_text(model) else load_text(model)
+        if self.where.endswith(".pgraph") or (path is None and isinstance(model, str)):
+            document = parse(model) if path is None else load_text(path)
             self._said = task_of(document)
             self.module, self.weights = document.module, document.weights
             self._is_text = True
@@ -197,11 +204,6 @@ def _values(module: ModuleOp) -> set[str]:
     """The names of all values of a model's graph."""
     graph = model_of(module).graph
     return {*graph.input_names, *(name for op in graph.nodes for name in op.output_names)}
-
-
-def _is_text(model: object) -> bool:
-    """Whether this is a `.pgraph` text itself: a path has no lines."""
-    return isinstance(model, str) and "\n" in model
 
 
 def _rule_of(given: Optimizer) -> OptimizerSpec:

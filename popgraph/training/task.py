@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.pgraph import Document
-from popgraph.compiler import BuildRequest
 from popgraph.dialects.program import WeightStore
-from popgraph.open_model import Call
-from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import OptimizerSpec
-from popgraph.passes.options import Options, Training
-from popgraph.support.arrays import Array
-from popgraph.support.shapes import Shape
+from popgraph.passes.options import Training
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
 from popgraph.training.update_rule import Rates, rule_of
@@ -53,27 +47,6 @@ class Task:
         """What passes are told."""
         assert self.rule is not None, "a program that trains has an update rule"
         return Training(self.loss, self.rule, frozen=self.selection.frozen)
-
-    def request(
-        self,
-        shapes: Mapping[str, Shape],
-        backend: str = "c",
-        threads: int = 1,
-        indices: str | None = None,
-        values: Mapping[str, Array] | None = None,
-        straight_through: bool = False,
-    ) -> BuildRequest:
-        """What is to be built for steps on inputs of these shapes; some always have `values`."""
-        options = Options(
-            training=self.training,
-            indices=indices,
-            straight_through=straight_through,
-        )
-        compilation = Compilation(self.weights)
-        request = BuildRequest(self.module, compilation, options, backend, threads)
-        held = values or {}
-        fixed = {name: array.shape for name, array in held.items()}
-        return request.specialised(Call({**shapes, **fixed}, held))
 
 
 def task_of(document: Document) -> Task | None:

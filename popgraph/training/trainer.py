@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.pgraph import Schedule
-from popgraph.compiler import Model
+from popgraph.compiler import BuildRequest, Model
 from popgraph.compiler.saving import check_kind, save_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
@@ -19,8 +19,8 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
-from popgraph.training.checkpoints import Keeper, Running, load
-from popgraph.training.checks import Check, check
+from popgraph.training.checkpoints import Facts, Keeper, Running, load
+from popgraph.training.checks import Check, Checker, Layer
 from popgraph.training.diagnosis import Trail
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
@@ -88,6 +88,8 @@ class Trainer:
         """How many steps this `fit` runs if nothing stops it; None if nobody knows before."""
         self._task: Task | None = None
         self._steps: Steps | None = None
+        self._now: Running | None = None
+        """The last `fit`, as far as it is."""
 
     @property
     def history(self) -> History:
@@ -187,7 +189,7 @@ class Trainer:
         progress, driver = self.progress, self._prepared.driver
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
         best = best_of(monitor, patience, self.metrics, held_out is not None)
-        running = self._running(source, order, best)
+        self._now = running = self._running(source, order, best)
         if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
             load(found, running)
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
@@ -220,8 +222,39 @@ class Trainer:
         """
         source = source_of(data, self._names)
         first = source.first(self._prepare(source, batch))
+        return self._check(first)
+
+    @property
+    def facts(self) -> Facts:
+        """What the optimizer and the data are."""
+        return self._fitted.facts
+
+    def layers(self) -> tuple[Layer, ...]:
+        """How large each weight is now, and its gradient on the batch of the last step."""
+        return self._check(self._fitted.batch).layers
+
+    def weights(self) -> Mapping[str, Array]:
+        """The weights of the model, as they are now."""
+        return self._fitted.weights()
+
+    def request(self) -> BuildRequest:
+        """What was compiled for the last step."""
+        inputs = self._prepared.inputs.of(self._fitted.batch)
+        return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
+
+    @property
+    def _fitted(self) -> Running:
+        if self._now is None or not self._now.batch:
+            raise RunError("no step has run yet", "Trainer", "fit runs steps")
+        return self._now
+
+    def _check(self, batch: Batch) -> Check:
         steps = self._prepared
-        return check(self.task, self._build, steps.read(), steps.inputs.of(first))
+        return self._checker.check(steps.read(), steps.inputs.of(batch))
+
+    @cached_property
+    def _checker(self) -> Checker:
+        return Checker(self.task, self._build)
 
     def evaluate(self, data: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data; the model means what it does in inference."""

@@ -22,6 +22,7 @@ from popgraph.measure.profile_rows import Described
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, ModelError, PopgraphError
 from popgraph.support.texts import read_text
 from popgraph.viewer.graphs import Graph, graph_of
@@ -48,6 +49,10 @@ class Document:
     """How often calls are measured; 0: they are not."""
     origin: Path | None = None
     """The file that it was read from."""
+    live: dict[str, Callable[[], Part]] = field(default_factory=dict)
+    """Makes parts that change, again whenever they are asked for."""
+    trained: Mapping[str, Array] = field(default_factory=dict)
+    """Weights that are no longer what the module says."""
     _made: dict[str, Part] = field(default_factory=dict)
     _files: dict[str, str] = field(default_factory=dict)
     """What the page calls the files in which nodes were written."""
@@ -69,10 +74,13 @@ class Document:
             "lowered": self._lowered,
             "passes": self._passes,
             "weights": self._weights,
+            **self.live,
         }
 
     def part(self, name: str) -> Part:
-        """A part, made once; one that a mistake prevents says which."""
+        """A part, made once unless it is live; one that a mistake prevents says which."""
+        if name in self.live:
+            return self.live[name]()
         with self._lock:
             if name not in self._made:
                 try:
@@ -110,6 +118,7 @@ class Document:
             "facts": asdict(facts),
             "parameters": said.parameters_text,
             "sources": self._sources(),
+            "live": list(self.live),
         }
 
     def _sources(self) -> dict[str, str]:
@@ -151,7 +160,9 @@ class Document:
         return {"passes": passes.described(ONNX)}
 
     def _weights(self) -> Part:
-        return {"weights": weights(model_of(self.module).graph, self.compilation.weights)}
+        return {
+            "weights": weights(model_of(self.module).graph, self.compilation.weights, self.trained)
+        }
 
 
 def _error(error: PopgraphError) -> dict[str, str]:

@@ -13,6 +13,7 @@ from popgraph import compiler
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
+from popgraph.support.files import path_of
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.page import page
@@ -74,5 +75,4 @@ def view(
     module, compilation = compiler.load(model, search=wanted.search)
     specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
-    origin = Path(model) if isinstance(model, str | Path) else None
-    return View(Document(name or "model", module, compilation, wanted, origin=origin))
+    return View(Document(name or "model", module, compilation, wanted, origin=path_of(model)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,17 @@ NUMBERS = 16
 """Elements of a small tensor that are shown."""
 
 
-def weights(graph: Graph, store: WeightStore) -> dict[str, dict[str, Any]]:
+def weights(
+    graph: Graph, store: WeightStore, trained: Mapping[str, Array]
+) -> dict[str, dict[str, Any]]:
     """Each initializer by name: its type, and of numbers how they are distributed."""
-    return {name: _weight(one, store) for name, one in weights_by_name(graph).items()}
+    found = weights_by_name(graph)
+    arrays = {name: trained.get(name, one.array(store)) for name, one in found.items()}
+    return {name: _weight(one, arrays[name]) for name, one in found.items()}
 
 
-def _weight(initializer: Initializer, store: WeightStore) -> dict[str, Any]:
+def _weight(initializer: Initializer, array: Array) -> dict[str, Any]:
     found: dict[str, Any] = {"type": describe(initializer.result.type)}
-    array = initializer.array(store)
     found |= {"elements": array.size, "bytes": array.nbytes}
     if array.size <= NUMBERS:
         found["values"] = [str(one) for one in array.reshape(-1)]

@@ -9,10 +9,14 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +24,7 @@ import popgraph
 from popgraph.cli import app
 from popgraph.viewer.page import HERE, SCRIPTS, page
 from popgraph.viewer.server import Server
+from popgraph.viewer.training_page import NAME, TrainingPage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.pgraph"
@@ -131,22 +136,70 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
     with api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+        launched = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
-@pytest.fixture
-def shown(browser: Any, saved: Path) -> Iterator[Any]:
+@contextmanager
+def opened(browser: Any, address: str) -> Iterator[Any]:
+    """A tab that shows an address, and says nothing in its console."""
     tab = browser.new_page(viewport={"width": 1300, "height": 800})
     said: list[str] = []
     tab.on("console", lambda message: said.append(message.text))
     tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.goto(saved.as_uri())
+    tab.goto(address)
     tab.wait_for_selector("#status:has-text('kernels')")
     yield tab
     tab.close()
     assert not said
+
+
+@pytest.fixture
+def shown(browser: Any, saved: Path) -> Iterator[Any]:
+    with opened(browser, saved.as_uri()) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingPage:
+    """The page of a training that has ended."""
+    page = TrainingPage(tmp_path_factory.mktemp("reports") / "report.html")
+    x = np.random.default_rng(0).normal(size=(40, 1, 8, 8)).astype(np.float32)
+    popgraph.train(DIGITS, (x, np.arange(40) % 10), epochs=3, batch=10, callbacks=[page])
+    return page
+
+
+def test_a_report_begins_with_the_training(browser: Any, trained: TrainingPage) -> None:
+    with opened(browser, Path(str(trained.path)).as_uri()) as tab:
+        assert tab.get_attribute("#views [aria-selected=true]", "data-view") == "training"
+        assert len(tab.query_selector_all(".charts svg")) == 1
+        assert len(tab.query_selector_all("td svg")) == 2 * 6
+        assert tab.inner_text("#center tr:last-child td:first-child >> nth=-1") == "3"
+        tab.click("[data-view=graphcore]")
+        tab.wait_for_selector("canvas")
+
+
+def test_a_training_that_runs_is_asked_again(browser: Any, trained: TrainingPage) -> None:
+    document = popgraph.view(DIGITS, sizes={"N": 1}).document
+    asked = count(1)
+    ended: Any = SimpleNamespace(
+        history=popgraph.History(), stopped="it was enough", planned=3, facts={}
+    )
+
+    def part() -> dict[str, Any]:
+        now = next(asked)
+        return trained.part(ended) | {"runs": now < 3, "done": now}
+
+    document.live[NAME] = part
+    server = Server(document)
+    threading.Thread(target=server.run, daemon=True).start()
+    with opened(browser, server.address) as tab:
+        tab.wait_for_selector(".figures div:has-text('1 of 3')")
+        tab.wait_for_selector("text=It has ended: it was enough.")
+        assert "3" in tab.inner_text(".figures b")
+    server.close()
+    assert next(asked) == 4, "what has ended is asked no more"
 
 
 def test_the_page_shows_every_view(shown: Any) -> None:

@@ -10,12 +10,20 @@ async function part(name) {
     const held = document.getElementById(`part-${name}`);
     parts[name] = held
       ? Promise.resolve(JSON.parse(held.textContent))
-      : fetch(`part/${name}`).then((answer) => {
+      : fetch(`part/${name}`).catch(() => {
+          throw new Error("the process that showed this has ended");
+        }).then((answer) => {
           if (!answer.ok) throw new Error(`the viewer answers ${answer.status}: is it still running?`);
           return answer.json();
         });
   }
   return parts[name];
+}
+
+/** A part as it is now. */
+function fresh(name) {
+  delete parts[name];
+  return part(name);
 }
 
 /** What is known so far: graphs by level, calls, and which of them belong together. */

@@ -25,6 +25,10 @@ function table(headings, rows, numbers = [], more = {}) {
   return element("table", more, head, element("tbody", {}, body));
 }
 
+/** A drawing of the server's, whose names are texts in it. */
+const drawing = (svg) =>
+  document.importNode(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, true);
+
 const errorBox = (error) =>
   element("div", { class: "error", role: "alert" },
     [error.what, error.where && `at: ${error.where}`, error.hint && `try: ${error.hint}`]

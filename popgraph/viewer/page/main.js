@@ -1,6 +1,6 @@
 // The page: which view is shown, what is chosen, and how one comes from one to the other.
 
-const VIEWS = { onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program",
+const VIEWS = { training: "Training", onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program",
   memory: "Memory", passes: "Passes", source: "Source" };
 
 const state = { view: null, chosen: null, graph: null };
@@ -61,6 +61,7 @@ async function show(view) {
   state.graph = null;
   document.body.dataset.view = view;
   if (known.graphs[view]) showGraph(view);
+  else if (view === "training") await showTraining();
   else if (view === "source") center.replaceChildren(sourceView(act));
   else await showPart(view);
   if (state.view === view) mark();
@@ -73,6 +74,17 @@ function showGraph(level) {
   tree.of(level, state.graph.root);
   const own = related(state.chosen)[level];
   if (own.length && state.graph.width !== undefined) state.graph.reveal(own[0]);
+}
+
+/** The training, again every second as long as it runs. */
+async function showTraining() {
+  const found = await fresh("training");
+  if (state.view !== "training") return;
+  const place = center.firstElementChild;
+  const top = place?.classList.contains("scroll") ? place.scrollTop : 0;
+  center.replaceChildren(trainingView(found));
+  center.firstElementChild.scrollTop = top;
+  if (found.runs) setTimeout(() => state.view === "training" && showTraining().catch(failed), 1000);
 }
 
 async function showPart(view) {
@@ -92,12 +104,13 @@ function begin(model) {
   document.getElementById("model-name").textContent = model.name;
   document.getElementById("model-facts").textContent =
     `${counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node")}, parameters: ${model.parameters}`;
-  const names = Object.entries(VIEWS).filter(([view]) => view !== "source" || Object.keys(model.sources).length);
+  const there = { training: model.live.includes("training"), source: Object.keys(model.sources).length };
+  const names = Object.entries(VIEWS).filter(([view]) => there[view] ?? true);
   document.getElementById("views").replaceChildren(...names.flatMap(([view, text]) => [
     view === "program" ? element("span", { class: "gap" }) : null,
     element("button", { type: "button", role: "tab", "data-view": view, title: model.levels[view] ?? "",
       onclick: () => show(view) }, text)].filter(Boolean)));
-  show("onnx");
+  show(names[0][0]).catch(failed);
 }
 
 const status = document.getElementById("status");
@@ -106,6 +119,8 @@ function say(text, busy = false) {
   status.textContent = text;
   status.classList.toggle("busy", busy);
 }
+
+const failed = (error) => say(String(error.message ?? error));
 
 let lowered = null;
 
@@ -121,7 +136,7 @@ async function start() {
   } else {
     takeLowered(found);
     say(`${counted(found.kernels.length, "kernel")}, ${counted(found.calls.length, "call")}`);
-    document.getElementById("by-time").hidden = !found.times;
+    for (const graph of graphs.values()) graph.frame.querySelector("#by-time").hidden = !found.times;
   }
   mark();
   state.graph?.arrange();
@@ -154,4 +169,4 @@ document.getElementById("divider").addEventListener("pointerdown", (event) => {
 });
 
 if (matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.dataset.theme = "dark";
-start().catch((error) => say(String(error.message ?? error)));
+start().catch(failed);

@@ -193,3 +193,21 @@ function sourceLines(file, text, lines, act) {
       element("span", { class: "what" }, nodes.map((node) => node.kind).join(", ")));
   });
 }
+
+/** A training: how far it is, its curves, its layers, its epochs. */
+function trainingView(found) {
+  const { done, planned, facts, layers, epochs, heading, left_out: before } = found;
+  const far = planned && found.runs ? ` of ${planned}` : "";
+  const told = found.runs ? "It runs." : found.stopped ? `It has ended: ${found.stopped}.` : "It has ended.";
+  const figures = [["steps", `${done}${far}`], ...Object.entries(facts)];
+  const rows = layers.map((layer) => [element("code", {}, layer.name), layer.shape, layer.weight,
+    drawing(layer.weights), layer.gradient, drawing(layer.gradients), layer.remark]);
+  return scroll(element("h1", {}, "Training"), element("p", { class: "lead" }, told),
+    element("div", { class: "figures" }, figures.map(([name, text]) =>
+      element("div", {}, element("b", {}, text), name))),
+    element("div", { class: "charts" }, found.charts.map(drawing)),
+    layers.length ? [element("h3", {}, "Layers"), element("p", { class: "lead" },
+      "The root of the mean square of each weight and of its gradient, on the batch of a step now and then."),
+      table(["weight", "shape", "size", "", "gradient", "", ""], rows, [2, 4])] : [],
+    epochs.length ? [element("h3", {}, before ? `Epochs, without the first ${before}` : "Epochs"), table(heading, epochs, heading.map((_, at) => at))] : []);
+}

@@ -23,7 +23,7 @@ from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
-from popgraph.support.files import State, is_settled, is_unchanged, seen, state_of
+from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
 
 MAGIC = "popgraph shortcut 5"
 LIMIT = 16 << 20
@@ -93,11 +93,12 @@ def recall(
     model: object, options: object, threads: int, indices: str | None = None
 ) -> KnownProgram | KnownModel | None:
     """What a file became, if file, options, machine and this package are as they were."""
-    if not isinstance(model, str | Path):
+    file = path_of(model)
+    if file is None:
         return None
     # RuntimeError: a loop of links.
     with suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
-        path = Path(model).resolve()
+        path = file.resolve()
         key = _key(path, state_of(path), options, threads, indices)
         found = _read(key) if key else None
         return None if found is None else _follow(found, key, threads)
@@ -170,9 +171,10 @@ def note_call(
 
     `package` names the content of this package: with another, the program would not be used.
     """
-    if not isinstance(model, str | Path) or not isinstance(program, CExecutable) or is_watched():
+    file = path_of(model)
+    if file is None or not isinstance(program, CExecutable) or is_watched():
         return
-    path = Path(model).resolve()
+    path = file.resolve()
     if package is None or program.key is None or path not in files:
         return
     note = {
@@ -210,9 +212,10 @@ def _key_to_keep(
     indices: str | None,
 ) -> str:
     """The key of a model's file; empty when what it became is not to be kept."""
-    if not files or not isinstance(model, str | Path) or not all(map(is_settled, files.values())):
+    file = path_of(model)
+    if not files or file is None or not all(map(is_settled, files.values())):
         return ""
-    path = Path(model).resolve()
+    path = file.resolve()
     return _key(path, files[path], options, threads, indices) if path in files else ""
 
 

@@ -1,0 +1,122 @@
+"""How far a training is: a line for every epoch; on a terminal a bar, and curves if wanted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from popgraph.cli.report import is_terminal
+from popgraph.support.charts.text import spans, text
+from popgraph.support.pace import Pace
+from popgraph.support.progress import silence
+from popgraph.training.callbacks import Callback, Trained
+from popgraph.training.history import History, Row, told
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
+    from rich.progress import Progress
+
+DRAWN_EVERY = 0.5
+"""Seconds."""
+HEIGHT = 10
+"""Rows of a chart."""
+WIDEST = 100
+"""Columns of a chart on a wide terminal."""
+COLOURS = ("bright_black", "blue", "yellow")
+"""Of the curves of steps, of epochs and of held-out data."""
+
+
+class Screen(Callback):
+    """Tells of a training into a pipe."""
+
+    def __init__(self, epochs: int, curves: bool) -> None:
+        self._epochs, self._curves = epochs, curves
+
+    def on_epoch(self, trainer: Trained, row: Row) -> None:
+        numbers = [
+            f"{name} {told(name, row[name])}"
+            for name in row
+            if name not in ("epoch", "step", "seconds")
+        ]
+        print(f"epoch {int(row['epoch'])}/{self._epochs}  {'  '.join(numbers)}", flush=True)
+
+    def on_end(self, trainer: Trained) -> None:
+        for chart in trainer.history.charts() if self._curves else ():
+            print(f"\n{text(chart)}")
+
+
+class Terminal(Screen):
+    """Tells of a training on a terminal, where the bar and the curves move."""
+
+    def __init__(self, epochs: int, curves: bool, progress: Progress, live: Live) -> None:
+        super().__init__(epochs, curves)
+        self._progress, self._live = progress, live
+        self._task = progress.add_task("", total=None)
+        self._pace = Pace(DRAWN_EVERY)
+
+    def on_start(self, trainer: Trained) -> None:
+        self._progress.update(self._task, total=trainer.planned)
+
+    def on_step(self, trainer: Trained, row: Row) -> None:
+        text = f"epoch {int(row['epoch'])}/{self._epochs}  loss {row['loss']:.5f}"
+        self._progress.update(self._task, advance=1, description=text)
+        if self._curves and self._pace.is_due():
+            with self._pace.kept():
+                self._draw(trainer.history)
+
+    def on_end(self, trainer: Trained) -> None:
+        if self._curves:
+            self._live.console.print(Picture(trainer.history))
+
+    def _draw(self, history: History) -> None:
+        from rich.console import Group
+
+        self._live.update(Group(Picture(history, first_only=True), self._progress))
+
+
+class Picture:
+    """The curves of a history as it is now, in colours and as wide as the terminal."""
+
+    def __init__(self, history: History, first_only: bool = False) -> None:
+        self._charts = history.charts()[: 1 if first_only else None]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        for chart in self._charts:
+            for line in spans(chart, min(options.max_width - 1, WIDEST), HEIGHT):
+                parts = [(part, COLOURS[at] if at is not None else "") for part, at in line]
+                yield Text.assemble(*parts, no_wrap=True)
+
+
+@contextmanager
+def screen(epochs: int, curves: bool) -> Iterator[Callback]:
+    """What tells of a training of so many epochs."""
+    if not is_terminal():
+        yield Screen(epochs, curves)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
+    console, same_screen = Console(stderr=True), sys.stdout.isatty()
+    progress = Progress(*columns, console=console)
+    moving = Live(progress, console=console, transient=True, redirect_stdout=same_screen)
+    with silence(), moving as live:
+        yield Terminal(epochs, curves, progress, live)

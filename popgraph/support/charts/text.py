@@ -1,0 +1,99 @@
+"""Charts as text: eight dots of Braille in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from popgraph.support.charts.chart import Chart, Curve
+
+DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The bits of a cell, by column and row of its dots."""
+EMPTY = 0x2800
+"""The cell without dots."""
+
+Span = tuple[str, int | None]
+"""A text and the style of the curve that it belongs to, if it does."""
+
+
+@dataclass
+class Cell:
+    """The dots of a cell, and the style of the curve that was drawn over it last."""
+
+    dots: int = 0
+    style: int | None = None
+
+
+def spans(chart: Chart, width: int, height: int) -> Iterator[list[Span]]:
+    """The lines of a chart of so many columns and rows; texts go with their curves."""
+    labels = _labels(chart, height)
+    margin = max(map(len, labels.values()), default=0)
+    cells = _drawn(chart, width - margin - 2, height)
+    yield [(" " * (margin + 2) + chart.title, None)]
+    for row, line in enumerate(cells):
+        mark = f"{labels.get(row, ''):>{margin}} {'┤' if row in labels else '│'}"
+        yield [(mark, None), *_joined(line)]
+    yield [(f"{'':{margin + 2}}{_steps(chart, width - margin - 2)}", None)]
+    if len(chart.curves) > 1:
+        names = ((f"● {curve.name}  ", curve.style) for curve in chart.curves)
+        yield [(" " * (margin + 2), None), *names]
+
+
+def _joined(line: Sequence[Cell]) -> Iterator[Span]:
+    """Neighbours of one style go together."""
+    for style, cells in groupby(line, lambda cell: cell.style):
+        yield "".join(chr(EMPTY + cell.dots) for cell in cells), style
+
+
+def text(chart: Chart, width: int = 72, height: int = 10) -> str:
+    """A chart without colours."""
+    return "\n".join(
+        "".join(part for part, _ in line).rstrip() for line in spans(chart, width, height)
+    )
+
+
+def _labels(chart: Chart, height: int) -> dict[int, str]:
+    """What stands beside rows: the marks of the axis of values."""
+    marks = chart.up.marks
+    return {_row(chart.up.share(value), height): text for value, text in marks}
+
+
+def _row(share: float, height: int) -> int:
+    return min(height - 1, int((1 - share) * height))
+
+
+def _steps(chart: Chart, width: int) -> str:
+    """The ends of the axis of steps."""
+    (_, first), *_, (_, last) = chart.across.marks
+    return first + last.rjust(max(width - len(first), len(last) + 1))
+
+
+def _drawn(chart: Chart, width: int, height: int) -> list[list[Cell]]:
+    cells = [[Cell() for _ in range(width)] for _ in range(height)]
+    for curve in chart.curves:
+        for x, y in _places(chart, curve, width * 2, height * 4):
+            cell = cells[y // 4][x // 2]
+            cell.dots |= DOTS[x % 2][y % 4]
+            cell.style = curve.style
+    return cells
+
+
+def _places(chart: Chart, curve: Curve, width: int, height: int) -> Iterator[tuple[int, int]]:
+    """The dots of a curve, without gaps between neighbouring points."""
+    for piece in curve.thinned(width).pieces():
+        before: tuple[int, int] | None = None
+        for x, y in piece:
+            here = (
+                round(chart.across.share(x) * (width - 1)),
+                round((1 - chart.up.share(y)) * (height - 1)),
+            )
+            yield from _line(before or here, here)
+            before = here
+
+
+def _line(start: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    (left, low), (right, high) = start, end
+    count = max(abs(right - left), abs(high - low), 1)
+    for at in range(count + 1):
+        yield round(left + (right - left) * at / count), round(low + (high - low) * at / count)

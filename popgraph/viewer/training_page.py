@@ -1,0 +1,119 @@
+"""The callback that shows a training as a page: in the browser while it runs, and as a file."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from popgraph import compiler
+from popgraph.support.charts.chart import Curve
+from popgraph.support.charts.svg import spark, svg
+from popgraph.support.pace import Pace
+from popgraph.support.writing import write_text
+from popgraph.training.callbacks import Callback, Trained
+from popgraph.training.checks import Layer
+from popgraph.training.history import Row
+from popgraph.viewer.document import Document, Part
+from popgraph.viewer.server import Server
+from popgraph.viewer.viewing import View
+
+NAME = "training"
+"""That of the part of the page."""
+EVERY = 0.25
+"""Seconds between two looks at gradients."""
+EPOCHS = 100
+"""Rows of the table."""
+
+
+@dataclass
+class TrainingPage(Callback):
+    """
+    Shows a training: curves, sizes of weights and gradients by layer, the model as it is compiled.
+
+    `browse` opens it while the training runs; `path` is a file that is written at its end.
+    """
+
+    path: str | Path | None = None
+    browse: bool = False
+    name: str = "training"
+    """What the page calls the model."""
+    told: Callable[[str], None] = print
+    """Hears the address of the page."""
+    _looks: list[tuple[int, tuple[Layer, ...]]] = field(default_factory=list)
+    """Steps, and the layers after them."""
+    _pace: Pace = field(default_factory=lambda: Pace(EVERY))
+    _document: Document | None = None
+    _server: Server | None = None
+    _runs: bool = False
+
+    def on_start(self, trainer: Trained) -> None:
+        self._runs = True
+
+    def on_step(self, trainer: Trained, row: Row) -> None:
+        if self._document is None:
+            self._begin(trainer)
+            self._look(trainer, row)  # compiles, and is no measure of the pace
+        elif self._pace.is_due():
+            with self._pace.kept():
+                self._look(trainer, row)
+
+    def on_end(self, trainer: Trained) -> None:
+        self._runs = False
+        if self._document is None:
+            return
+        self._document.trained = trainer.weights()
+        if self.path is not None:
+            write_text(self.path, View(self._document).html())
+
+    def _begin(self, trainer: Trained) -> None:
+        request = trainer.request()
+        options = compiler.for_this_machine(request.options, request.threads)
+        self._document = Document(self.name, request.module, request.compilation, options)
+        self._document.live[NAME] = lambda: self.part(trainer)
+        if self.browse:
+            self._server = Server(self._document)
+            Thread(target=self._server.run, daemon=True).start()
+            self.told(f"the training is shown at {self._server.address}")
+            webbrowser.open(self._server.address)
+
+    def _look(self, trainer: Trained, row: Row) -> None:
+        self._looks.append((int(row["step"]), trainer.layers()))
+
+    def part(self, trainer: Trained) -> Part:
+        """The training as it is now."""
+        history = trainer.history
+        heading, *rows = history.rows()
+        return {
+            "runs": self._runs,
+            "stopped": trainer.stopped,
+            "planned": trainer.planned,
+            "done": len(history.steps),
+            "facts": dict(trainer.facts),
+            "charts": [svg(chart) for chart in history.charts()],
+            "heading": heading,
+            "epochs": rows[-EPOCHS:],
+            "left_out": max(0, len(rows) - EPOCHS),
+            "layers": self._layers(),
+        }
+
+    def _layers(self) -> list[Part]:
+        looks = list(self._looks)
+        return [] if not looks else [self._layer(looks, at) for at in range(len(looks[-1][1]))]
+
+    @staticmethod
+    def _layer(looks: list[tuple[int, tuple[Layer, ...]]], at: int) -> Part:
+        last = looks[-1][1][at]
+        sizes = Curve("size", [(step, layers[at].weight) for step, layers in looks])
+        gradients = Curve("gradient", [(step, layers[at].gradient) for step, layers in looks])
+        return {
+            "name": last.name,
+            "shape": "x".join(map(str, last.shape)) or "scalar",
+            "weight": f"{last.weight:.2e}",
+            "gradient": f"{last.gradient:.2e}",
+            "remark": last.remark,
+            "weights": spark(sizes),
+            "gradients": spark(gradients),
+        }
