@@ -6,6 +6,7 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
+from popgraph.testing.clamps import clamps
 from popgraph.testing.control import controlled, training_controlled
 from popgraph.testing.convolutions import learning_convolutions
 from popgraph.testing.lookups import lookups
@@ -26,6 +27,7 @@ __all__ = [
     "attentions",
     "build_network",
     "check_ir",
+    "clamps",
     "controlled",
     "learning_convolutions",
     "lookups",

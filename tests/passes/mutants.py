@@ -21,7 +21,13 @@ from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.testing import Network, controlled, learning_convolutions, separable_convolutions
+from popgraph.testing import (
+    Network,
+    clamps,
+    controlled,
+    learning_convolutions,
+    separable_convolutions,
+)
 
 PASSES = "popgraph.passes"
 
@@ -286,6 +292,21 @@ def gradient_for_pooled(original: Any) -> Any:
 
 
 # contract-in-floats
+
+
+def one_inside(original: Any) -> Any:
+    def ends_of(value: Any) -> Any:
+        ends = original(value)
+        return None if ends is None else (ends[0] + 1, ends[1] - 1)
+
+    return ends_of
+
+
+def operands_turned(original: Any) -> Any:
+    return {
+        name: lambda lhs, rhs, compare=compare: compare(rhs, lhs)
+        for name, compare in original.items()
+    }
 
 
 def far_more(original: Any) -> Any:
@@ -743,6 +764,20 @@ MUTANTS: tuple[Mutant, ...] = (
         gradient_for_pooled,
         training=True,
         needs=frozenset({"MaxPool", "Relu"}),
+    ),
+    Mutant(
+        "canonicalize",
+        "integers end one before the ends of their types",
+        f"{PASSES}.graphcore.canonicalize.arithmetic:ends_of",
+        one_inside,
+        shows_in=clamps,
+    ),
+    Mutant(
+        "canonicalize",
+        "comparisons forget which side the constant is on",
+        f"{PASSES}.graphcore.canonicalize.arithmetic:PREDICATES",
+        operands_turned,
+        shows_in=clamps,
     ),
     Mutant(
         "canonicalize",

@@ -31,6 +31,7 @@ from popgraph.testing import (
     attentions,
     build_network,
     check_ir,
+    clamps,
     controlled,
     learning_convolutions,
     lookups,
@@ -172,6 +173,8 @@ class Place:
             return controlled(dtype="f64")
         if self.name == "contract-in-floats":  # no other contracts integers
             return whole_products(dtype="f64")
+        if self.name == "canonicalize" and not self.training and slow:
+            return networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
         if self.name == "structured-to-loops" and not self.training:

@@ -1,0 +1,34 @@
+"""Strategy for integers beside the ends of their types: clamped, or compared."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from popgraph.support.dtypes import BY_NAME
+from popgraph.testing.specs import Constant, Network, Node
+
+ENDS = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535)}
+
+
+@st.composite
+def clamps(draw: DrawFn, dtype: str = "f32") -> Network:
+    """Max, Min or a comparison of integers of all sizes and a number at an end of their type."""
+    name = draw(st.sampled_from(sorted(ENDS)))
+    least, greatest = ENDS[name]
+    limit = draw(st.sampled_from((least, least + 1, greatest - 1, greatest)))
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes)
+
+    def number(value: int) -> Constant:
+        return Constant((), dtype, fill=float(value))
+
+    integer = BY_NAME[name].onnx
+    x = add("Cast", add("Mul", 0, number(greatest)), to=integer)
+    pair = draw(st.permutations((x, add("Cast", number(limit), to=integer))))
+    op = draw(st.sampled_from(("Max", "Min", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")))
+    add("Cast", add(op, *pair), to=BY_NAME[dtype].onnx)
+    return Network(((draw(st.integers(1, 3)),),), tuple(nodes), dtype)
