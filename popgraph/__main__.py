@@ -1,5 +1,14 @@
-"""`python -m popgraph` is the command `popgraph`."""
+"""The command `popgraph`, which `python -m popgraph` is, too."""
 
-from popgraph.cli import main
+from popgraph.support.signals import ending_at_once
 
-main()
+
+def main() -> None:
+    """Runs the command that the arguments name."""
+    with ending_at_once():
+        from popgraph import cli
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

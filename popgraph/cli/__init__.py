@@ -18,6 +18,7 @@ from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
 from popgraph.cli.report import compilation_shown, show_error
 from popgraph.support.errors import PopgraphError
+from popgraph.support.signals import ending_at_once
 
 COMMANDS = (
     "print",
@@ -183,4 +184,6 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)
     if VARIABLE in os.environ:
         answer()
-    app(prog_name="popgraph")
+    with ending_at_once():
+        command = typer.main.get_command(app)
+    command(prog_name="popgraph")

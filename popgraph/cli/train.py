@@ -12,6 +12,7 @@ import typer
 from popgraph.cli.options import Folders, IndicesChoice, Threads, Values
 from popgraph.cli.report import note
 from popgraph.cli.run import Backend
+from popgraph.support.signals import ending_at_once
 
 if TYPE_CHECKING:
     from popgraph.support.arrays import Array
@@ -154,14 +155,15 @@ def command(
     same command with --resume goes on, and comes to the bits that it would have come to without
     a break.
     """
-    from popgraph.cli import models
-    from popgraph.cli.training_screen import screen
-    from popgraph.passes.base import Compilation
-    from popgraph.training.callbacks import Callback
-    from popgraph.training.log import Log
-    from popgraph.training.tensorboard import TensorBoard
-    from popgraph.training.trainer import Trainer
-    from popgraph.viewer.training_page import TrainingPage
+    with ending_at_once():  # in the middle of an import, Python may lose Ctrl-C
+        from popgraph.cli import models
+        from popgraph.cli.training_screen import screen
+        from popgraph.passes.base import Compilation
+        from popgraph.training.callbacks import Callback
+        from popgraph.training.log import Log
+        from popgraph.training.tensorboard import TensorBoard
+        from popgraph.training.trainer import Trainer
+        from popgraph.viewer.training_page import TrainingPage
 
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
     if output is not None and output.suffix not in models.SAVERS:

@@ -1,0 +1,36 @@
+"""Tests that Ctrl-C ends the process where an exception would be lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+CODE = """
+import os, signal
+from popgraph.support.signals import ending_at_once
+{before}
+with ending_at_once():
+    {inside}
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
+KILL = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+def run(inside: str, before: str = "") -> tuple[int, str]:
+    code = CODE.format(inside=inside, before=before)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_it_ends_inside_and_is_heard_behind() -> None:
+    assert run(KILL) == (-signal.SIGINT, "")
+    assert run("pass") == (0, "heard\n")
+
+
+def test_handlers_of_others_stay() -> None:
+    mine = "signal.signal(signal.SIGINT, lambda *_: print('mine'))"
+    assert run(KILL, mine) == (0, "mine\nmine\n")
