@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types fuzz sanitize conformance suites targets bless bench docs accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ test: $(READY)  ## run the tests; of long sweeps, today's share
 
 test-all: $(READY)  ## run the tests, all sweeps whole
 	POPGRAPH_PROFILE=all $(BIN)/python -m pytest -n 2
+
+test-costs: $(READY)  ## run the tests, and note which take long and so take turns
+	$(BIN)/python -m pytest -n 2 --costs
 
 check: lint types test  ## everything that must be green before a change lands
 

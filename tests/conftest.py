@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -22,9 +23,9 @@ for kind in (Operation, Block, Region, SSAValue):
     kind._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))  # type: ignore[attr-defined]
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-for name in ("check", "all"):
+for name, examples in (("check", 10), ("all", 20)):
     settings.register_profile(
-        name, max_examples=20, deadline=None, suppress_health_check=_QUIET, derandomize=True
+        name, max_examples=examples, deadline=None, suppress_health_check=_QUIET, derandomize=True
     )
 settings.register_profile("fuzz", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(sampling.PROFILE)
@@ -44,17 +45,18 @@ os.environ.setdefault("POPGRAPH_POISON", "1")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")
+    parser.addoption("--costs", action="store_true", help=f"rewrite {sampling.COSTS}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "share(of): runs one of so many shares of its cases a day")
+    config.addinivalue_line("markers", "daily: all cases run every day, whatever they cost")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps today's share of the tests that are marked so, unless somebody names tests."""
+    """Keeps today's cases of costly tests, unless somebody names tests."""
     if sampling.WHOLE or sampling.is_asked_for(config):
         return
-    waiting = set(sampling.left_out(items))
+    waiting = set(sampling.left_out(items, sampling.costs(config.rootpath)))
     if waiting:
         items[:] = [item for item in items if item not in waiting]
         config.hook.pytest_deselected(items=list(waiting))
@@ -75,11 +77,23 @@ def pytest_testnodedown(node: Any) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which shares ran, and what all took of their budget, below the slowest tests."""
+    if terminalreporter.config.getoption("--costs"):
+        rewrite_costs(terminalreporter)
     for line in sampling.lines(sampling.TAKEN):
         terminalreporter.write_line(line)
     seconds = time.monotonic() - _STARTED
     late = seconds > BUDGET and not sampling.WHOLE
     terminalreporter.write_line(budget_line(seconds), yellow=late)
+
+
+def rewrite_costs(reporter: pytest.TerminalReporter) -> None:
+    """Costs of the tests that ran; what did not run keeps its own."""
+    reports = [one for many in reporter.stats.values() for one in many if hasattr(one, "duration")]
+    ran = {sampling.function_of(report.nodeid) for report in reports}
+    path = reporter.config.rootpath / sampling.COSTS
+    kept = {name: cost for name, cost in sampling.costs(path.parents[1]).items() if name not in ran}
+    found = kept | sampling.measured(reports, sampling.TAKEN)
+    path.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
 
 
 def budget_line(seconds: float, whole: bool = sampling.WHOLE) -> str:

@@ -1,15 +1,24 @@
-"""Shares of long sweeps: a run takes today's, `make test-all` takes all of them."""
+"""
+Shares of long sweeps: a run takes today's, `make test-all` takes all of them.
+
+The cases of a test that costs more than DAILY seconds take turns by the day, unless it is marked
+`daily`. What tests cost stands in costs.json, which `make test-costs` writes anew.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from math import ceil
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import pytest
+from hypothesis import settings
 
 T = TypeVar("T")
 
@@ -23,6 +32,10 @@ Sweep: TypeAlias = tuple[tuple[str, ...], int]
 """The names of the cases that are taken, and how many there are."""
 TAKEN: dict[str, Sweep] = {}
 """What this process takes of the sweeps that it has met, for the report."""
+COSTS = "tests/costs.json"
+"""Where it stands, below the root of the project."""
+DAILY = 6.0
+"""Seconds that the cases of one test may take together in a run."""
 MOST_NAMED = 40
 """Longer shares are counted only."""
 
@@ -32,6 +45,11 @@ def share(name: str, cases: Sequence[T], of: int, named: Callable[[T], str] = st
     taken = [case for number, case in enumerate(cases) if is_turn(number, of)]
     TAKEN[name] = tuple(map(named, taken)), len(cases)
     return taken
+
+
+def examples(count: int) -> int:
+    """How many a property draws that is worth so many: all of them, or a quarter a day."""
+    return max(count, settings.default.max_examples) if WHOLE else ceil(count / 4)
 
 
 def is_turn(number: int, of: int) -> bool:
@@ -44,20 +62,48 @@ def is_asked_for(config: pytest.Config) -> bool:
     return bool(config.option.keyword) or any("::" in argument for argument in config.args)
 
 
-def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Tests marked `share(N)` whose turn is another day: each function's cases take turns."""
+def costs(root: Path) -> dict[str, float]:
+    """The seconds of all cases of each test that takes long."""
+    path = root / COSTS
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """The cases of costly tests whose turn is another day."""
     sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("share"):
-            sweeps[item.nodeid.split("[")[0]].append(item)
+        name = function_of(item.nodeid)
+        if seconds.get(name, 0) > DAILY and not item.get_closest_marker("daily"):
+            sweeps[name].append(item)
     found: list[pytest.Item] = []
     for name, cases in sweeps.items():
-        marker = cases[0].get_closest_marker("share")
-        assert marker is not None
-        (parts,) = marker.args
+        parts = min(len(cases), ceil(seconds[name] / DAILY))
         taken = set(share(name, cases, parts, named=label))
         found += [item for item in cases if item not in taken]
     return found
+
+
+def function_of(nodeid: str) -> str:
+    """The test that a case belongs to."""
+    return nodeid.split("[")[0]
+
+
+def measured(reports: Iterable[pytest.TestReport], taken: Mapping[str, Sweep]) -> dict[str, float]:
+    """What all cases of each costly test would have taken, of which some have run."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    cases: defaultdict[str, set[str]] = defaultdict(set)
+    for report in reports:
+        name = function_of(report.nodeid)
+        seconds[name] += report.duration
+        cases[name].add(report.nodeid)
+    for name, (some, total) in taken.items():
+        if some and name in seconds:
+            seconds[name] *= total / len(some)
+    return {
+        name: round(seconds[name], 1)
+        for name in sorted(seconds)
+        if seconds[name] > DAILY and len(cases[name]) * (name not in taken or 2) > 1
+    }
 
 
 def label(item: pytest.Item) -> str:

@@ -40,8 +40,10 @@ and loops: nested, without turns, backwards, ended early, with rows, and their g
 """
 SAMPLED = ("tests/dialects/test_graphcore_c.py", "tests/backends/test_control.py", "-k")
 SAMPLES = {
-    "values": "graphcore.log or rem or random or cast or ends_early",
-    "places": "max_pool or gather or conv_input or branch_in_a_loop",
+    "values": "graphcore.log or rem or ends_early",
+    "numbers": "random or cast",
+    "windows": "max_pool or conv_input",
+    "places": "gather or branch_in_a_loop",
 }
 """Of which tests, by what may go wrong in them."""
 

@@ -42,7 +42,6 @@ def test_there_are_blocks_to_run() -> None:
     assert any(page == "README.md" for page, _, _ in blocks())
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
@@ -136,6 +135,7 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli"])
 def test_generated_pages_are_current(page: str) -> None:
     """By the commands of `make docs`."""

@@ -11,7 +11,7 @@ from tests.every_type import pairs, schemas
 from tests.sampling import share
 from tests.type_outcomes import excuse, in_c, is_bad, measured
 
-SHARES = 12
+SHARES = 30
 """A run takes every twelfth operator, `make test-all` all of them."""
 AT_LEAST = 8300
 """How many versions times types pass when all are tried; raise it when more do."""

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "ai.graphcore.PackedDataBlock": "session/test_popart_sequences.py",
 }
 """Operators that no node alone shows, and the tests of their gradients."""
-SHARE = 8
+SHARE = 20
 """Of so many cases one is tried a day, and of so many of these one in C."""
 
 

@@ -43,7 +43,6 @@ def both(made: onnx.ModelProto, training: bool) -> list[Runner]:
     return [popgraph.compile(made, backend=one, options=options) for one in ("c", "reference")]
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize("op", LOSSES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("scores", SCORES, ids=str)

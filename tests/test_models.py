@@ -26,7 +26,6 @@ def image(model: ModelProto) -> tuple[str, Array]:
     return given.name, (np.arange(count).reshape(shape) / count).astype(np.float32)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_model_gives_the_output_beside_it(name: str) -> None:
     model = light(name)
@@ -37,7 +36,6 @@ def test_shipped_model_gives_the_output_beside_it(name: str) -> None:
     np.testing.assert_allclose(found, numpy_helper.to_array(expected), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_with_random_weights_it_equals_onnxruntime(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")

@@ -19,7 +19,7 @@ from tests.sampling import share
 
 TOGETHER = 40
 """How many cases are one model: large enough to share a compilation, small enough to read."""
-SHARES = 4
+SHARES = 10
 """A run takes every fourth model, `make test-all` all of them."""
 RUNS = 2
 """The second run finds the memory of the first one."""

@@ -186,7 +186,6 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return rows
 
 
-@pytest.mark.share(3)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", PACKAGED)
 def test_a_trained_model_equals_onnxruntime(name: str, built: list[object]) -> None:
@@ -196,7 +195,6 @@ def test_a_trained_model_equals_onnxruntime(name: str, built: list[object]) -> N
     assert len(built) == PROGRAMS.get(name, len(calls))
 
 
-@pytest.mark.share(4)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", PACKAGED)
 def test_so_does_the_reference(name: str) -> None:
@@ -205,7 +203,6 @@ def test_so_does_the_reference(name: str) -> None:
     check(name, list(answers(run, oracle(name), list(feeds(name))[:2])))
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize("name", PACKAGED)
 def test_what_is_measured_is_one_program(name: str) -> None:
     """The model that the benchmarks make of it has known shapes, and computes the same."""

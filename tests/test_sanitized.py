@@ -32,7 +32,6 @@ program.run({{"x": np.full(4000, -1 << 63, np.int64)}})
 WRAPPING = "(i64)((u64){a} + (u64){b})"
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_sample_of_all_operations(kind: str) -> None:
     """`make sanitize` takes all of them, and whole programs."""

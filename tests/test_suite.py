@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -174,12 +177,42 @@ def test_shares_take_turns_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
     assert not list(sampling.lines(sampling.TAKEN))
 
 
+def report(nodeid: str, seconds: float) -> Any:
+    return SimpleNamespace(nodeid=nodeid, duration=seconds)
+
+
+def test_costs_are_those_of_all_cases() -> None:
+    long, short = sampling.DAILY, sampling.DAILY / 10
+    reports = [
+        report("t.py::test_many[0]", long),
+        report("t.py::test_many[1]", long / 2),
+        report("t.py::test_many[1]", long / 2),
+        report("t.py::test_few[0]", short),
+        report("t.py::test_few[1]", short),
+        report("t.py::test_alone", long * 2),
+        report("t.py::test_shared[3]", long),
+    ]
+    found = sampling.measured(reports, {"t.py::test_shared": (("3",), 4)})
+    assert found == {"t.py::test_many": 2 * long, "t.py::test_shared": 4 * long}
+
+
+def test_costs_are_of_tests_that_are_there() -> None:
+    """`make test-costs` writes them anew."""
+    for name in sampling.costs(TESTS.parent):
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (TESTS.parent / path).read_text(), name
+
+
 SWEEP = """
 import pytest
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("case", range(7))
 def test_case(case):
+    assert case >= 0
+
+@pytest.mark.daily
+@pytest.mark.parametrize("case", range(7))
+def test_daily(case):
     assert case >= 0
 """
 
@@ -187,17 +220,21 @@ def test_case(case):
 @pytest.mark.parametrize(
     ("profile", "workers", "chosen", "passed"),
     [
-        ("check", "1", "", "2 passed"),
-        ("all", "0", "", "7 passed"),
+        ("check", "1", "", "9 passed"),
+        ("all", "0", "", "14 passed"),
         ("check", "0", "::test_case[0]", "1 passed"),
     ],
 )
-def test_marked_tests_take_turns(
+@pytest.mark.daily
+def test_costly_tests_take_turns(
     profile: str, workers: str, chosen: str, passed: str, tmp_path: Path
 ) -> None:
     """Processes of pytest-xdist report theirs; who names a test gets it on any day."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "test_sweep.py").write_text(SWEEP)
+    (tmp_path / "tests").mkdir()
+    costs = {f"test_sweep.py::{name}": 3 * sampling.DAILY for name in ("test_case", "test_daily")}
+    (tmp_path / sampling.COSTS).write_text(json.dumps(costs))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS.parent}\n")
     command = ["-m", "pytest", "-n", workers, f"test_sweep.py{chosen}"]
     environment = os.environ | {"POPGRAPH_PROFILE": profile, "POPGRAPH_DAY": "8"}
@@ -206,4 +243,4 @@ def test_marked_tests_take_turns(
     )
     assert passed in ran.stdout, ran.stdout + ran.stderr
     shared = "test_case: 2 of 7, 5 left out\n    2; 5"
-    assert (shared in ran.stdout) == (passed == "2 passed")
+    assert (shared in ran.stdout) == (passed == "9 passed")

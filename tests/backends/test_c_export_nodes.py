@@ -21,7 +21,7 @@ from tests.passes.test_onnx_to_graphcore import node_cases
 from tests.sampling import share
 from tests.test_node_cases import Part, batches, parts, titled, together
 
-SHARES = 16
+SHARES = 40
 """A run takes every sixteenth model, `make test-all` all of them."""
 WARNINGS = "-std=c11 -Wall -Wextra -pedantic -Werror"
 COMPILERS = {

@@ -45,7 +45,6 @@ def runner(name: str, folder: Path) -> str | None:
     return shutil.which(emulator) or shutil.which(f"{emulator}-static")
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_it_builds_and_computes_the_same(name: str, tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=1", "--target", name)

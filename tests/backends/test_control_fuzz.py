@@ -87,7 +87,6 @@ def test_planned_gradients_mean_the_same(drawn: Drawn) -> None:
     check_gradients(drawn, in_c=False)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("gradients", [False, True])
 def test_c_means_the_same(gradients: bool) -> None:
     if gradients:

@@ -38,7 +38,6 @@ def drawn_until_found(planted: Planted) -> int:
     return count
 
 
-@pytest.mark.share(8)
 @pytest.mark.parametrize("planted", CONTROL_MUTANTS, ids=str)
 def test_a_bug_is_found(planted: Planted) -> None:
     assert drawn_until_found(planted) <= planted.hunt.most

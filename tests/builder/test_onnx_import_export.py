@@ -53,7 +53,6 @@ def differences(model: onnx.ModelProto, context: Context) -> str:
     return ""
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize("part", range(8))
 def test_every_node_test_comes_back_equal(
     cases: list[TestCase], context: Context, part: int

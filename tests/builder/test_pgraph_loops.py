@@ -22,6 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.testing import model_difference
 from tests.builder.pgraph_programs import programs, run, text
+from tests.sampling import examples
 
 Arrays = dict[str, Any]
 
@@ -51,7 +52,7 @@ def inputs_of(seed: int) -> Arrays:
     return {"a": a, "b": b, "m": m, "n": np.array(seed % 3)}
 
 
-@settings(max_examples=max(100, settings.default.max_examples), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(programs())
 def test_a_program_printed_and_parsed_is_the_same(program: list[Any]) -> None:
     written = text(program)
@@ -60,7 +61,7 @@ def test_a_program_printed_and_parsed_is_the_same(program: list[Any]) -> None:
     comes_back(laid_out)
 
 
-@settings(max_examples=max(20, settings.default.max_examples // 5), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(programs(), st.integers(0, 8))
 def test_a_program_computes_what_numpy_does(program: list[Any], seed: int) -> None:
     inputs = inputs_of(seed)
@@ -68,7 +69,7 @@ def test_a_program_computes_what_numpy_does(program: list[Any], seed: int) -> No
     assert np.allclose(found, run(program, inputs), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=max(5, settings.default.max_examples // 50), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(programs(2, 4), st.integers(0, 8))
 def test_a_program_computes_the_same_in_c(program: list[Any], seed: int) -> None:
     inputs = inputs_of(seed)

@@ -10,9 +10,10 @@ from popgraph.builder.onnx.write import export_model
 from popgraph.builder.pgraph import parse, text_of
 from popgraph.dialects.program import WeightStore
 from popgraph.testing import model_difference, onnx_models
+from tests.sampling import examples
 
 
-@settings(max_examples=max(150, settings.default.max_examples), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(onnx_models())
 def test_any_model_comes_back_from_its_text(model: ModelProto) -> None:
     store = WeightStore()

@@ -24,6 +24,7 @@ from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.testing import model_difference
+from tests.sampling import examples
 
 NOWHERE = tree.Span(1, 1, 1, 1)
 
@@ -209,7 +210,7 @@ def assert_roundtrip(module: Any, weights: WeightStore) -> str:
     return text
 
 
-@settings(max_examples=max(150, settings.default.max_examples))
+@settings(max_examples=examples(150))
 @given(steps(), st.booleans())
 def test_a_module_printed_and_parsed_is_the_same(
     described: list[tuple[Any, ...]], stepwise: bool
@@ -315,7 +316,6 @@ def assert_comes_back(model: ModelProto) -> None:
     assert text_of(document.module, document.weights) == text
 
 
-@pytest.mark.share(4)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_node_tests_of_onnx_come_back_from_their_texts(part: int) -> None:
     cases = node_cases()[part::PARTS]

@@ -14,6 +14,7 @@ from popgraph.builder.pgraph.print.formatter import format_file
 from popgraph.builder.pgraph.syntax import tree
 from popgraph.builder.pgraph.syntax.parser import parse_file
 from popgraph.builder.pgraph.syntax.source import Source
+from tests.sampling import examples
 
 Strategy = st.SearchStrategy[Any]
 
@@ -159,7 +160,7 @@ def assert_written_and_parsed(file: tree.File) -> None:
     assert format_file(parsed) == text
 
 
-@settings(max_examples=max(300, settings.default.max_examples), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(plain)
 def test_an_expression_written_down_and_parsed_is_the_same(expression: Any) -> None:
     target = tree.Target(NOWHERE, tree.Name(NOWHERE, "y"), None)
@@ -169,7 +170,7 @@ def test_an_expression_written_down_and_parsed_is_the_same(expression: Any) -> N
     assert_written_and_parsed(tree.File(NOWHERE, "", (tree.Opset(NOWHERE, "", 21), graph)))
 
 
-@settings(max_examples=max(200, settings.default.max_examples), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(files)
 def test_a_tree_written_down_and_parsed_is_the_same(file: tree.File) -> None:
     for kind in sorted(kinds(file)):

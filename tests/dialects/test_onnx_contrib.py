@@ -379,7 +379,6 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("at", range(len(SAMPLES)), ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_values_are_those_of_onnxruntime(at: int) -> None:
     sample = SAMPLES[at]
@@ -419,7 +418,6 @@ SMOOTH = [
 ]
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("at", SMOOTH, ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_gradients_are_slopes(at: int) -> None:
     sample = SAMPLES[at]

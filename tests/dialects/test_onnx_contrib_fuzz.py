@@ -17,6 +17,7 @@ from popgraph.support.arrays import Array
 from tests.dialects.contrib_networks import quantized_experts
 from tests.dialects.contrib_sample import ORT, Sample, draw, draw_ints, peer
 from tests.dialects.test_onnx_contrib import SAMPLES
+from tests.sampling import examples
 
 Draw = st.DrawFn
 
@@ -161,7 +162,7 @@ NEWER = [
 ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sample=st.one_of(NEWER))
 def test_fuzz_newer_operators(sample: Sample) -> None:
     for wanted, found in zip(peer(sample), sample.computed(), strict=True):
@@ -202,7 +203,6 @@ IN_HALVES = [
 ]
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("at", IN_HALVES, ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_halves_are_near_floats(at: int) -> None:
     wanted = _in_halves(SAMPLES[at], np.float32).computed()

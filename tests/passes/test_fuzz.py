@@ -270,7 +270,6 @@ def claim(
         assert_same_meaning(original, module, weights, tolerance=TOLERANCE)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("place", list(places()), ids=str)
 def test_fuzz(place: Place) -> None:
     @given(place.networks())
@@ -313,7 +312,6 @@ def test_fuzz_gradients_everywhere(network: Network) -> None:
     assert_gradients_everywhere(network)
 
 
-@pytest.mark.share(8)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""

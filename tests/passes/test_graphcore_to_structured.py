@@ -167,7 +167,6 @@ def assert_same(sample: Sample, actual: Array, expected: Array) -> None:
     np.testing.assert_allclose(wide, wanted, rtol=tolerance, atol=tolerance * scale)
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("sample", ALL, ids=[f"{n}-{each}"[:100] for n, each in enumerate(ALL)])
 def test_lowered_operation_means_the_same(sample: Sample) -> None:
     built = build(sample)

@@ -12,6 +12,7 @@ from popgraph.dialects.tile import KernelOp, ViewOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.hoist_constants import HoistConstants
 from tests.passes.launch_graphs import Plan, Step, kernel, module_of, plans
+from tests.sampling import examples
 
 CONSTANT, FIRST = 1, 5
 
@@ -35,7 +36,7 @@ def graph_of(module: ModuleOp) -> GraphOp:
 
 
 @given(plans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_graphs_keep_their_meaning(plan: Plan) -> None:
     compilation = Compilation()
     module = module_of(plan, compilation.weights)
@@ -49,7 +50,7 @@ def test_random_graphs_keep_their_meaning(plan: Plan) -> None:
 
 
 @given(plans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_nothing_that_could_be_prepared_stays(plan: Plan) -> None:
     compilation = Compilation()
     module = module_of(plan, compilation.weights)

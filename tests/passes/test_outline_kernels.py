@@ -13,6 +13,7 @@ from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.outline_kernels import OutlineKernels
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
+from tests.sampling import examples
 
 
 def outline(plan: Plan) -> tuple[Compilation, ModuleOp]:
@@ -31,7 +32,7 @@ def launched(module: ModuleOp) -> list[str]:
 
 
 @given(plans())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_random_graphs_keep_their_meaning(plan: Plan) -> None:
     compilation = Compilation()
     module = module_of(plan, compilation.weights)

@@ -25,6 +25,7 @@ from popgraph.passes.structured.hoist_constants import HoistConstants
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.errors import PassError
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
+from tests.sampling import examples
 
 
 def outlined(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp]:
@@ -65,7 +66,7 @@ def calls(module: ModuleOp) -> list[tuple[str, list[str]]]:
 
 
 @given(plans(), st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_random_graphs_keep_their_meaning(plan: Plan, hoist: bool) -> None:
     compilation, before, after = planned(plan, hoist)
     check_ir(after)
@@ -327,7 +328,7 @@ interval = st.builds(
 
 
 @given(st.lists(interval, max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_pieces_that_live_at_once_do_not_overlap(intervals: list[Interval]) -> None:
     offsets, size = pack(intervals)
     alive_most = 0

@@ -33,6 +33,7 @@ from tests.recurrences import (
     recurrences,
     spelled_out,
 )
+from tests.sampling import examples
 
 WEIGHTS = ("w", "r", "b", "p")
 TOLERANCE = {"float16": 1e-2, "bfloat16": 6e-2, "float32": 2e-5, "float64": 1e-12}
@@ -218,7 +219,7 @@ def test_lstm_of_popart(names: frozenset[str], full: int, constant: bool) -> Non
 
 
 @given(recurrences(dtype="float64"), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -> None:
     held = WEIGHTS if fixed else ()
     run = popgraph.compile(case.model(held), backend="reference")
@@ -298,6 +299,6 @@ def test_gradients_are_the_slopes_of_the_equations(case: Recurrence) -> None:
 
 
 @given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_layers_train_in_c(case: Recurrence) -> None:
     assert_trains(case, "c", steps=3)
