@@ -22,7 +22,7 @@ from popgraph.cli.options import (
     Winograd,
     options,
 )
-from popgraph.measure.profile_report import ROUNDS, text
+from popgraph.measure.profile_report import ROUNDS, Report, csv_of, text
 from popgraph.support.writing import write_text
 
 
@@ -41,6 +41,13 @@ def command(
     html_file: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Keep a row for each call.")
+    ] = None,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Keep a trace for Perfetto or Chrome."),
+    ] = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
@@ -56,6 +63,7 @@ def command(
     popgraph profile model.onnx
     popgraph profile model.onnx --dim N=1 --threads 2 --rows 50
     popgraph profile model.onnx --json profile.json --html profile.html
+    popgraph profile model.onnx --trace trace.json     for https://ui.perfetto.dev
     popgraph profile net.pgraph --train --dim N=32
 
     Every call of a kernel is timed alone, in its order and on the memory that the call before it
@@ -72,17 +80,35 @@ def command(
     from popgraph.measure.profile import report
     from popgraph.measure.timing import pin
 
-    for file, option in ((json_file, "--json"), (html_file, "--html")):
-        if file is not None:
-            models.check_place(file, option)
+    wanted: dict[str, Path | None] = {
+        "--json": json_file,
+        "--html": html_file,
+        "--csv": csv_file,
+        "--trace": trace_file,
+    }
+    files = {option: file for option, file in wanted.items() if file is not None}
+    for option, file in files.items():
+        models.check_place(file, option)
     pin(threads)
     module, compilation, training = models.opened(model, dim, value, train=train, assumed=True)
     made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
-    if json_file is not None:
-        write_text(json_file, json.dumps(asdict(found), indent=1) + "\n")
-    if html_file is not None:
-        from popgraph.cli.profile_page import page
+    for option, file in files.items():
+        write_text(file, _written(option, found))
 
-        write_text(html_file, page(found))
+
+def _written(option: str, found: Report) -> str:
+    """The report in one of its forms: all tell the same numbers."""
+    from popgraph.cli.profile_page import page
+    from popgraph.measure.chrome_trace import chrome_trace
+
+    match option:
+        case "--json":
+            return json.dumps(asdict(found), indent=1) + "\n"
+        case "--csv":
+            return csv_of(found)
+        case "--trace":
+            return json.dumps(chrome_trace(found)) + "\n"
+        case _:
+            return page(found)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,12 +13,14 @@ from popgraph import compiler
 from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
 from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.program import WeightStore
 from popgraph.measure.inputs import made_up_inputs
-from popgraph.measure.profile_report import Body, Call, Report
+from popgraph.measure.profile_report import Body, Call, PassTime, Report
 from popgraph.measure.profile_rows import Described
 from popgraph.measure.steps import RanNode, RanSegment, run_steps
 from popgraph.measure.timing import random_model_inputs
-from popgraph.passes.base import Compilation
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.partition import HostStep, host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.errors import NeedsHostError
@@ -35,8 +38,9 @@ def report(
     request = compiler.BuildRequest(module, compilation, options or Options(), "c", threads)
     if level_of(module) == ONNX and host_nodes(module):
         return _hosted(name, request, rounds)
+    passes = PassTimes.from_environment()
     try:
-        measured = _program(request)
+        measured = _program(request, passes)
     except NeedsHostError as error:
         if not request.splits:
             raise
@@ -51,14 +55,34 @@ def report(
         largest_live_set=described.largest_live_set,
         persistent=described.persistent,
         calls=described.calls(sum(measured.times)),
+        passes=passes.found,
     )
 
 
-def _program(request: compiler.BuildRequest) -> Profile:
+@dataclass
+class PassTimes(Observer):
+    """Measures passes, and what comes behind them."""
+
+    found: list[PassTime] = field(default_factory=list)
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        with self.timed(step.name), super().watching(step, module, weights):
+            yield
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.found.append(PassTime(name, (time.perf_counter() - start) * 1e6))
+
+
+def _program(request: compiler.BuildRequest, passes: PassTimes) -> Profile:
     """A module whose shapes are all known, ready to be measured."""
     wanted = compiler.for_this_machine(request.options, request.threads)
-    compiler.lower(request.module, request.compilation, wanted)
-    return Profile(request.module, request.compilation.weights, request.threads)
+    compiler.lower(request.module, request.compilation, wanted, observer=passes)
+    with passes.timed("C compiler"):
+        return Profile(request.module, request.compilation.weights, request.threads)
 
 
 def _hosted(
@@ -129,6 +153,7 @@ class _Steps:
     request: compiler.BuildRequest
     rounds: int
     taken: list[_Segment | _Host] = field(default_factory=list)
+    passes: PassTimes = field(default_factory=PassTimes.from_environment)
 
     def take(self, ran: RanSegment | RanNode) -> None:
         """Measures a step; what Python computes as often as kernels run."""
@@ -137,7 +162,7 @@ class _Steps:
             times = [self._timed(ran.again) for _ in range(self.rounds)]
             self.taken.append(_Host(number, ran.step, min(times)))
             return
-        profile = _program(ran.request)
+        profile = _program(ran.request, self.passes)
         profile.measure(ran.inputs, self.rounds)
         self.taken.append(_Segment(number, Described(ran.request.module, profile), profile))
 
@@ -159,4 +184,5 @@ class _Steps:
             largest_live_set=max((one.largest_live_set for one in segments), default=0),
             persistent=sum(one.persistent for one in segments),
             calls=[one.call(whole) for one in self.taken],
+            passes=self.passes.found,
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from popgraph.support.tables import table
 
@@ -11,6 +14,19 @@ ROUNDS = 20
 
 RATES = ("us", "share", "GFLOP/s", "GB/s")
 NAMES = ("kernel", "from")
+CSV_COLUMNS = (
+    "kind",
+    "kernel",
+    "source",
+    "count",
+    "microseconds",
+    "share",
+    "own",
+    "flops",
+    "moved",
+    "in_use",
+)
+"""Fields of `Call`."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,14 @@ class Call:
 
 
 @dataclass(frozen=True)
+class PassTime:
+    """What a pass took, or the C compiler, when the model was compiled."""
+
+    name: str
+    microseconds: float
+
+
+@dataclass(frozen=True)
 class Report:
     """A profile, ready to be shown."""
 
@@ -70,6 +94,8 @@ class Report:
     """No arena could be smaller."""
     persistent: int
     calls: list[Call]
+    passes: list[PassTime] = field(default_factory=list)
+    """In the order in which they ran; of a model with host steps, those of all its steps."""
 
     def longest(self) -> list[Call]:
         return longest(self.calls)
@@ -201,3 +227,21 @@ def text(found: Report, rows: int) -> str:
             memory_summary(found),
         ]
     )
+
+
+def csv_of(found: Report) -> str:
+    """A row for each call, those in bodies too, below the number of what runs them."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["number", "in", *CSV_COLUMNS])
+    numbers = count(1)
+
+    def write(calls: Iterable[Call], above: int | str) -> None:
+        for call in calls:
+            number = next(numbers)
+            writer.writerow([number, above, *(getattr(call, name) for name in CSV_COLUMNS)])
+            for body in call.bodies:
+                write(body.calls, number)
+
+    write(found.calls, "")
+    return file.getvalue()

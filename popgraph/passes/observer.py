@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO, TypeAlias
+from typing import Self, TextIO, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -35,9 +35,9 @@ class Observer:
     output: TextIO = field(default_factory=lambda: sys.stderr)
     _count: int = 0
 
-    @staticmethod
-    def from_environment(same_meaning: SameMeaning | None = None) -> Observer:
-        return Observer(Settings.from_environment(), same_meaning=same_meaning)
+    @classmethod
+    def from_environment(cls, same_meaning: SameMeaning | None = None) -> Self:
+        return cls(Settings.from_environment(), same_meaning=same_meaning)
 
     @property
     def stop_after(self) -> str | None:

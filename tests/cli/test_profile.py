@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -17,6 +18,8 @@ from popgraph.cli import app, models
 from popgraph.cli.options import options
 from popgraph.compiler import compile, load, lower
 from popgraph.measure import timing
+from popgraph.measure.chrome_trace import COMPILER, PROGRAM, chrome_trace
+from popgraph.measure.profile_report import Body, Call, PassTime, Report, csv_of
 from popgraph.passes.onnx.infer_shapes import specialise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,13 +45,12 @@ class Page(HTMLParser):
         self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
-def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
-    files = tmp_path / "p.json", tmp_path / "p.html"
+def test_all_forms_tell_the_same(tmp_path: Path) -> None:
+    files = [tmp_path / f"p.{kind}" for kind in ("json", "html", "csv", "trace")]
     arguments = ["--dim", "N=1", "--rounds", "2", "--rows", "3"]
-    result = CliRunner().invoke(
-        app,
-        ["profile", LENET, *arguments, "--json", str(files[0]), "--html", str(files[1])],
-    )
+    for file in files:
+        arguments += [f"--{file.suffix[1:]}", str(file)]
+    result = CliRunner().invoke(app, ["profile", LENET, *arguments])
     assert result.exit_code == 0, result.output
     found = json.loads(files[0].read_text())
     calls = found["calls"]
@@ -58,6 +60,16 @@ def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
     longest = max(calls, key=lambda call: call["microseconds"])
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output
+    rows = list(csv.DictReader(files[2].read_text().splitlines()))
+    assert [row["kernel"] for row in rows] == [call["kernel"] for call in calls]
+    assert [float(row["microseconds"]) for row in rows] == [call["microseconds"] for call in calls]
+    spans = [one for one in json.loads(files[3].read_text())["traceEvents"] if one["ph"] == "X"]
+    assert [one["name"] for one in spans if one["pid"] == PROGRAM] == [
+        call["kernel"] for call in calls
+    ]
+    passes = [one["name"] for one in spans if one["pid"] == COMPILER]
+    assert passes == [one["name"] for one in found["passes"]] and "plan-memory" in passes
+    assert passes[-1] == "C compiler" and all(one["dur"] >= 0 for one in spans)
     page = Page()
     page.feed(files[1].read_text())
     assert not page.fetched and "script" not in page.tags
@@ -254,3 +266,31 @@ train (labels: i32[4]) {
     arguments = ["profile", str(tmp_path / "net.pgraph"), "--train", "--rounds", "2"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
+
+
+def test_a_trace_has_bodies_inside_what_runs_them() -> None:
+    def call(kernel: str, microseconds: float, kind: str = "kernel", *bodies: Body) -> Call:
+        inside = sum(one.microseconds for body in bodies for one in body.calls)
+        own = microseconds - inside
+        return Call(kernel, "x:1", microseconds, 0.5, 3, 4, 100, kind, 2, own, list(bodies))
+
+    loop = call("loop", 10, "loop", Body("turn", 2, [call("a", 3), call("b", 5)]))
+    found = Report("net", 1, 14, 100, 100, 0, [call("first", 4), loop], [PassTime("dce", 7)])
+    events = chrome_trace(found)["traceEvents"]
+    spans = {one["name"]: (one["ts"], one["dur"]) for one in events if one["ph"] == "X"}
+    assert spans == {
+        "dce": (0, 7),
+        "first": (0, 4),
+        "loop": (4, 10),
+        "a": (4, 3),
+        "b": (7, 5),
+        "the loop itself": (12, 2),
+    }
+    assert [one["ts"] for one in events if one["ph"] == "C"] == [0, 4]
+    rows = list(csv.DictReader(csv_of(found).splitlines()))
+    assert [(row["number"], row["in"]) for row in rows] == [
+        ("1", ""),
+        ("2", ""),
+        ("3", "2"),
+        ("4", "2"),
+    ]

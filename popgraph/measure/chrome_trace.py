@@ -1,0 +1,68 @@
+"""A profile as a trace that Chrome's viewer and Perfetto show: passes and calls along the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from popgraph.measure.profile_report import Call, Report, itself
+
+Event = dict[str, Any]
+COMPILER, PROGRAM = 1, 2
+"""The processes of the trace: what compiles, and what is compiled."""
+
+
+def chrome_trace(found: Report) -> dict[str, Any]:
+    """
+    The trace as one object, to be written as JSON.
+
+    Passes follow each other as they ran, and the calls of a step as they run; times are those of
+    the report, each measured alone.
+    """
+    events = [
+        _process(COMPILER, "compiler"),
+        _process(PROGRAM, f"{found.model}, a step"),
+        *_passes(found),
+        *_calls(found.calls, 0.0),
+        *_memory(found.calls),
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _process(number: int, name: str) -> Event:
+    return {"ph": "M", "pid": number, "tid": 1, "name": "process_name", "args": {"name": name}}
+
+
+def _span(process: int, name: str, start: float, length: float, **told: object) -> Event:
+    place = {"ph": "X", "pid": process, "tid": 1, "ts": start, "dur": length}
+    return {**place, "name": name, "args": told}
+
+
+def _passes(found: Report) -> Iterator[Event]:
+    start = 0.0
+    for step in found.passes:
+        yield _span(COMPILER, step.name, start, step.microseconds)
+        start += step.microseconds
+
+
+def _calls(calls: list[Call], start: float) -> Iterator[Event]:
+    """Calls one behind the other, those of bodies inside what runs them."""
+    for call in calls:
+        told = {"from": call.source, "calls": call.count, "flops": call.flops, "bytes": call.moved}
+        yield _span(PROGRAM, call.kernel, start, call.microseconds, **told)
+        inside = start
+        for body in call.bodies:
+            yield from _calls(body.calls, inside)
+            inside += sum(one.microseconds for one in body.calls)
+        if call.kind in ("branch", "loop"):
+            yield _span(PROGRAM, itself(call).kernel, inside, call.own)
+        start += call.microseconds
+
+
+def _memory(calls: list[Call]) -> Iterator[Event]:
+    """The bytes of the arena that are in use, call by call."""
+    start = 0.0
+    for call in calls:
+        used = {"bytes in use": call.in_use}
+        yield {"ph": "C", "pid": PROGRAM, "ts": start, "name": "arena", "args": used}
+        start += call.microseconds
