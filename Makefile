@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs notebooks accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,6 +76,9 @@ docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md, docs/popart.md, docs/
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
 	$(BIN)/python -m popgraph --markdown > docs/cli.md
+
+notebooks: $(READY)  ## run the notebooks of docs/notebooks, and keep what their cells give
+	$(BIN)/python -m tests.notebooks
 
 accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md
 	$(BIN)/python -m tests.accuracy

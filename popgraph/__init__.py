@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from popgraph.builder.popart.builder import Builder as Builder
     from popgraph.compiler import to_pgraph as to_pgraph
+    from popgraph.notebook import load_ipython_extension as load_ipython_extension
     from popgraph.passes.options import Options as Options
     from popgraph.passes.tuning import Tuning as Tuning
     from popgraph.runner import Runner as Runner
@@ -45,6 +46,7 @@ _HOMES = {
     "TensorBoard": "popgraph.training.tensorboard",
     "Curves": "popgraph.training.curves",
     "TrainingPage": "popgraph.viewer.training_page",
+    "load_ipython_extension": "popgraph.notebook",
     "view": "popgraph.viewer.viewing",
     "View": "popgraph.viewer.viewing",
 }

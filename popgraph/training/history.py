@@ -26,7 +26,7 @@ NOT_DRAWN = frozenset(["epoch", "step", "seconds"])
 RATE = "learning_rate"
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """
     What was measured, oldest first.
@@ -79,8 +79,8 @@ class History:
             if points:
                 yield Curve(title, points, style)
 
-    def __str__(self) -> str:
-        return table(self.rows())
+    def __repr__(self) -> str:
+        return table(self.rows()) if self.epochs else f"{len(self.steps)} steps, no whole epoch"
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -290,6 +290,8 @@ def test_a_history_becomes_a_table(tmp_path: Path) -> None:
     history.to_csv(tmp_path / "h.csv")
     assert (tmp_path / "h.csv").read_text() == "epoch,loss\n1,0.5\n"
     assert history.to_dict()["steps"] == [{"step": 1, "loss": 0.5}]
+    assert repr(history).split() == ["epoch", "loss", "1", "0.50000"]
+    assert str(History()) == "0 steps, no whole epoch"
     with pytest.raises(KeyError, match="no epoch has 'accuracy'"):
         history["accuracy"]
 
