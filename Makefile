@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs notebooks accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs pages notebooks accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,12 +70,16 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 	$(BIN)/pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks --threads 1 2 --accuracy
 
-docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md, docs/popart.md, docs/tile.md and docs/cli.md
+docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pages: $(READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
 	$(BIN)/python -m popgraph --markdown > docs/cli.md
+	$(BIN)/python -m tests.api_page > docs/api.md
 
 notebooks: $(READY)  ## run the notebooks of docs/notebooks, and keep what their cells give
 	$(BIN)/python -m tests.notebooks

@@ -11,7 +11,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
 
+import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
@@ -20,6 +23,7 @@ from popgraph.builder.pgraph.syntax.parser import GRAMMAR
 from popgraph.passes import optimizer_spec
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from tests.api_page import documented, own_names
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -136,15 +140,48 @@ def run(command: list[str], folder: Path) -> None:
 
 
 @pytest.mark.daily
-@pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli"])
+@pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli", "api"])
 def test_generated_pages_are_current(page: str) -> None:
-    """By the commands of `make docs`."""
-    rule = rf"python -m popgraph (.*) > docs/{page}\.md"
+    """By the commands of `make pages`."""
+    rule = rf"python -m (.*) > docs/{page}\.md"
     (arguments,) = re.findall(rule, (ROOT / "Makefile").read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "popgraph", *arguments.split()],
+        [sys.executable, "-m", *arguments.split()],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (ROOT / f"docs/{page}.md").read_text() == done.stdout, "run `make docs`"
+    assert (ROOT / f"docs/{page}.md").read_text() == done.stdout, "run `make pages`"
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    silent = [name for name in own_names() if not documented(getattr(popgraph, name))]
+    assert not silent and len(own_names()) > 15
+
+
+def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+    """Its links and anchors are checked; notebooks and files of the repository are in it."""
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
+    build(config)  # strict: a warning ends it
+    index = (tmp_path / "index.html").read_text()
+    assert 'href="tutorial.html"' in index and 'src="images/view-training.png"' in index
+    assert "<svg" in (tmp_path / "notebooks/training.html").read_text()
+    assert (tmp_path / "files/popgraph/builder/pgraph/syntax/pgraph.lark").exists()
+    assert (tmp_path / "search/search_index.json").exists()
+
+
+def test_the_readme_has_the_figures_of_the_performance_page() -> None:
+    page = (ROOT / "docs/performance.md").read_text()
+    for kind, part in (("inference", "inference"), ("a step of training", "training")):
+        table = page.partition(f"<!-- {part} with avx512 -->")[2].partition("\n### ")[2]
+        table = table.partition("\n### ")[0].partition("<!--")[0]
+        known = dict(re.findall(r"^\| (\S+) \|.*?\*\*([\d.]+)\*\*", table, re.MULTILINE))
+        readme = (ROOT / "README.md").read_text()
+        names, figures = re.findall(rf"\| {kind} \|(.*)\|\n.*\n\| times as fast \|(.*)\|", readme)[
+            0
+        ]
+        told = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
+        assert len(told) > 3
+        for name, figure in told.items():
+            assert known[name.strip()] == figure.strip(), name

@@ -1,0 +1,127 @@
+"""Writes docs/api.md: what `import popgraph` gives, from docstrings and types."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+
+import popgraph
+from popgraph import extend
+
+OTHERS = "popgraph.session"
+"""Where PopART's names live, which have a page of their own."""
+HEAD = """# Python's names
+
+What `import popgraph` and [`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
+This page is made of the docstrings of the code.
+"""
+
+
+def own_names() -> list[str]:
+    """The public names of the package that are not PopART's."""
+    session = set(vars(__import__(OTHERS, fromlist=["x"]))["__all__"])
+    names = (name for name in dir(popgraph) if is_public(popgraph, name))
+    return [name for name in names if name == "Builder" or name not in session]
+
+
+def is_public(module: object, name: str) -> bool:
+    """Whether a name is for users: no part of the machinery, no module that is merely loaded."""
+    if name.startswith("_"):
+        return False
+    value = getattr(module, name)
+    return callable(value) and (getattr(value, "__module__", None) or "").startswith("popgraph")
+
+
+def members(value: type) -> Iterator[tuple[str, object]]:
+    """The public methods and properties of a class that have something to say."""
+    for name, member in inspect.getmembers_static(value):
+        inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if isinstance(inner, property) or inspect.isfunction(inner):
+            made = inner.fget if isinstance(inner, property) else inner
+            if not name.startswith("_") and str(made.__module__).startswith("popgraph"):
+                yield name, inner
+
+
+def signature(name: str, value: object) -> str:
+    """As it is called, a parameter a line where they are many."""
+    if isinstance(value, property):
+        return name
+    try:
+        found = inspect.signature(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return name
+    parts = [*map(plain, parameters(found))]
+    told = found.return_annotation
+    behind = "" if told is inspect.Signature.empty else f" -> {plain(str(told))}"
+    text = f"{name}({', '.join(parts)}){behind}"
+    if len(text) <= 96:
+        return text
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){behind}"
+
+
+def parameters(found: inspect.Signature) -> Iterator[str]:
+    """As they are written, those for users only."""
+    named = False
+    for one in found.parameters.values():
+        if one.name in ("self", "cls") or one.name.startswith("_"):
+            continue
+        if one.kind is one.VAR_POSITIONAL:
+            named = True
+        if one.kind is one.KEYWORD_ONLY and not named:
+            named = True
+            yield "*"
+        yield str(one.replace(default=Unsaid()) if has_no_text(one.default) else one)
+
+
+def has_no_text(default: object) -> bool:
+    """Whether a default is nothing that one could write."""
+    return inspect.isroutine(default) or "FACTORY" in type(default).__name__
+
+
+class Unsaid:
+    """Stands for such a default."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def plain(text: str) -> str:
+    """Without the quotes around annotations, and the modules before names."""
+    text = re.sub(r"^([\w*]+: )?(['\"])(.*?)\2", r"\1\3", text)
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
+
+
+def documented(value: object) -> str:
+    return textwrap.dedent(inspect.getdoc(value) or "").strip()
+
+
+def entry(level: str, name: str, value: object) -> Iterator[str]:
+    yield f"{level} `{name}`\n"
+    yield f"    {textwrap.indent(signature(name, value), '    ').strip()}\n"
+    yield f"{documented(value)}\n"
+    if inspect.isclass(value):
+        for inner, member in members(value):
+            text = documented(member)
+            if text:
+                lines = textwrap.indent(text, "  ").strip()
+                call = re.sub(r"\(\n +", "(", signature(inner, member)).replace(",\n)", ")")
+                yield f"* `{' '.join(call.split())}`: {lines}"
+        yield ""
+
+
+def page() -> str:
+    lines = [HEAD]
+    seen: set[str] = set()
+    for module, names in ((popgraph, own_names()), (extend, sorted(extend.__all__))):
+        lines.append(f"## {module.__name__}\n")
+        for name in names:
+            if name not in seen:
+                lines += entry("###", name, getattr(module, name))
+        seen |= set(names)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
