@@ -49,7 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "daily: all cases run every day, whatever they cost")
+    config.addinivalue_line(
+        "markers", "daily(seconds): what its cases may take in a run, or all that they take"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

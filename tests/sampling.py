@@ -1,8 +1,9 @@
 """
 Shares of long sweeps: a run takes today's, `make test-all` takes all of them.
 
-The cases of a test that costs more than DAILY seconds take turns by the day, unless it is marked
-`daily`. What tests cost stands in costs.json, which `make test-costs` writes anew.
+The cases of a test that costs more than DAILY seconds take turns by the day. One that is marked
+`daily(60)` is worth so many seconds, and all cases of one that is `daily()` run. What tests cost
+stands in costs.json, which `make test-costs` writes anew.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -73,14 +74,20 @@ def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list
     sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         name = function_of(item.nodeid)
-        if seconds.get(name, 0) > DAILY and not item.get_closest_marker("daily"):
+        if seconds.get(name, 0) > worth(item):
             sweeps[name].append(item)
     found: list[pytest.Item] = []
     for name, cases in sweeps.items():
-        parts = min(len(cases), ceil(seconds[name] / DAILY))
+        parts = min(len(cases), ceil(seconds[name] / worth(cases[0])))
         taken = set(share(name, cases, parts, named=label))
         found += [item for item in cases if item not in taken]
     return found
+
+
+def worth(item: pytest.Item) -> float:
+    """The seconds that the cases of a test may take in a run."""
+    marker = item.get_closest_marker("daily")
+    return DAILY if marker is None else marker.args[0] if marker.args else inf
 
 
 def function_of(nodeid: str) -> str:

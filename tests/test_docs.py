@@ -46,6 +46,7 @@ def test_there_are_blocks_to_run() -> None:
     assert any(page == "README.md" for page, _, _ in blocks())
 
 
+@pytest.mark.daily(60)
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
