@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from popgraph.builder.pgraph.syntax.tree import Span
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
     from popgraph.builder.pgraph.tools.language_service import LanguageService
+    from popgraph.builder.pgraph.tools.outline import Symbol
 
 
 def command(
@@ -32,7 +33,8 @@ def command(
     popgraph lsp --port 2087
 
     Editors start it: mistakes and warnings as one writes, types and operators under the pointer,
-    completion, go to definition, formatting. Needs the package pygls:
+    completion, parameters of calls, inferred types, the outline, go to definition, references,
+    rename, formatting. Needs the package pygls:
     pip install "popgraph[lsp]".
     """
     server = make_server()
@@ -94,7 +96,98 @@ def make_server() -> LanguageServer:
     def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit] | None:
         return _formatted(texts.of(params.text_document.uri).text)
 
+    _add_names(server, texts)
+    _add_marks(server, texts)
     return server
+
+
+def _add_names(server: LanguageServer, texts: _Texts) -> None:
+    """What an editor asks about names: where they are used, other names, the outline."""
+    from lsprotocol import types as lsp
+    from pygls.exceptions import JsonRpcInvalidParams
+
+    @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+    def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
+        uri = params.text_document.uri
+        spans = texts.of(uri).uses(*_place(params.position))
+        return [lsp.Location(uri=uri, range=_range(span)) for span in spans]
+
+    @server.feature(lsp.TEXT_DOCUMENT_RENAME)
+    def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        uri = params.text_document.uri
+        try:
+            spans, name = texts.of(uri).renamed(*_place(params.position), params.new_name)
+        except PopgraphError as error:
+            raise JsonRpcInvalidParams(error.what) from error
+        edits = [lsp.TextEdit(_range(span), name) for span in spans]
+        return lsp.WorkspaceEdit(changes={uri: edits}) if edits else None
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        return [_symbol(one) for one in texts.of(params.text_document.uri).outline()]
+
+
+def _add_marks(server: LanguageServer, texts: _Texts) -> None:
+    """What an editor shows in a text: parameters of calls, inferred types, kinds of names."""
+    from lsprotocol import types as lsp
+
+    from popgraph.builder.pgraph.tools.marks import KINDS
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(trigger_characters=["(", ","])
+    )
+    def signature(params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+        found = texts.of(params.text_document.uri).signature(*_place(params.position))
+        if found is None:
+            return None
+        words = [lsp.ParameterInformation(label=word) for word in found.parameters]
+        told = lsp.SignatureInformation(found.label, found.about or None, words)
+        return lsp.SignatureHelp([told], active_signature=0, active_parameter=found.active)
+
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        first, last = params.range.start.line, params.range.end.line
+        return [
+            lsp.InlayHint(lsp.Position(one.line - 1, one.column - 1), one.text)
+            for one in texts.of(params.text_document.uri).hints()
+            if first <= one.line - 1 <= last
+        ]
+
+    legend = lsp.SemanticTokensLegend(token_types=list(KINDS), token_modifiers=[])
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, legend)
+    def tokens(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+        numbers: list[int] = []
+        line, column = 1, 1
+        for one in texts.of(params.text_document.uri).tokens():
+            span = one.span
+            column = column if span.line == line else 1
+            length = span.end_column - span.column
+            kind = KINDS.index(one.kind)
+            numbers += [span.line - line, span.column - column, length, kind, 0]
+            line, column = span.line, span.column
+        return lsp.SemanticTokens(data=numbers)
+
+
+def _symbol(found: Symbol) -> lsp.DocumentSymbol:
+    from lsprotocol import types as lsp
+
+    kinds = {
+        "graph": lsp.SymbolKind.Class,
+        "template": lsp.SymbolKind.Function,
+        "function": lsp.SymbolKind.Function,
+        "train": lsp.SymbolKind.Event,
+        "input": lsp.SymbolKind.Field,
+        "weight": lsp.SymbolKind.Property,
+        "constant": lsp.SymbolKind.Constant,
+    }
+    return lsp.DocumentSymbol(
+        name=found.name,
+        kind=kinds[found.kind],
+        range=_range(found.span),
+        selection_range=_range(found.name_span),
+        children=[_symbol(one) for one in found.inside],
+    )
 
 
 class _Texts:

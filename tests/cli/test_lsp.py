@@ -7,8 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
+
+from popgraph.builder.pgraph.tools.language_service import LanguageService
+from popgraph.builder.pgraph.tools.marks import KINDS
 
 URI = "file:///net.pgraph"
 RIGHT = "graph g(image: f32[N, 4]) -> y {\n    y = Softmax(image)\n}\n"
@@ -98,3 +103,101 @@ def test_an_editor_gets_types_words_definitions_and_layout() -> None:
         assert [edit.new_text for edit in edits or ()] == [RIGHT]
 
     conversation(hold)
+
+
+NET = """def dense(x: f32[inputs], outputs) -> y {
+    weight w: f32[inputs, outputs] = zeros
+    y = x @ w
+}
+
+graph net(image: f32[4]) -> (y) {
+    hidden = Relu(image)
+    wide = dense(hidden, 3)
+    y = Softmax(wide + wide, axis=-1)
+}
+"""
+
+
+def places(found: Any) -> list[tuple[int, int, int]]:
+    """Line, first and last character of ranges."""
+    spans = [getattr(one, "range", one) for one in found]
+    return [(span.start.line, span.start.character, span.end.character) for span in spans]
+
+
+def test_names_are_found_renamed_and_listed() -> None:
+    async def hold(editor: Editor) -> None:
+        told = await editor.open(NET)
+        assert list(told.diagnostics) == []
+        client, here = editor.client, editor.at(8, 17)
+        context = lsp.ReferenceContext(include_declaration=True)
+        found = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **here)
+        )
+        assert places(found) == [(7, 4, 8), (8, 16, 20), (8, 23, 27)]
+        called = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **editor.at(7, 12))
+        )
+        assert places(called) == [(0, 4, 9), (7, 11, 16)]
+        edit = await client.text_document_rename_async(lsp.RenameParams(new_name="h2", **here))
+        assert edit is not None and edit.changes is not None
+        assert places(edit.changes[URI]) == places(found)
+        assert {one.new_text for one in edit.changes[URI]} == {"h2"}
+        with pytest.raises(JsonRpcException, match="'hidden' is the name of something else"):
+            await client.text_document_rename_async(lsp.RenameParams(new_name="hidden", **here))
+        symbols = await client.text_document_document_symbol_async(
+            lsp.DocumentSymbolParams(lsp.TextDocumentIdentifier(URI))
+        )
+        outline: list[Any] = list(symbols or ())
+        named = [(one.name, [inner.name for inner in one.children]) for one in outline]
+        assert named == [("dense", ["x", "outputs", "w"]), ("net", ["image"])]
+
+    conversation(hold)
+
+
+def test_calls_types_and_kinds_of_names_are_shown() -> None:
+    async def hold(editor: Editor) -> None:
+        await editor.open(NET)
+        client, document = editor.client, lsp.TextDocumentIdentifier(URI)
+
+        async def signature(line: int, character: int) -> tuple[str, int | None]:
+            found = await client.text_document_signature_help_async(
+                lsp.SignatureHelpParams(**editor.at(line, character))
+            )
+            assert found is not None
+            return found.signatures[0].label, found.active_parameter
+
+        assert await signature(8, 17) == ("Softmax(input, axis=)", 0)
+        assert await signature(8, 34) == ("Softmax(input, axis=)", 1)
+        assert await signature(7, 25) == ("dense(x, outputs)", 1)
+        everything = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
+        hints = await client.text_document_inlay_hint_async(
+            lsp.InlayHintParams(document, everything)
+        )
+        shown = {(one.position.line, one.position.character): one.label for one in hints or ()}
+        assert shown[6, 10] == ": f32[4]" and shown[7, 8] == ": f32[3]"
+        assert (5, 15) not in shown, "the text says it"
+        found = await client.text_document_semantic_tokens_full_async(
+            lsp.SemanticTokensParams(document)
+        )
+        assert found is not None
+        kinds = {}
+        line, character = 0, 0
+        for at in range(0, len(found.data), 5):
+            down, right, length, kind, _ = found.data[at : at + 5]
+            line, character = line + down, right if down else character + right
+            kinds[NET.split("\n")[line][character : character + length]] = KINDS[kind]
+        assert kinds["Relu"] == "function" and kinds["dense"] == "method"
+        assert kinds["image"] == "parameter" and kinds["hidden"] == "variable"
+        assert kinds["f32"] == "type"
+
+    conversation(hold)
+
+
+def test_a_broken_text_has_no_marks_and_keeps_its_names() -> None:
+    service = LanguageService("net.pgraph")
+    service.read(NET)
+    assert service.hints() and service.tokens()
+    service.read(NET.replace("hidden = Relu(image)", "hidden = Relu(image"))
+    assert service.hints() == [] and service.tokens() == []
+    assert [one.name for one in service.outline()] == ["dense", "net"]
+    assert LanguageService("empty.pgraph").outline() == []

@@ -18,8 +18,11 @@ from popgraph.builder.pgraph.print.expression_text import ExpressionText, name_t
 from popgraph.builder.pgraph.syntax.literals import STRING
 from popgraph.builder.pgraph.syntax.parser import parse_file
 from popgraph.builder.pgraph.syntax.source import Source
-from popgraph.builder.pgraph.syntax.tree import Expression, Span, Template
+from popgraph.builder.pgraph.syntax.tree import Expression, File, Span, Template
 from popgraph.builder.pgraph.tools.diagnostics import Checked, checked
+from popgraph.builder.pgraph.tools.marks import Hint, Token, hints, tokens
+from popgraph.builder.pgraph.tools.outline import Symbol, outline
+from popgraph.builder.pgraph.tools.uses import renamed, templates, uses
 from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import describe
@@ -37,6 +40,24 @@ class Completion:
     about: str = ""
 
 
+@dataclass(frozen=True)
+class Signature:
+    """How something is called, and which of its parameters is being written."""
+
+    label: str
+    parameters: tuple[str, ...]
+    active: int | None
+    about: str
+
+    @staticmethod
+    def of(name: str, parameters: list[str], argument: int | str, about: str) -> Signature:
+        """`argument` is the number of a parameter, or its keyword."""
+        words = [word.rstrip("=") for word in parameters]
+        at = words.index(argument) if argument in words else argument
+        active = at if isinstance(at, int) and at < len(words) else None
+        return Signature(f"{name}({', '.join(parameters)})", tuple(parameters), active, about)
+
+
 class LanguageService:
     """
     Answers questions about one text; lines and columns count from 1.
@@ -49,6 +70,7 @@ class LanguageService:
         self.text = ""
         self.now: Checked = checked("", filename)
         self._names: Source = self.now.source
+        self._file = File(Span(1, 1, 1, 1), "", ())
         self._templates: dict[str, Template] = {}
 
     def read(self, text: str) -> None:
@@ -59,10 +81,8 @@ class LanguageService:
             file = parse_file(Source(text, self.filename))
         except PopgraphError:
             return
-        self._names = self.now.source
-        self._templates = {
-            item.name.text: item for item in file.items if isinstance(item, Template)
-        }
+        self._names, self._file = self.now.source, file
+        self._templates = {template.name.text: template for template in templates(file)}
 
     # what stands here
 
@@ -90,6 +110,45 @@ class LanguageService:
             return span
         template = self._templates.get(self._word(line, column))
         return None if template is None else template.name.span
+
+    def uses(self, line: int, column: int) -> list[Span]:
+        """All places of the name at a place."""
+        return uses(self._names, self._file, line, column)
+
+    def renamed(self, line: int, column: int, name: str) -> tuple[list[Span], str]:
+        """The places of the name at a place, and how a new name is written there."""
+        return renamed(self._names, self._file, line, column, name), name_text(name)
+
+    def outline(self) -> list[Symbol]:
+        """What has a name in the text."""
+        return outline(self._file)
+
+    def hints(self) -> list[Hint]:
+        """Types that are inferred; none while the text is not well formed."""
+        return [*hints(self._names)] if self._is_whole else []
+
+    def tokens(self) -> list[Token]:
+        """Names and their kinds; none while the text is not well formed."""
+        return tokens(self._names, self._file) if self._is_whole else []
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._names.text == self.text
+
+    def signature(self, line: int, column: int) -> Signature | None:
+        """How what is called before a place takes its arguments."""
+        before = "\n".join([*self.text.split("\n")[: line - 1], self._line(line)[: column - 1]])
+        name, argument = _open_argument(before)
+        if name in self._templates:
+            template = self._templates[name]
+            formals = [formal.name.text for formal in template.formals]
+            return Signature.of(name, formals, argument, template.body.doc)
+        made = self._operator(name) if name else None
+        if made is None:
+            return None
+        words = [formal.name for formal in made.SCHEMA.inputs]
+        words += [f"{key}=" for key in made.SCHEMA.attributes]
+        return Signature.of(name, words, argument, _first_sentence(made.SCHEMA.doc or ""))
 
     def _at(self, line: int, column: int) -> Iterator[tuple[Span, tuple[Span, object]]]:
         for span, found in self._names.meanings.items():
@@ -198,20 +257,38 @@ def _inside_index(text: str) -> bool:
     return line.count("[") > line.count("]")
 
 
+def _open_argument(text: str) -> tuple[str, int | str]:
+    """The call that is open at the end of a text; the number of its argument, or its keyword."""
+    place = _open_place(text)
+    inside = text[place + 1 :] if place is not None else ""
+    before_last = None
+    while inside != before_last:  # brackets inside brackets
+        before_last, inside = inside, re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", inside)
+    *before, last = inside.split(",")
+    keyword = re.match(r"\s*(\w+)\s*=", last)
+    return _open_call(text), keyword[1] if keyword else len(before)
+
+
 def _open_call(text: str) -> str:
     """The name before the innermost `(` that is still open."""
+    place = _open_place(text)
+    match = None if place is None else re.search(r"(\w+)\s*$", text[:place])
+    return match[1] if match and place is not None and text[place] == "(" else ""
+
+
+def _open_place(text: str) -> int | None:
+    """Where the innermost bracket is that is still open."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):
         if text[place] in ")]":
             depth += 1
         elif text[place] in "([":
             if depth == 0:
-                match = re.search(r"(\w+)\s*$", text[:place])
-                return match[1] if match and text[place] == "(" else ""
+                return place
             depth -= 1
         elif text[place] in "{}":
-            return ""
-    return ""
+            return None
+    return None
 
 
 def _first_sentence(text: str) -> str:

@@ -1,0 +1,74 @@
+"""Where a name is used, and another name for all of its places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from popgraph.builder.pgraph.print.expression_text import name_text
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.tree import Call, File, Node, Span, Template
+from popgraph.support.errors import PopgraphError
+
+
+def uses(source: Source, file: File, line: int, column: int) -> list[Span]:
+    """All places of the name at a place, the one where it is defined among them."""
+    for span, (home, _) in source.meanings.items():
+        if is_at(span, line, column):
+            word = written(source, span)
+            same = [one for one, (other, _) in source.meanings.items() if other == home]
+            found = {one for one in (home, *same) if written(source, one) == word}
+            return in_order(found)
+    for template in templates(file):
+        spans = [template.name.span, *_calls(file, template.name.text)]
+        if any(is_at(span, line, column) for span in spans):
+            return in_order(set(spans))
+    return []
+
+
+def renamed(source: Source, file: File, line: int, column: int, name: str) -> list[Span]:
+    """The places that are to have another name; an error if something else has it already."""
+    found = uses(source, file, line, column)
+    others = {written(source, span) for span in source.meanings if span not in found}
+    others |= {template.name.text for template in templates(file)}
+    if not name:
+        raise PopgraphError("a name has at least one character")
+    if name_text(name) in others:
+        raise PopgraphError(f"{name!r} is the name of something else in this text")
+    return found
+
+
+def templates(file: File) -> Iterator[Template]:
+    return (item for item in file.items if isinstance(item, Template))
+
+
+def _calls(file: File, name: str) -> Iterator[Span]:
+    """Where a template is called by its name."""
+    for node in walk(file):
+        if isinstance(node, Call) and [part.text for part in node.path.parts] == [name]:
+            yield node.path.parts[0].span
+
+
+def walk(node: object) -> Iterator[Node]:
+    """A node and all below it, in the order of the text."""
+    if isinstance(node, tuple):
+        for one in node:
+            yield from walk(one)
+    elif isinstance(node, Node):
+        yield node
+        for field in fields(node) if is_dataclass(node) else ():
+            yield from walk(getattr(node, field.name))
+
+
+def written(source: Source, span: Span) -> str:
+    """What stands at a place of one line."""
+    lines = source.text.split("\n")
+    return lines[span.line - 1][span.column - 1 : span.end_column - 1]
+
+
+def is_at(span: Span, line: int, column: int) -> bool:
+    return span.line == line and span.column <= column <= span.end_column
+
+
+def in_order(spans: set[Span]) -> list[Span]:
+    return sorted(spans, key=lambda span: (span.line, span.column))
