@@ -19,6 +19,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.facts import facts_of
 from popgraph.measure.profile_rows import Described
+from popgraph.measure.roof import roof
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
@@ -147,11 +148,15 @@ class Document:
         return found | (self._times(module, compilation) if self.rounds else {})
 
     def _times(self, module: ModuleOp, compilation: Compilation) -> Part:
-        """What each call of a step takes, in microseconds."""
+        """What each call of a step takes, in microseconds, and what it could reach at most."""
         measured = Profile(module, compilation.weights, self.options.threads)
         measured.measure(random_model_inputs(measured.executable.inputs), self.rounds)
         rows = Described(module, measured).calls(sum(measured.times))
-        return {"total": measured.total / 1e3, "times": [row.microseconds for row in rows]}
+        return {
+            "total": measured.total / 1e3,
+            "times": [row.microseconds for row in rows],
+            "roof": asdict(roof(self.options.threads)),
+        }
 
     def _passes(self) -> Part:
         module, compilation = self._copy()

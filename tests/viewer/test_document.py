@@ -170,3 +170,4 @@ def test_measured_times_stand_beside_the_calls_of_a_step() -> None:
     lowered = document("mlp.pgraph", rounds=1, N=2).part("lowered")
     steps = [call for call in lowered["calls"] if call["step"] is not None]
     assert len(lowered["times"]) == len(steps) and lowered["total"] > 0
+    assert 1 < lowered["roof"]["gflops"] < 1e4 and 0.1 < lowered["roof"]["gigabytes"] < 1e4

@@ -216,6 +216,16 @@ def test_the_page_shows_every_view(shown: Any) -> None:
     shown.click("#theme")
 
 
+def test_measured_calls_stand_below_the_roof(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "measured.html"
+    arguments = ["view", str(DIGITS), "--dim", "N=1", "--profile", "--save", str(path)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    with opened(browser, path.as_uri()) as tab:
+        tab.click("[data-view=program]")
+        tab.click(".roofline circle >> nth=0")
+        assert tab.inner_text("#right h2") in tab.inner_text("tr.chosen")
+
+
 def test_search_finds(shown: Any) -> None:
     shown.keyboard.press("/")
     shown.keyboard.type("maxpool 8, 4, 4")

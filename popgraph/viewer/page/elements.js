@@ -11,6 +11,17 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** An element of SVG. */
+function shape(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
 const linkTo = (text, act, more = {}) =>
   element("button", { type: "button", class: "link", onclick: act, ...more }, text);
 

@@ -25,8 +25,41 @@ function programView(act) {
     element("p", { class: "lead" }, lowered.times
       ? `${counted(lowered.times.length, "call")} a step, ${figure(lowered.total)} µs as a whole. Each was measured alone, on the memory that the one before it left.`
       : "The calls of kernels in their order. Cycles are those that arithmetic at full rate takes, or memory, whichever is more. Measured times stand here after popgraph view --profile."),
+    lowered.roof ? rooflineOf(groups[0][1], lowered.roof, act) : null,
     groups.filter(([, rows]) => rows.length).flatMap(([title, rows]) =>
       [element("h3", {}, title), table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
+}
+
+const ROOF = { width: 640, height: 300, left: 58, right: 14, top: 16, bottom: 34 };
+
+/** Calls by operations for each byte, and by operations a second: none is above the roof. */
+function rooflineOf(calls, roof, act) {
+  const shown = calls.filter((call) => call.flops > 0 && call.moved > 0 && call.time > 0)
+    .map((call) => ({ call, intensity: call.flops / call.moved, rate: call.flops / call.time / 1e3 }));
+  if (!shown.length) return null;
+  const ridge = roof.gflops / roof.gigabytes;
+  const ends = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+  const [x0, x1] = ends([ridge, ...shown.map((one) => one.intensity)]);
+  const [y0, y1] = ends([roof.gflops, ...shown.map((one) => one.rate)]);
+  const x = (value) => ROOF.left + ((Math.log10(value) - x0) / (x1 - x0 || 1)) * (ROOF.width - ROOF.left - ROOF.right);
+  const y = (value) => ROOF.height - ROOF.bottom - ((Math.log10(value) - y0) / (y1 - y0 || 1)) * (ROOF.height - ROOF.top - ROOF.bottom);
+  const powers = (low, high) => Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at));
+  const text = (at, down, told, anchor) => shape("text", { x: at, y: down, "text-anchor": anchor }, told);
+  const below = Math.min(roof.gflops, roof.gigabytes * 10 ** x0);
+  const floor = below < 10 ** y0 ? `M${x(10 ** y0 / roof.gigabytes)} ${y(10 ** y0)}` : `M${x(10 ** x0)} ${y(below)}`;
+  const chart = shape("svg", { class: "roofline", viewBox: `0 0 ${ROOF.width} ${ROOF.height}`, role: "img",
+    "aria-label": "operations a second of each call, over its operations for each byte; the table below has both" },
+    ...powers(x0, x1).map((value) => text(x(value), ROOF.height - 18, String(value), "middle")),
+    ...powers(y0, y1).map((value) => text(ROOF.left - 6, y(value) + 4, String(value), "end")),
+    text((ROOF.left + ROOF.width) / 2, ROOF.height - 3, "operations for each byte", "middle"),
+    text(ROOF.left + 6, 12, "GFLOP/s", "start"),
+    shape("path", { d: `${floor}L${x(ridge)} ${y(roof.gflops)}H${ROOF.width - ROOF.right}` }),
+    ...shown.map(({ call, intensity, rate }) => shape("circle", { cx: x(intensity), cy: y(rate), r: 4.5, tabindex: "0",
+      onclick: () => act.choose({ kind: "call", id: call.id }) },
+      shape("title", {}, `${call.label}: ${rate.toFixed(1)} GFLOP/s, ${intensity.toFixed(2)} operations for each byte`))));
+  return element("div", {}, element("h3", {}, "Roofline"), element("p", { class: "lead" },
+    `Measured here: ${roof.gflops.toFixed(0)} GFLOP/s of multiply-adds, ${roof.gigabytes.toFixed(1)} GB/s of copies in memory. `
+    + "What lies above the slope works in caches."), chart);
 }
 
 const scroll = (...children) => element("div", { class: "scroll", tabindex: "-1" }, ...children);
