@@ -142,7 +142,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
         return data
     if isinstance(data, Mapping):
         return _of_arrays(data)
-    if isinstance(data, tuple | list) and data and all(map(_is_array, data)):
+    if isinstance(data, tuple | list) and data and _are_arrays(data):
         return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
     if _is_array(data):
         return _of_arrays({names[0]: data})
@@ -163,6 +163,12 @@ def _is_array(data: object) -> bool:
     return is_file or (hasattr(data, "shape") and hasattr(data, "dtype"))
 
 
+def _are_arrays(data: Sequence[object]) -> bool:
+    """Whether these are arrays, in a tuple also as lists of numbers; else they are rows."""
+    lists = isinstance(data, tuple)
+    return all(_is_array(one) or (lists and isinstance(one, list)) for one in data)
+
+
 def _columns(found: Mapping[str, Any]) -> Batch:
     return {name: np.asarray(column) for name, column in found.items()}
 
@@ -171,11 +177,23 @@ def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
     """Samples that are rows of a dataset, one above the other."""
     rows = [data[number] for number in numbers.tolist()]
     if isinstance(rows[0], Mapping):
-        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+        return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
         rows = [(row,) for row in rows]
-    columns = zip(*rows, strict=True)
-    return named(tuple(np.stack([np.asarray(one) for one in column]) for column in columns), names)
+    columns = zip(names, _fitting([*zip(*rows, strict=True)], names), strict=True)
+    return {name: _stacked(column, name) for name, column in columns}
+
+
+def _stacked(samples: Sequence[Any], name: str) -> Array:
+    arrays = [np.asarray(one) for one in samples]
+    shapes = sorted({one.shape for one in arrays})
+    if len(shapes) > 1:
+        raise RunError(
+            f"samples have different shapes: {shapes[0]} and {shapes[-1]}",
+            f"input {name!r}",
+            "arrays by the names of inputs, or batches, if these are no rows",
+        )
+    return np.stack(arrays)
 
 
 def named(batch: Any, names: Sequence[str]) -> Batch:

@@ -323,6 +323,18 @@ def test_what_is_wrong_is_said(
     assert message in str(caught.value)
 
 
+def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
+    lists = FEW.tolist(), CLASSES.tolist()
+    settings = {"loss": "cross_entropy", "optimizer": "SGD(0.1)"}
+    found = popgraph.train(LINEAR, lists, **settings)
+    assert (
+        found.history["loss"] == popgraph.train(LINEAR, (FEW, CLASSES), **settings).history["loss"]
+    )
+    ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))
+    with pytest.raises(PopgraphError, match=r"shapes: \(2,\) and \(3,\)\n  at: input 'x'"):
+        popgraph.train(LINEAR, ragged, **settings)
+
+
 def test_a_number_that_its_type_cannot_hold_is_refused() -> None:
     with pytest.raises(PopgraphError, match="is no int32"):
         popgraph.train(MLP, (X, LABELS + (1 << 33)))
