@@ -330,6 +330,8 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
     assert (
         found.history["loss"] == popgraph.train(LINEAR, (FEW, CLASSES), **settings).history["loss"]
     )
+    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
+        popgraph.train(LINEAR, tuple((one, 0, 0) for one in FEW), **settings)
     ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))
     with pytest.raises(PopgraphError, match=r"shapes: \(2,\) and \(3,\)\n  at: input 'x'"):
         popgraph.train(LINEAR, ragged, **settings)
