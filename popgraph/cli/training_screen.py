@@ -12,7 +12,7 @@ from popgraph.support.charts.text import spans, text
 from popgraph.support.pace import Pace
 from popgraph.support.progress import silence
 from popgraph.training.callbacks import Callback, Trained
-from popgraph.training.history import History, Row, told
+from popgraph.training.history import History, Row, measured, told
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -36,11 +36,7 @@ class Screen(Callback):
         self._epochs, self._curves = epochs, curves
 
     def on_epoch(self, trainer: Trained, row: Row) -> None:
-        numbers = [
-            f"{name} {told(name, row[name])}"
-            for name in row
-            if name not in ("epoch", "step", "seconds")
-        ]
+        numbers = [f"{name} {told(name, row[name])}" for name in measured(row)]
         print(f"epoch {int(row['epoch'])}/{self._epochs}  {'  '.join(numbers)}", flush=True)
 
     def on_end(self, trainer: Trained) -> None:
@@ -61,7 +57,8 @@ class Terminal(Screen):
         self._progress.update(self._task, total=trainer.planned)
 
     def on_step(self, trainer: Trained, row: Row) -> None:
-        text = f"epoch {int(row['epoch'])}/{self._epochs}  loss {row['loss']:.5f}"
+        loss = measured(row)[0]
+        text = f"epoch {int(row['epoch'])}/{self._epochs}  {loss} {row[loss]:.5f}"
         self._progress.update(self._task, advance=1, description=text)
         if self._curves and self._pace.is_due():
             with self._pace.kept():

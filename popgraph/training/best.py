@@ -50,13 +50,17 @@ class Best:
 
 
 def best_of(
-    monitor: str | None, patience: int | None, metrics: Sequence[Metric], validates: bool
+    monitor: str | None,
+    patience: int | None,
+    metrics: Sequence[Metric],
+    validates: bool,
+    loss: str,
 ) -> Best | None:
     """What is monitored, if anything: by default the loss, of held-out data if there are any."""
     if monitor is None and patience is None:
         return None
     if patience is not None and patience < 1:
         raise ModelError("patience is a number of epochs from 1 on", "patience")
-    chosen = monitor or (f"{VALIDATION}loss" if validates else "loss")
+    chosen = monitor or (f"{VALIDATION}{loss}" if validates else loss)
     larger = {one.name: one.larger_is_better for one in metrics}
     return Best(chosen, larger.get(chosen.removeprefix(VALIDATION), False), patience)

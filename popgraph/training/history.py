@@ -63,8 +63,8 @@ class History:
 
     def charts(self) -> list[Chart]:
         """A chart for each number: of steps, of epochs, and of the held-out data."""
-        measured = columns(self.epochs + self.steps[-1:])
-        names = (name.removeprefix(VALIDATION) for name in measured if name not in NOT_DRAWN)
+        rows = self.epochs + self.steps[-1:]
+        names = (name.removeprefix(VALIDATION) for row in rows for name in measured(row))
         found = [Chart(name, tuple(self._curves(name))) for name in dict.fromkeys(names)]
         return [chart for chart in found if chart.title != RATE or _moves(chart)]
 
@@ -103,6 +103,11 @@ def _moves(chart: Chart) -> bool:
 def _html_row(kind: str, cells: Sequence[str]) -> str:
     inside = "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells)
     return f"<tr>{inside}</tr>"
+
+
+def measured(row: Row) -> list[str]:
+    """The names of what was measured in a step or an epoch, the loss first."""
+    return [name for name in row if name not in NOT_DRAWN]
 
 
 def columns(rows: Sequence[Mapping[str, float]]) -> list[str]:

@@ -188,7 +188,7 @@ class Trainer:
             )
         progress, driver = self.progress, self._prepared.driver
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
-        best = best_of(monitor, patience, self.metrics, held_out is not None)
+        best = best_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
         self._now = running = self._running(source, order, best)
         if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
             load(found, running)

@@ -113,9 +113,10 @@ def test_the_command_draws_curves_at_the_end_in_a_pipe(files: list[str]) -> None
     assert result.output.index("epoch 3/3") < result.output.index("● held-out data")
 
 
-def test_the_command_draws_curves_on_a_terminal_while_they_grow(files: list[str]) -> None:
+def on_a_terminal(*arguments: str) -> str:
+    """What a command writes to a terminal; it must succeed."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "popgraph", *files, "--curves"]
+    command = [sys.executable, "-m", "popgraph", *arguments]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen(command, stderr=theirs, stdout=theirs, env=environment) as run:
         os.close(theirs)
@@ -126,11 +127,26 @@ def test_the_command_draws_curves_on_a_terminal_while_they_grow(files: list[str]
             except OSError:  # Linux says so when nobody writes any more
                 break
     os.close(ours)
-    said = found.decode()
-    assert run.returncode == 0, said
+    assert run.returncode == 0, found.decode()
+    return found.decode()
+
+
+def test_the_command_draws_curves_on_a_terminal_while_they_grow(files: list[str]) -> None:
+    said = on_a_terminal(*files, "--curves")
     bar = said.index("epoch 1/3  loss")
     assert BRAILLE.search(said), "the curves"
     assert bar < said.rindex("● held-out data")
+
+
+def test_a_loss_may_have_any_name(files: list[str], tmp_path: Path) -> None:
+    """On the terminal, and where nobody says what is monitored."""
+    costly = LINEAR.replace("-> (y: f32[N, 3])", "-> (y: f32[N, 3], cost)")
+    costly = costly.replace("y = x @ w", "y = x @ w\n    cost = ReduceMean(y * y, keepdims=0)")
+    (tmp_path / "linear.pgraph").write_text(costly)
+    arguments = [one for one in files if not one.startswith("labels=")]
+    arguments[arguments.index("cross_entropy")] = "cost"
+    said = on_a_terminal(*arguments, "--curves", "--patience", "2")
+    assert "epoch 1/3  cost" in said and "val_cost" in said
 
 
 def test_curves_have_colours_and_fit_the_terminal() -> None:
