@@ -87,8 +87,14 @@ def _example(types: set[str]) -> TypeProto:
     return helper.make_tensor_type_proto(getattr(helper.TensorProto, element, 1), [2, 2, 2])
 
 
+BETWEEN_WORDS_AND_NUMBERS = {("ai.onnx.ml", "CategoryMapper")}
+"""One side is of strings, whichever the schema lets it be."""
+
+
 def is_of_containers(schema: Schema) -> bool:
     """Whether it cannot be had without a sequence, an optional, a map or strings."""
+    if (schema.domain, schema.name) in BETWEEN_WORDS_AND_NUMBERS:
+        return True
     formals = [*schema.inputs, *schema.outputs]
     return any(NOT_COMPILED.issuperset(map(_name, formal.types)) for formal in formals)
 
