@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,8 +13,11 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
+from popgraph.builder.pgraph.tools.diagnostics import checked
 from popgraph.builder.pgraph.tools.language_service import LanguageService
 from popgraph.builder.pgraph.tools.marks import KINDS
+from popgraph.builder.pgraph.tools.uses import with_name
+from popgraph.support.errors import PopgraphError
 
 URI = "file:///net.pgraph"
 RIGHT = "graph g(image: f32[N, 4]) -> y {\n    y = Softmax(image)\n}\n"
@@ -201,3 +205,49 @@ def test_a_broken_text_has_no_marks_and_keeps_its_names() -> None:
     assert service.hints() == [] and service.tokens() == []
     assert [one.name for one in service.outline()] == ["dense", "net"]
     assert LanguageService("empty.pgraph").outline() == []
+
+
+TIED = """def dense(x: f32[n, inputs], outputs, scale=1.0) -> y {
+    weight w: f32[inputs, outputs] = zeros
+    y = x @ w * scale
+}
+
+graph net(image: f32[N, 4]) -> (out, rows) {
+    hidden = dense(Relu(image), outputs=3, scale=2.0)
+    (h, rows) = loop i in 0..4 with h = hidden {
+        h = Tanh(h)
+        rows = h
+    }
+    out = if ReduceSum(h, keepdims=0) > 0 {
+        out = h
+    } else {
+        out = -h
+    }
+}
+
+train (labels: i32[N]) {
+    loss = nll(out, labels)
+    optimizer = SGD(0.1)
+}
+"""
+
+
+def test_a_renamed_text_has_no_mistakes_or_nothing_is_renamed() -> None:
+    """At every name of a text in which arguments, branches and loops tie names together."""
+    service = LanguageService("net.pgraph")
+    service.read(TIED)
+    assert not service.now.diagnostics
+    done = refused = 0
+    for number, line in enumerate(TIED.split("\n"), 1):
+        for match in re.finditer(r"[A-Za-z_]\w*", line):
+            try:
+                spans, name = service.renamed(number, match.start() + 1, "other")
+            except PopgraphError:
+                refused += 1
+                continue
+            done += bool(spans)
+            assert not checked(with_name(TIED, spans, name)).diagnostics
+    assert done > 10 and refused > 5
+    service.read(TIED.replace("Relu", "Rulu"))
+    with pytest.raises(PopgraphError, match="without mistakes"):
+        service.renamed(7, 5, "other")

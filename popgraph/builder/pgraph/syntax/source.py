@@ -81,6 +81,10 @@ class Source:
         shown = self.text.encode("utf-8", "backslashreplace").decode()
         return shown.split("\n")
 
+    def written(self, span: Span) -> str:
+        """What stands at a place of one line."""
+        return self._lines[span.line - 1][span.column - 1 : span.end_column - 1]
+
     def spend(self, span: Span, steps: int) -> None:
         """Takes steps for what stands here; there is nothing more to be made if none are left."""
         budget = self.report.budget

@@ -22,7 +22,7 @@ from popgraph.builder.pgraph.syntax.tree import Expression, File, Span, Template
 from popgraph.builder.pgraph.tools.diagnostics import Checked, checked
 from popgraph.builder.pgraph.tools.marks import Hint, Token, hints, tokens
 from popgraph.builder.pgraph.tools.outline import Symbol, outline
-from popgraph.builder.pgraph.tools.uses import renamed, templates, uses
+from popgraph.builder.pgraph.tools.uses import renamed, templates, uses, with_name
 from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import describe
@@ -89,7 +89,7 @@ class LanguageService:
     def hover(self, line: int, column: int) -> str:
         """What is known about the word at a place, as Markdown; empty if nothing is."""
         for span, (_, meaning) in self._at(line, column):
-            word = self._written(span)
+            word = self._names.written(span)
             if isinstance(meaning, SSAValue):
                 return f"```pgraph\n{word}: {describe(meaning.type)}\n```"
             if meaning is not None:
@@ -116,8 +116,25 @@ class LanguageService:
         return uses(self._names, self._file, line, column)
 
     def renamed(self, line: int, column: int, name: str) -> tuple[list[Span], str]:
-        """The places of the name at a place, and how a new name is written there."""
-        return renamed(self._names, self._file, line, column, name), name_text(name)
+        """
+        The places of the name at a place, and how a new name is written there.
+
+        An error, and nothing is renamed, where the text would have mistakes afterwards: names of
+        a branch or an argument may be tied to others that are spelled alike.
+        """
+        if not self._is_whole or self._mistake(self.now):
+            raise PopgraphError("names are changed in a text without mistakes: mend these first")
+        spans, written = renamed(self._names, self._file, line, column, name), name_text(name)
+        after = checked(with_name(self.text, spans, written), self.filename)
+        if mistake := self._mistake(after):
+            raise PopgraphError(f"{name!r} cannot take the place of this name: {mistake}")
+        return spans, written
+
+    @staticmethod
+    def _mistake(found: Checked) -> str:
+        """The first one of a text, if it has any."""
+        errors = (one.message for one in found.diagnostics if one.severity == "error")
+        return next(errors, "")
 
     def outline(self) -> list[Symbol]:
         """What has a name in the text."""
@@ -154,9 +171,6 @@ class LanguageService:
         for span, found in self._names.meanings.items():
             if span.line == line and span.column <= column <= span.end_column:
                 yield span, found
-
-    def _written(self, span: Span) -> str:
-        return self._names.text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1]
 
     def _word(self, line: int, column: int) -> str:
         lines = self.text.split("\n")
@@ -232,7 +246,7 @@ class LanguageService:
         """The names that are defined above a line."""
         seen: set[str] = set()
         for span, (home, meaning) in self._names.meanings.items():
-            word = self._written(span)
+            word = self._names.written(span)
             if span == home and span.line < line and word not in seen:
                 seen.add(word)
                 about = describe(meaning.type) if isinstance(meaning, SSAValue) else ""

@@ -9,7 +9,7 @@ from xdsl.ir import Block, SSAValue
 
 from popgraph.builder.pgraph.syntax.source import Source
 from popgraph.builder.pgraph.syntax.tree import Annotation, Call, File, Node, Span, Type
-from popgraph.builder.pgraph.tools.uses import templates, walk, written
+from popgraph.builder.pgraph.tools.uses import templates, walk
 from popgraph.dialects.onnx.types import describe
 
 KINDS = ("parameter", "variable", "enumMember", "function", "method", "type", "decorator")
@@ -51,7 +51,7 @@ def tokens(source: Source, file: File) -> list[Token]:
             found[span] = kind
     for span, (_, meaning) in source.meanings.items():
         found[span] = _of_meaning(meaning)
-    whole = [span for span in found if span.line == span.end_line and written(source, span)]
+    whole = [span for span in found if span.line == span.end_line and source.written(span)]
     in_order = sorted(whole, key=lambda span: (span.line, span.column))
     return [Token(span, found[span]) for span in in_order]
 

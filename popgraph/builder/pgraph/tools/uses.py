@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
 from popgraph.builder.pgraph.print.expression_text import name_text
@@ -15,9 +15,9 @@ def uses(source: Source, file: File, line: int, column: int) -> list[Span]:
     """All places of the name at a place, the one where it is defined among them."""
     for span, (home, _) in source.meanings.items():
         if is_at(span, line, column):
-            word = written(source, span)
+            word = source.written(span)
             same = [one for one, (other, _) in source.meanings.items() if other == home]
-            found = {one for one in (home, *same) if written(source, one) == word}
+            found = {one for one in (home, *same) if source.written(one) == word}
             return in_order(found)
     for template in templates(file):
         spans = [template.name.span, *_calls(file, template.name.text)]
@@ -29,13 +29,22 @@ def uses(source: Source, file: File, line: int, column: int) -> list[Span]:
 def renamed(source: Source, file: File, line: int, column: int, name: str) -> list[Span]:
     """The places that are to have another name; an error if something else has it already."""
     found = uses(source, file, line, column)
-    others = {written(source, span) for span in source.meanings if span not in found}
+    others = {source.written(span) for span in source.meanings if span not in found}
     others |= {template.name.text for template in templates(file)}
     if not name:
         raise PopgraphError("a name has at least one character")
     if name_text(name) in others:
         raise PopgraphError(f"{name!r} is the name of something else in this text")
     return found
+
+
+def with_name(text: str, spans: Iterable[Span], name: str) -> str:
+    """The text with another name at these places."""
+    lines = text.split("\n")
+    for span in sorted(spans, key=lambda span: (span.line, -span.column)):
+        line = lines[span.line - 1]
+        lines[span.line - 1] = line[: span.column - 1] + name + line[span.end_column - 1 :]
+    return "\n".join(lines)
 
 
 def templates(file: File) -> Iterator[Template]:
@@ -58,12 +67,6 @@ def walk(node: object) -> Iterator[Node]:
         yield node
         for field in fields(node) if is_dataclass(node) else ():
             yield from walk(getattr(node, field.name))
-
-
-def written(source: Source, span: Span) -> str:
-    """What stands at a place of one line."""
-    lines = source.text.split("\n")
-    return lines[span.line - 1][span.column - 1 : span.end_column - 1]
 
 
 def is_at(span: Span, line: int, column: int) -> bool:
