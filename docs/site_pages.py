@@ -7,7 +7,6 @@ links to files of the repository lead to copies of them.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -41,7 +40,7 @@ def _with_decisions(part: Any, pages: list[str]) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    texts = {f"docs/{one.src_uri}": _read(one) for one in files.documentation_pages()}
+    texts = {f"docs/{one.src_uri}": one.content_string for one in files.documentation_pages()}
     texts |= {name: (ROOT / name).read_text("utf-8") for name in (FIRST, *BESIDE)}
     for path in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
         texts[f"docs/notebooks/{path.stem}.md"] = notebook(json.loads(path.read_text("utf-8")))
@@ -52,14 +51,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if (old := files.get_file_from_path(_place(name))) is not None:
             files.remove(old)
         files.append(File.generated(config, _place(name), content=_linked(name, text)))
-    for path in list(files):
-        if path.src_uri.endswith(".ipynb"):
-            files.remove(path)
+    for file in list(files):
+        if file.src_uri.endswith(".ipynb"):
+            files.remove(file)
     return files
-
-
-def _read(file: File) -> str:
-    return file.content_string
 
 
 def _place(name: str) -> str:
@@ -77,7 +72,7 @@ def _targets(name: str, text: str) -> Iterator[tuple[str, str]]:
     """The links of a page to files of the repository: as they stand, and from its root."""
     for link in set(LINK.findall(text)):
         target = normpath(join(dirname(name), link))
-        if (ROOT / target).exists() or (ROOT / f"{target[:-3]}.ipynb").exists():
+        if (ROOT / target).exists():
             yield link, target
 
 
@@ -85,7 +80,7 @@ def _files_linked(name: str, text: str) -> Iterator[str]:
     """The files outside docs/ that a page links to."""
     for _, target in _targets(name, text):
         if not target.startswith("docs/") and target not in (FIRST, *BESIDE):
-            yield from [_file_of(target)]
+            yield _file_of(target)
 
 
 def _file_of(target: str) -> str:
@@ -128,7 +123,7 @@ def _output(output: Mapping[str, Any]) -> str:
     if "text/html" in forms:
         return f'<div class="output">{"".join(forms["text/html"])}</div>'
     if "image/png" in forms:
-        picture = base64.b64encode(base64.b64decode(forms["image/png"])).decode()
+        picture = "".join(forms["image/png"].split())
         return f'<img alt="what the cell shows" src="data:image/png;base64,{picture}">'
     text = "".join(forms.get("text/plain", output.get("text", "")))
     return f"```text\n{text.rstrip()}\n```"

@@ -48,9 +48,13 @@ def share(name: str, cases: Sequence[T], of: int, named: Callable[[T], str] = st
     return taken
 
 
-def examples(count: int) -> int:
-    """How many a property draws that is worth so many: all of them, or a quarter a day."""
-    return max(count, settings.default.max_examples) if WHOLE else ceil(count / 4)
+def examples(count: int, slow: int = 1) -> int:
+    """
+    How many a property draws that is worth so many: all of them, or a quarter a day.
+
+    `fuzz` draws as many as of any other; of one that is so many times as slow, as many less.
+    """
+    return max(count, settings.default.max_examples // slow) if WHOLE else ceil(count / 4)
 
 
 def is_turn(number: int, of: int) -> bool:
@@ -106,11 +110,8 @@ def measured(reports: Iterable[pytest.TestReport], taken: Mapping[str, Sweep]) -
     for name, (some, total) in taken.items():
         if some and name in seconds:
             seconds[name] *= total / len(some)
-    return {
-        name: round(seconds[name], 1)
-        for name in sorted(seconds)
-        if seconds[name] > DAILY and len(cases[name]) * (name not in taken or 2) > 1
-    }
+    many = {name for name in seconds if name in taken or len(cases[name]) > 1}
+    return {name: round(seconds[name], 1) for name in sorted(many) if seconds[name] > DAILY}
 
 
 def label(item: pytest.Item) -> str:

@@ -144,7 +144,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "page": "",
         "server": "document page",
         "viewing": "document page server",
-        "training_page": "document server viewing",
+        "training_page": "document viewing",
     },
     "backends": {
         "base": "",

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popgraph.support.charts.chart import Axis, Chart, Curve
+from popgraph.support.charts.chart import MOST, Axis, Chart, Curve
 from popgraph.support.charts.svg import MOST_DOTS, MOST_POINTS, spark, svg
 from popgraph.support.charts.text import text
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-NUMBERS = st.floats(-1e30, 1e30)
+NUMBERS = st.floats(-MOST, MOST, exclude_min=True, exclude_max=True)
 
 
 def falling(count: int) -> Chart:
@@ -31,6 +31,15 @@ def test_fuzz_an_axis_holds_its_values_between_round_marks(values: list[float], 
     assert math.isclose(axis.marks[0][0], axis.low, abs_tol=slack)
     mantissa = float(f"{axis.step:e}".split("e")[0])
     assert any(math.isclose(mantissa, one) for one in (1, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0, 5e-324], [1, 1 + 2**-52], [1e16, 1e16 + 2], [-9e299, 9e299], [math.nan, 1e308, math.inf]],
+)
+def test_any_numbers_are_drawn(values: list[float]) -> None:
+    chart = Chart("loss", (Curve("steps", [*enumerate(values)]),))
+    assert text(chart).count("\n") == 11 and ElementTree.fromstring(svg(chart)) is not None
 
 
 @pytest.mark.parametrize(

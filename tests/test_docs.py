@@ -179,9 +179,8 @@ def test_the_readme_has_the_figures_of_the_performance_page() -> None:
         table = table.partition("\n### ")[0].partition("<!--")[0]
         known = dict(re.findall(r"^\| (\S+) \|.*?\*\*([\d.]+)\*\*", table, re.MULTILINE))
         readme = (ROOT / "README.md").read_text()
-        names, figures = re.findall(rf"\| {kind} \|(.*)\|\n.*\n\| times as fast \|(.*)\|", readme)[
-            0
-        ]
+        rows = rf"\| {kind} \|(.*)\|\n.*\n\| times as fast \|(.*)\|"
+        ((names, figures),) = re.findall(rows, readme)
         told = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
         assert len(told) > 3
         for name, figure in told.items():

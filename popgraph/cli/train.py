@@ -230,8 +230,6 @@ def command(
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
         typer.echo(f"a row for each epoch is in {log}")
-    if report is not None:
-        typer.echo(f"the report is in {report}")
     if output is not None:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph import compiler
 from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
+from popgraph.compiler.lowering import same_meaning
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.inputs import made_up_inputs
@@ -38,7 +39,7 @@ def report(
     request = compiler.BuildRequest(module, compilation, options or Options(), "c", threads)
     if level_of(module) == ONNX and host_nodes(module):
         return _hosted(name, request, rounds)
-    passes = PassTimes.from_environment()
+    passes = PassTimes.from_environment(same_meaning)
     try:
         measured = _program(request, passes)
     except NeedsHostError as error:
@@ -153,7 +154,7 @@ class _Steps:
     request: compiler.BuildRequest
     rounds: int
     taken: list[_Segment | _Host] = field(default_factory=list)
-    passes: PassTimes = field(default_factory=PassTimes.from_environment)
+    passes: PassTimes = field(default_factory=lambda: PassTimes.from_environment(same_meaning))
 
     def take(self, ran: RanSegment | RanNode) -> None:
         """Measures a step; what Python computes as often as kernels run."""

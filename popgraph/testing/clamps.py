@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from popgraph.support.dtypes import BY_NAME
 from popgraph.testing.specs import Constant, Network, Node
 
-ENDS = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535)}
+TYPES = ("i8", "u8", "i16", "u16")
 
 
 @st.composite
 def clamps(draw: DrawFn, dtype: str = "f32") -> Network:
     """Max, Min or a comparison of integers of all sizes and a number at an end of their type."""
-    name = draw(st.sampled_from(sorted(ENDS)))
-    least, greatest = ENDS[name]
+    name = draw(st.sampled_from(TYPES))
+    ends = ml_dtypes.iinfo(BY_NAME[name].numpy)
+    least, greatest = int(ends.min), int(ends.max)
     limit = draw(st.sampled_from((least, least + 1, greatest - 1, greatest)))
     nodes: list[Node] = []
 

@@ -142,7 +142,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
         return data
     if isinstance(data, Mapping):
         return _of_arrays(data)
-    if isinstance(data, tuple | list) and data and _are_arrays(data):
+    if isinstance(data, tuple | list) and data and _are_arrays(data, names):
         return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
     if _is_array(data):
         return _of_arrays({names[0]: data})
@@ -163,9 +163,9 @@ def _is_array(data: object) -> bool:
     return is_file or (hasattr(data, "shape") and hasattr(data, "dtype"))
 
 
-def _are_arrays(data: Sequence[object]) -> bool:
-    """Whether these are arrays, in a tuple also as lists of numbers; else they are rows."""
-    lists = isinstance(data, tuple)
+def _are_arrays(data: Sequence[object], names: Sequence[str]) -> bool:
+    """Whether these are arrays, in a tuple of one for each input also as lists; else rows."""
+    lists = isinstance(data, tuple) and len(data) == len(names)
     return all(_is_array(one) or (lists and isinstance(one, list)) for one in data)
 
 
@@ -180,8 +180,8 @@ def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
         rows = [(row,) for row in rows]
-    columns = zip(names, _fitting([*zip(*rows, strict=True)], names), strict=True)
-    return {name: _stacked(column, name) for name, column in columns}
+    columns = zip(*(_fitting(row, names) for row in rows), strict=True)
+    return {name: _stacked(column, name) for name, column in zip(names, columns, strict=True)}
 
 
 def _stacked(samples: Sequence[Any], name: str) -> Array:
@@ -226,7 +226,10 @@ def _of_arrays(given: Mapping[str, Any]) -> Samples:
 def _array(given: Any) -> Array:
     """An array, or that of an .npy file, of which only what is taken is read."""
     if not isinstance(given, str | Path):
-        return given if isinstance(given, np.ndarray) else np.asarray(given)
+        try:
+            return np.asarray(given)
+        except ValueError as error:
+            raise RunError(f"a list is no array: {error}", "the data") from error
     try:
         return read_npy(Path(given), mapped=True)
     except Unreadable as error:

@@ -10,13 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from popgraph.builder.pgraph import (
-    Schedule,
-    add_loss,
-    parse,
-    parse_optimizer,
-    parse_schedule,
-)
+from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
 from popgraph.builder.pgraph import load as load_text
 from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of

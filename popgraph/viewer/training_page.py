@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 
 from popgraph import compiler
 from popgraph.support.charts.chart import Curve
 from popgraph.support.charts.svg import spark, svg
 from popgraph.support.pace import Pace
-from popgraph.support.writing import write_text
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.checks import Layer
 from popgraph.training.history import Row
 from popgraph.viewer.document import Document, Part
-from popgraph.viewer.server import Server
 from popgraph.viewer.viewing import View
 
 NAME = "training"
@@ -41,19 +37,18 @@ class TrainingPage(Callback):
     name: str = "training"
     """What the page calls the model."""
     told: Callable[[str], None] = print
-    """Hears the address of the page."""
+    """Hears where the page is."""
     _looks: list[tuple[int, tuple[Layer, ...]]] = field(default_factory=list)
     """Steps, and the layers after them."""
     _pace: Pace = field(default_factory=lambda: Pace(EVERY))
-    _document: Document | None = None
-    _server: Server | None = None
+    _view: View | None = None
     _runs: bool = False
 
     def on_start(self, trainer: Trained) -> None:
         self._runs = True
 
     def on_step(self, trainer: Trained, row: Row) -> None:
-        if self._document is None:
+        if self._view is None:
             self._begin(trainer)
             self._look(trainer, row)  # compiles, and is no measure of the pace
         elif self._pace.is_due():
@@ -62,22 +57,22 @@ class TrainingPage(Callback):
 
     def on_end(self, trainer: Trained) -> None:
         self._runs = False
-        if self._document is None:
+        if self._view is None:
+            self.told("no step has run: there is nothing to show of the training")
             return
-        self._document.trained = trainer.weights()
+        self._view.document.trained = trainer.weights()
         if self.path is not None:
-            write_text(self.path, View(self._document).html())
+            self._view.save(self.path)
+            self.told(f"the report is in {self.path}")
 
     def _begin(self, trainer: Trained) -> None:
         request = trainer.request()
         options = compiler.for_this_machine(request.options, request.threads)
-        self._document = Document(self.name, request.module, request.compilation, options)
-        self._document.live[NAME] = lambda: self.part(trainer)
+        document = Document(self.name, request.module, request.compilation, options)
+        document.live[NAME] = lambda: self.part(trainer)
+        self._view = View(document)
         if self.browse:
-            self._server = Server(self._document)
-            Thread(target=self._server.run, daemon=True).start()
-            self.told(f"the training is shown at {self._server.address}")
-            webbrowser.open(self._server.address)
+            self.told(f"the training is shown at {self._view.open()}")
 
     def _look(self, trainer: Trained, row: Row) -> None:
         self._looks.append((int(row["step"]), trainer.layers()))

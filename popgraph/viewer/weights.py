@@ -26,9 +26,10 @@ def weights(
     graph: Graph, store: WeightStore, trained: Mapping[str, Array]
 ) -> dict[str, dict[str, Any]]:
     """Each initializer by name: its type, and of numbers how they are distributed."""
-    found = weights_by_name(graph)
-    arrays = {name: trained.get(name, one.array(store)) for name, one in found.items()}
-    return {name: _weight(one, arrays[name]) for name, one in found.items()}
+    return {
+        name: _weight(one, trained[name] if name in trained else one.array(store))
+        for name, one in weights_by_name(graph).items()
+    }
 
 
 def _weight(initializer: Initializer, array: Array) -> dict[str, Any]:

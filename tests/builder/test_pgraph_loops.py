@@ -61,7 +61,7 @@ def test_a_program_printed_and_parsed_is_the_same(program: list[Any]) -> None:
     comes_back(laid_out)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, slow=5), deadline=None)
 @given(programs(), st.integers(0, 8))
 def test_a_program_computes_what_numpy_does(program: list[Any], seed: int) -> None:
     inputs = inputs_of(seed)
@@ -69,7 +69,7 @@ def test_a_program_computes_what_numpy_does(program: list[Any], seed: int) -> No
     assert np.allclose(found, run(program, inputs), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=examples(5), deadline=None)
+@settings(max_examples=examples(5, slow=50), deadline=None)
 @given(programs(2, 4), st.integers(0, 8))
 def test_a_program_computes_the_same_in_c(program: list[Any], seed: int) -> None:
     inputs = inputs_of(seed)

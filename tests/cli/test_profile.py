@@ -294,3 +294,16 @@ def test_a_trace_has_bodies_inside_what_runs_them() -> None:
         ("3", "2"),
         ("4", "2"),
     ]
+
+
+def test_meanings_are_compared_where_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "popgraph.measure.profile.same_meaning", lambda step, *_: seen.append(step.name)
+    )
+    monkeypatch.setenv("POPGRAPH_CHECK", "1")
+    result = CliRunner().invoke(app, ["profile", LENET, "--dim", "N=1", "--rounds", "1"])
+    assert result.exit_code == 0, result.output
+    assert {"expand", "plan-memory"} <= set(seen)

@@ -219,7 +219,7 @@ def test_lstm_of_popart(names: frozenset[str], full: int, constant: bool) -> Non
 
 
 @given(recurrences(dtype="float64"), st.booleans())
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25, slow=20), deadline=None)
 def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -> None:
     held = WEIGHTS if fixed else ()
     run = popgraph.compile(case.model(held), backend="reference")
@@ -299,6 +299,6 @@ def test_gradients_are_the_slopes_of_the_equations(case: Recurrence) -> None:
 
 
 @given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(10, slow=50))
 def test_layers_train_in_c(case: Recurrence) -> None:
     assert_trains(case, "c", steps=3)

@@ -194,6 +194,17 @@ def test_a_report_holds_the_training_and_the_trained_weights(
     assert parts["weights"]["weights"]["w"]["norm"] != before
 
 
+def test_a_report_of_nothing_is_not_written(tmp_path: Path) -> None:
+    """What is resumed at its end runs no step."""
+    told: list[str] = []
+    page = TrainingPage(tmp_path / "page.html", told=told.append)
+    settings: dict[str, Any] = {"checkpoint": tmp_path / "run.ckpt", "resume": True}
+    train(**settings)
+    train(page, **settings)
+    assert told == ["no step has run: there is nothing to show of the training"]
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_the_page_is_served_while_the_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)

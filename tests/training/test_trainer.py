@@ -332,6 +332,8 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
     )
     with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
         popgraph.train(LINEAR, tuple((one, 0, 0) for one in FEW), **settings)
+    with pytest.raises(PopgraphError, match="a list is no array"):
+        popgraph.train(LINEAR, ([[1.0], [1.0, 2.0]], [0, 1]), **settings)
     ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))
     with pytest.raises(PopgraphError, match=r"shapes: \(2,\) and \(3,\)\n  at: input 'x'"):
         popgraph.train(LINEAR, ragged, **settings)

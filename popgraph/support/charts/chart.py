@@ -6,17 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, log10
 
 Point = tuple[float, float]
 
 ROUNDING = 1e-9
 """By so much of a step, numbers may be off that should be marks."""
+LEAST, MOST = 1e-300, 1e300
+"""Smaller differences are none, larger numbers are not drawn."""
+
+
+def is_drawn(number: float) -> bool:
+    return abs(number) < MOST  # neither infinities nor NaN
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Points from left to right; where a value is not finite the curve has a gap."""
+    """Points from left to right; where a value is no number to draw the curve has a gap."""
 
     name: str
     points: Sequence[Point]
@@ -25,7 +31,7 @@ class Curve:
 
     def pieces(self) -> Iterator[list[Point]]:
         """The points between gaps."""
-        for drawn, points in groupby(self.points, lambda point: isfinite(point[1])):
+        for drawn, points in groupby(self.points, lambda point: is_drawn(point[1])):
             if drawn:
                 yield list(points)
 
@@ -55,7 +61,7 @@ class Axis:
     def over(values: Sequence[float], marks: int) -> Axis:
         """One that holds all values and has about so many marks at round numbers."""
         low, high = min(values, default=0.0), max(values, default=1.0)
-        if low == high:
+        if high - low <= max(LEAST, ROUNDING * max(abs(low), abs(high))):
             half = abs(low) / 2 or 0.5
             low, high = low - half, high + half
         step = _round_step((high - low) / marks)
@@ -99,13 +105,13 @@ class Chart:
     @cached_property
     def across(self) -> Axis:
         """The axis of the first numbers of points."""
-        return Axis.over([*self._finite(0)], 5)
+        return Axis.over([*self._drawn(0)], 5)
 
     @cached_property
     def up(self) -> Axis:
         """The axis of the values."""
-        return Axis.over([*self._finite(1)], 5)
+        return Axis.over([*self._drawn(1)], 5)
 
-    def _finite(self, number: int) -> Iterator[float]:
+    def _drawn(self, number: int) -> Iterator[float]:
         points = (point for curve in self.curves for point in curve.points)
-        return (point[number] for point in points if isfinite(point[number]))
+        return (point[number] for point in points if is_drawn(point[number]))

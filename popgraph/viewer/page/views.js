@@ -32,7 +32,7 @@ function programView(act) {
 
 const ROOF = { width: 640, height: 300, left: 58, right: 14, top: 16, bottom: 34 };
 
-/** Calls by operations for each byte, and by operations a second: none is above the roof. */
+/** Calls by operations for each byte, and by operations a second, beside what memory and arithmetic allow. */
 function rooflineOf(calls, roof, act) {
   const shown = calls.filter((call) => call.flops > 0 && call.moved > 0 && call.time > 0)
     .map((call) => ({ call, intensity: call.flops / call.moved, rate: call.flops / call.time / 1e3 }));
