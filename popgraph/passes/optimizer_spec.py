@@ -95,12 +95,19 @@ class OptimizerSpec(ABC):
     specific: tuple[Specific, ...] = ()
     clip: tuple[ClipNorm, ...] = ()
     accumulation: int = 1
+    at_once: int = 1
+    """How many of the accumulated micro-batches one run of the program has."""
     replication: int = 1
     mean: bool = False
 
     @abstractmethod
     def formulas(self) -> tuple[Formula, ...]:
         """The compound scalars of the update rule; `self` is what `for_weight` gave."""
+
+    @property
+    def period(self) -> int:
+        """After how many runs of the program weights are updated."""
+        return self.accumulation // self.at_once
 
     @property
     def accumulation_divisor(self) -> float:

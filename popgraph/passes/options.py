@@ -6,6 +6,7 @@ import warnings
 from dataclasses import InitVar, dataclass
 
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.replication import Replication
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
@@ -41,6 +42,8 @@ class Options:
     """Weights are variables that the host may write (always so in training)."""
     extra_outputs: tuple[str, ...] = ()
     """Inner tensors, inputs or weights that are to be outputs as well."""
+    replicas: Replication | None = None
+    """The replicas that one program is to be, whose collectives are within it; None: one."""
     machine: Machine | None = None
     """What code is made for; None: the machine at hand, or a generic one where nothing runs."""
     tuning: Tuning = Tuning()

@@ -19,6 +19,7 @@ from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
@@ -92,7 +93,8 @@ PIPELINE: tuple[Step, ...] = (
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
     Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
     Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
-    Step("graphcore", AddOptimizer, "right after autodiff, whose gradients it consumes"),
+    Step("graphcore", SpreadReplicas, "gradients are those of one replica until they are added"),
+    Step("graphcore", AddOptimizer, "once gradients are those of all, which it consumes"),
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),

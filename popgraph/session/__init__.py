@@ -10,6 +10,7 @@ from popgraph.builder.opset import enums as _enums
 from popgraph.builder.popart.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
 
 if TYPE_CHECKING:
+    from popgraph.builder.opset.comm_group import *  # noqa: F403
     from popgraph.builder.opset.enums import *  # noqa: F403
     from popgraph.builder.opset.exceptions import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
@@ -39,7 +40,8 @@ _MODULES = {
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
     "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
-    "popgraph.builder.popart.variable_settings": "CommGroup VariableSettings",
+    "popgraph.builder.opset.comm_group": "CommGroup",
+    "popgraph.builder.popart.variable_settings": "VariableSettings",
     "popgraph.builder.opset.tensorinfo": "TensorInfo getTensorInfo",
     "popgraph.builder.opset.exceptions": """
         popart_exception popart_internal_exception popart_runtime_error optimizer_replacement_error

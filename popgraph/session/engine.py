@@ -14,7 +14,7 @@ from popgraph.builder.opset.exceptions import (
     popart_exception,
     popart_runtime_error,
 )
-from popgraph.passes.onnx.to_graphcore.context import SEED
+from popgraph.dialects.graphcore.random import SEED
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of

@@ -15,13 +15,12 @@ from popgraph.builder.opset.enums import RecomputationType
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
-    popart_unsupported_exception,
 )
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
-from popgraph.builder.popart.replication_notes import broadcast_inputs, grouped_weights
+from popgraph.builder.popart.replication_notes import broadcast_inputs
 from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
@@ -45,6 +44,10 @@ Source = Any
 
 
 _PLACES = {("", "ArgMax"), ("", "ArgMin")}
+_COLLECTIVES = {
+    (DOMAIN, name)
+    for name in ("ReplicatedAllReduce", "ReplicatedReduceScatter", "ReplicatedAllGather")
+}
 
 
 class SessionModel:
@@ -153,10 +156,14 @@ class SessionModel:
         metadata = model_of(self.module).metadata
         return [] if metadata is None else metadata.entries
 
+    @property
+    def has_collectives(self) -> bool:
+        """Whether replicas tell each other something."""
+        return any((op.domain, op.op_type) in _COLLECTIVES for op in self.graph.nodes)
+
     def heed(self, options: SessionOptions) -> None:
         """Puts on nodes what options say of their meaning; refuses what PopART refuses."""
         self.check_recomputation(options)
-        self._check_groups(options.getGlobalReplicationFactor())
         if options.groupNormStridedChannelGrouping:
             strided = from_python("strided", 1, None, self.weights)
             for op in self.graph.nodes:
@@ -175,18 +182,6 @@ class SessionModel:
                 "SessionOptions.autoRecomputation",
                 "leave it out, or recomputeOutput",
             )
-
-    def _check_groups(self, replicas: int) -> None:
-        """Replicas have their weights in common."""
-        for id, settings in grouped_weights(self._notes).items():
-            groups = settings.getGroupCount(replicas)
-            if groups > 1 or settings.numReplicasReturningVariable(replicas) > 1:
-                raise popart_unsupported_exception(
-                    f"the weight {id} is to have {groups} values on {replicas} replicas, or to be "
-                    "returned by each of them",
-                    "VariableSettings",
-                    "give all replicas the same weights: leave VariableSettings out",
-                )
 
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""

@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import ModuleOp, i32
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
+from xdsl.ir import SSAValue
 
 from popgraph.backends.base import Executable
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.functions import CastOp
+from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
+from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
 from popgraph.session.buffers import Stream
+from popgraph.session.grouped_weights import Grouped
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
+from popgraph.session.weights import Held
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
@@ -49,6 +55,10 @@ class Request:
     disabled: frozenset[str] = frozenset()
     gradient_prefix: str = GRADIENT
     """What the user's names of gradients begin with; PopART's prefix always does."""
+    replicas: Replication = field(default_factory=Replication)
+    """The replicas that one run of the program is of."""
+    grouped: Grouped = field(default_factory=dict)
+    """Weights that not all of them have in common."""
     code: Options = field(default_factory=Options)
     """How code is made."""
 
@@ -79,20 +89,22 @@ class Program:
         self.loss = model.final_loss
         self.aborts = take_aborts(self._module)
         self.printed = self._found_printed()
+        self.replicas, self._rule = request.replicas, request.optimizer
         self._lower(self._sorted_anchors())
         self._loss_row = self._found_loss_dtype()
         self.tracked = tuple(self._found_tracked())
         self._keep_only_anchors()
-        self.inputs = self._streams(self._graph.inputs)
-        outputs = self._streams(self._graph.outputs)
-        self.outputs = {id: one for id, one in outputs.items() if id in self._request.anchors}
-        self.unused_inputs = {id for id, value in self._graph.inputs.items() if not value.uses}
-        self.streamed = self.scalars.of(request.optimizer) if request.optimizer else {}
+        inputs = {id: self._graph.inputs[self.taken(id)[0]] for id in model.graph.input_names}
+        self.inputs = self._streams(inputs)
+        outputs = {id: self._graph.outputs[self.results(id)[0]] for id in request.anchors}
+        self.outputs = self._streams(outputs)
+        self.unused_inputs = {id for id, value in inputs.items() if not value.uses}
+        self.streamed = self.scalars.of(self._rule) if self._rule else {}
         self.initial_values = self._first_values()
         for stream in (*self.inputs.values(), *self.outputs.values()):
             self.infos[stream.id] = TensorInfo(stream.dtype.popart, stream.shape)
-        for id, array in self.initial_values.items():
-            self.infos[id] = TensorInfo(array)
+        for id, one in self.initial_values.items():
+            self.infos[id] = TensorInfo(one.of_group(0))
 
     @property
     def _graph(self) -> GraphOp:
@@ -105,7 +117,7 @@ class Program:
         return {one.id: one for one in found}
 
     @property
-    def _computed(self) -> tuple[str, ...]:
+    def computed(self) -> tuple[str, ...]:
         """The anchors, and behind them what is only printed, or may end a step."""
         conditions = filter(None, self.aborts)
         return tuple(dict.fromkeys([*self._request.anchors, *self.printed, *conditions]))
@@ -115,7 +127,7 @@ class Program:
         known = {name for name, _ in self._model.values()}
         weights = self._model.weight_names
         found = _Anchors()
-        for id in self._computed:
+        for id in self.computed:
             if self._request.optimizer is not None and id in weights:
                 found.after_step.append(id)
             elif id in known:
@@ -157,14 +169,65 @@ class Program:
             variables=self._request.variables,
             extra_outputs=tuple(dict.fromkeys(wanted)),
             disabled=self._request.disabled,
+            replicas=self.replicas,
         )
         last = OnnxToGraphcore.name if training is None else AddOptimizer.name
         try:
+            if self.replicas.count > 1:
+                last = SpreadReplicas.name if training is None else last
+                options = self._with_replicas(options)
             lower(self._module, self._compilation, options, until=last)
         except (PassError, DifferentiationError) as error:
             raise self._as_anchor_error(error, anchors) from error
-        # What training adds is in the graph now; it must not be added again.
-        self._options = replace(options, training=None, extra_outputs=())
+        # What training adds is in the graph now, and all replicas: they must not be added again.
+        self._options = replace(options, training=None, extra_outputs=(), replicas=None)
+
+    def _with_replicas(self, options: Options) -> Options:
+        """What is left to be done with a program of several replicas, now of one as graphcore."""
+        lower(self._module, self._compilation, options, until=OnnxToGraphcore.name)
+        moved = {op.variable.text for op in self._graph.updates()}
+        self.replicas = self.replicas.with_own(moved - {SEED})
+        self._tell_groups()
+        training = options.training
+        if training is not None:
+            after = [one for id in training.after_step for one in self.replicas.states(id)]
+            self._rule = self.rule_of_groups(training.optimizer)
+            training = replace(
+                training, optimizer=self._rule, after_step=tuple(dict.fromkeys(after))
+            )
+        return replace(options, replicas=self.replicas, training=training)
+
+    def _tell_groups(self) -> None:
+        """Puts the first values of groups on the variables that they are of."""
+        store = self._compilation.weights
+        variables = {op.variable.text: op for op in self._graph.variables()}
+        for id, weight in self._request.grouped.items():
+            if not weight.is_stacked:
+                continue
+            if id not in variables:
+                raise popart_unsupported_exception(
+                    f"groups of replicas cannot have {id} apart, which is constant",
+                    "VariableSettings",
+                    "weights of floats can; make it an input, or give all replicas the same",
+                )
+            firsts = [store.attribute(weight.of_group(at)) for at in range(len(weight.groups))]
+            variables[id].attributes[GROUPS] = ArrayAttr(firsts)
+
+    def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
+        """An update rule that says of the weights of each group what it says of a weight."""
+        names = {one: dict.fromkeys(self.replicas.variables(one)) for one in self._request.grouped}
+        specific = [
+            replace(one, weight=name)
+            for one in rule.specific
+            for name in names.get(one.weight, [one.weight])
+        ]
+        clip = [
+            replace(group, weights=tuple(n for one in group.weights for n in names.get(one, [one])))
+            for group in rule.clip
+        ]
+        return replace(
+            rule, specific=tuple(specific), clip=tuple(clip), at_once=self.replicas.count
+        )
 
     def _as_anchor_error(
         self, error: PassError | DifferentiationError, anchors: _Anchors
@@ -180,13 +243,34 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        wanted = (*self._computed, *self.tracked)
-        kept = {id: outputs[id if id in outputs else self._canonical(id)] for id in wanted}
-        for id in filter(self._model.places.__contains__, list(kept)):
-            cast = CastOp(kept[id], to=i32)
-            self._graph.block.insert_op_before(cast, self._graph.return_op)
-            kept[id] = cast.result
+        wanted = (*self.computed, *self.tracked)
+        places = self._model.places
+        kept = {}
+        for id in wanted:
+            for name, source in zip(self.results(id), self._sources(id), strict=True):
+                kept[name] = self._as_place(outputs[source]) if id in places else outputs[source]
         set_outputs(self._graph, kept)
+
+    def _as_place(self, value: SSAValue) -> SSAValue:
+        cast = CastOp(value, to=i32)
+        self._graph.block.insert_op_before(cast, self._graph.return_op)
+        return cast.result
+
+    def results(self, id: str) -> list[str]:
+        """The results that an anchor is, replica by replica."""
+        return self.replicas.copies(id) if self.replicas.count > 1 else [id]
+
+    def taken(self, id: str) -> list[str]:
+        """What an input of the model is of the program, replica by replica."""
+        return self.replicas.inputs(id) if self.replicas.count > 1 else [id]
+
+    def _sources(self, id: str) -> list[str]:
+        """The outputs that an anchor comes from, under the names that passes give them."""
+        outputs = self._graph.outputs
+        for name in (id, self._canonical(id)):
+            if (found := self.results(name))[0] in outputs:
+                return found
+        return self.replicas.states(self._canonical(id))
 
     def check_work(self) -> None:
         """Refuses a model of which no node is needed for an anchor or for a weight."""
@@ -206,19 +290,30 @@ class Program:
             for id, value in values.items()
         }
 
-    def _first_values(self) -> dict[str, Array]:
+    def _first_values(self) -> dict[str, Held]:
         """The weights and the optimizer's state, before the first step."""
-        initial = self._model.initializers()
+        weights, grouped = self._model.initializers(), self._request.grouped
+        firsts = {id: grouped[id].first if id in grouped else weights[id] for id in weights}
+        variables: dict[str, dict[str, Array]] = {id: {} for id in firsts}
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
             if name != SEED and name not in self.streamed:
-                initial.setdefault(name, store.array(op.literal))
-        return initial
+                variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
+        found = {}
+        for id, values in variables.items():
+            group = next((grouped[one] for one in grouped if belongs(id, one)), None)
+            stacked = group is not None and group.is_stacked
+            first = np.stack(list(values.values())) if stacked and values else None
+            if first is None:
+                first = firsts[id] if id in firsts else next(iter(values.values()))
+            returned = tuple(group.returned) if group else ()
+            found[id] = Held(first, tuple(values), stacked, returned)
+        return found
 
     @property
     def moved(self) -> set[str]:
-        """The weights that a run changes."""
+        """The weights that a run changes; none where each replica has variables of its own."""
         return {op.variable.text for op in self._graph.updates()} & self._model.weight_names
 
     @property
@@ -228,7 +323,7 @@ class Program:
     @property
     def scalars(self) -> HostScalars:
         """What the host writes of the optimizer."""
-        compiled = self._request.optimizer
+        compiled = self._rule
         assert compiled is not None, "only training has an optimizer"
         variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
         assert self._loss_row is not None, "training has a loss"
@@ -236,13 +331,13 @@ class Program:
 
     def _found_loss_dtype(self) -> DType | None:
         """Of the loss, which is among the outputs until only the anchors are."""
-        found = None if self.loss is None else self._graph.outputs.get(self.loss)
+        found = None if self.loss is None else self._graph.outputs.get(self.results(self.loss)[0])
         return None if found is None else dtype_of(found)
 
     def _found_tracked(self) -> Iterator[str]:
         """The results that are gradients of tracked tensors."""
         for id in self._request.tracked:
-            if GRADIENT + id in self._graph.outputs:
+            if self.results(GRADIENT + id)[0] in self._graph.outputs:
                 yield GRADIENT + id
 
     def build(self, backend: str, threads: int) -> Executable:

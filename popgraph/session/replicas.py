@@ -1,16 +1,40 @@
-"""The replicas of a model, which one program runs in turn."""
+"""The replicas of a model: one program for all of them, or one that is run for each in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from popgraph.backends.base import Executable
+from popgraph.session.program import Program
 from popgraph.support.arrays import Array
 
+Results = Mapping[str, Array]
+RunBatch = Callable[[Mapping[str, Array]], Results]
+"""Runs the program once."""
 
-class Replicas:
+
+class Replicas(ABC):
+    """What a session asks of its replicas."""
+
+    @abstractmethod
+    def run(
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], run: RunBatch
+    ) -> list[Results]:
+        """The results of a micro-batch on every replica."""
+
+    @abstractmethod
+    def enter(self, executable: Executable, replica: int) -> None:
+        """Makes the values of a replica those of the program."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """The program's values are new ones, which are those of every replica."""
+
+
+class InTurn(Replicas):
     """
-    Replicas share a program: it is run for one after the other.
+    Replicas that know nothing of each other share a program: it is run for one after the other.
 
     What they have in common (trained weights, optimizer state) stays in the program, where the
     gradients of all of them add up. Of `own`, such as running statistics, each replica has values
@@ -22,6 +46,15 @@ class Replicas:
         self._own = tuple(own) if count > 1 else ()
         self._values: list[Mapping[str, Array]] = []
         self._inside = 0
+
+    def run(
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], run: RunBatch
+    ) -> list[Results]:
+        results = []
+        for replica, given in enumerate(inputs):
+            self.enter(executable, replica)
+            results.append(run(given))
+        return results
 
     def enter(self, executable: Executable, replica: int) -> None:
         """Puts the values of a replica into the program, and keeps those that were there."""
@@ -37,5 +70,32 @@ class Replicas:
             self._inside = replica
 
     def restart(self) -> None:
-        """The program's values are new ones, which are those of every replica."""
         self._values, self._inside = [], 0
+
+
+class Together(Replicas):
+    """Replicas that talk to each other, or differ in their weights: a program is all of them."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def enter(self, executable: Executable, replica: int) -> None:
+        """The program has the values of all replicas."""
+
+    def restart(self) -> None:
+        """Nothing of them stands outside of the program."""
+
+    def run(
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], run: RunBatch
+    ) -> list[Results]:
+        given = {
+            name: values[id]
+            for id in self._program.inputs
+            for name, values in zip(self._program.taken(id), inputs, strict=True)
+        }
+        found = run(given)
+        wanted = {id: self._program.results(id) for id in self._program.computed}
+        return [
+            {id: found[names[replica]] for id, names in wanted.items()}
+            for replica in range(len(inputs))
+        ]

@@ -25,12 +25,14 @@ from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
+from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
+from popgraph.session.grouped_weights import Grouped, take_groups
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import AnyLoss, Loss, as_losses
@@ -42,7 +44,7 @@ from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
-from popgraph.session.replicas import Replicas
+from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
 from popgraph.session.setting_checks import check_loss_scaling, check_settings
 from popgraph.session.step_io import PyWeightsIO
@@ -80,10 +82,14 @@ class Session(Randomness, IpuOnly):
         userOptions: SessionOptions | None,
         name: str,
         external: Mapping[str, Place],
+        grouped: Grouped,
     ) -> None:
-        """`external` are the weights that stand in files of their own."""
+        """
+        `external` are the weights that stand in files of their own; `grouped` those that not all
+        replicas share.
+        """
         self.name = name
-        self._external = dict(external)
+        self._external, self._grouped = dict(external), grouped
         self._dataflow = dataFlow
         self._rule = rule
         self._options = SessionOptions() if userOptions is None else userOptions
@@ -113,7 +119,9 @@ class Session(Randomness, IpuOnly):
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
-        self._replicas = Replicas(self._step.replicas, self._own())
+        alone = self._program.replicas.count == 1
+        own = InTurn(self._step.replicas, self._own())
+        self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
         self._executions = Executions(self._step.runs)
         mode = self._options.syntheticDataMode
@@ -164,10 +172,25 @@ class Session(Randomness, IpuOnly):
         return Request(
             anchors=tuple(self._dataflow.anchors()),
             optimizer=self._rule,
-            variables=not self._constant_weights,
+            variables=not self._constant_weights or bool(self._grouped),
             disabled=self._patterns.disabled_passes(),
             gradient_prefix=self._gradient_prefix(),
+            replicas=self._written_out(),
+            grouped=self._grouped,
             code=self._code(),
+        )
+
+    def _written_out(self) -> Replication:
+        """The replicas of one program: all, if they differ or talk; else it runs in turn."""
+        if not self._grouped and not self._model.has_collectives:
+            return Replication()
+        groups = [
+            (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
+        ]
+        return Replication(
+            self._step.replicas,
+            tuple(sorted(self._model.broadcast_inputs)),
+            tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
         )
 
     # what was asked for
@@ -338,14 +361,17 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             self._steps.check(stepio)
             with self._executions.step(str(debugName)):
-                self._steps.run(stepio, partial(self._run_on, executable))
+                self._steps.run(stepio, partial(self._run_replicas, executable))
         self._has_run = True
 
-    def _run_on(
-        self, executable: Executable, replica: int, inputs: Mapping[str, Array]
-    ) -> Mapping[str, Array]:
-        """A micro-batch of one replica, which reports know of."""
-        self._replicas.enter(executable, replica)
+    def _run_replicas(
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
+    ) -> Sequence[Mapping[str, Array]]:
+        """A micro-batch of each replica."""
+        return self._replicas.run(executable, inputs, partial(self._run_on, executable))
+
+    def _run_on(self, executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """A run of the program, which reports know of."""
         self._executions.inputs = inputs
         results = self._run_batch(executable, inputs)
         if self._options.enableFloatingPointChecks:
@@ -476,8 +502,9 @@ class InferenceSession(Session):
         if not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         places = data_places()
+        model, grouped = take_groups(fnModel, userOptions)
         super().__init__(
-            *open_model(fnModel, places),
+            *open_model(model, places),
             as_losses(losses),
             None,
             flow,
@@ -487,6 +514,7 @@ class InferenceSession(Session):
             userOptions,
             name,
             places.found,
+            grouped,
         )
 
     def getAllTensorIds(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AutodiffStitchStrategy,
@@ -17,7 +18,6 @@ from popgraph.builder.opset.enums import (
     TensorStorage,
     TileSet,
 )
-from popgraph.builder.popart.variable_settings import CommGroup
 
 
 class TensorLocation:

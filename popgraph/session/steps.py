@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,8 @@ from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.poison import unwritten
 
-RunBatch = Callable[[int, Mapping[str, Array]], Mapping[str, Array]]
-"""Runs a micro-batch on a replica."""
+RunBatch = Callable[[Sequence[Mapping[str, Array]]], Sequence[Mapping[str, Array]]]
+"""Runs a micro-batch on every replica."""
 
 
 class Steps:
@@ -87,8 +87,8 @@ class Steps:
         sums = [_Sums() for _ in range(self._shape.replicas)]
         for batch in range(self._shape.micro_batches):
             common: dict[str, Array] = {}
-            for replica, sum_ in enumerate(sums):
-                results = run_batch(replica, self._read(stepio, common))
+            given = [self._read(stepio, common) for _ in sums]
+            for results, sum_ in zip(run_batch(given), sums, strict=True):
                 show(self._program.printed, results)
                 check_aborts(self._program.aborts, results)
                 self._return(stepio, batch, results, sum_)

@@ -38,8 +38,8 @@ WORKS: Mapping[str, str] = {
         defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
-        getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
-        InputSettings InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
+        getUnsupportedOperations CommGroup VariableSettings GraphTransformer
+        IdentityLoss InferenceSession InputSettings InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
@@ -57,6 +57,7 @@ WORKS: Mapping[str, str] = {
     """,
     "Builder": """
         addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
+        commGroup
         addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx
         aiOnnxOpset aiOnnxOpsetVersion checkpointOutput createSubgraphBuilder customOp
         embedReplicationFactor executionPhase getAllNodeAttributeNames getExecutionPhase
@@ -96,9 +97,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _ONE_DEVICE): """
             ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
         """,
-        (Standing.REFUSED, "replicas have their weights in common; other groups are refused"): """
-            CommGroup VariableSettings
-        """,
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
             ExperimentalSettings
@@ -119,7 +117,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "checked as PopART does; results do not depend on it"): """
             pipelineStage virtualGraph
         """,
-        (Standing.QUIET, _ONE_DEVICE): "commGroup outputTensorLocation",
+        (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
     },
     "Session": {
         (Standing.REFUSED, "there is no hardware counter of cycles"): "getCycleCount",

@@ -15,6 +15,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.automatic_loss_scaling import LossScale, tracked_tensors
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.grouped_weights import take_groups
 from popgraph.session.ipu_only import TrainingOnly
 from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import Source, open_model
@@ -85,7 +86,8 @@ class TrainingSession(TrainingOnly, Session):
         rule = _added_up(rule, userOptions)
         self._task = task
         places = data_places()
-        module, weights = (task.module, task.weights) if task else open_model(fnModel, places)
+        model, grouped = take_groups(fnModel, userOptions)
+        module, weights = (task.module, task.weights) if task else open_model(model, places)
         self._origin = task.origin if task else Origin.of(module)
         super().__init__(
             module,
@@ -99,9 +101,10 @@ class TrainingSession(TrainingOnly, Session):
             userOptions,
             name,
             places.found,
+            grouped,
         )
-        self._driver = Driver(self._program.scalars, rule, schedule)
-        self._updated_after = self._step.accumulation * self._step.replicas
+        self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
+        self._updated_after = self._driver.rule.period
         self._loss_scale = self._followed_loss_scale()
 
     def _followed_loss_scale(self) -> LossScale | None:
@@ -154,7 +157,7 @@ class TrainingSession(TrainingOnly, Session):
 
     def _at_loss_scale(self, optimizer: Optimizer) -> OptimizerSpec:
         """The rule of an optimizer, at the loss scale that the gradients allow."""
-        rule = optimizer.spec()
+        rule = self._program.rule_of_groups(optimizer.spec())
         return rule if self._loss_scale is None else self._loss_scale.scaled(rule)
 
     def optimizerFromHost(self) -> None:

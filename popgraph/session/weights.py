@@ -3,10 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
+
+
+@dataclass(frozen=True)
+class Held:
+    """The first value of a weight or a state, and the variables of the program that hold it."""
+
+    array: Array
+    variables: tuple[str, ...]
+    """One, or one for each group of replicas."""
+    stacked: bool = False
+    """Whether the array has a value for each of them, one after the other."""
+    returned: tuple[int, ...] = ()
+    """The group of each value that comes back; none: the array does as it is."""
+
+    def of_group(self, group: int) -> Array:
+        found: Array = self.array[group] if self.stacked else self.array
+        return found
+
+    def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
+        """What each variable gets of an array."""
+        for place, name in enumerate(self.variables):
+            yield name, array[place] if self.stacked else array
+
+    def fetched(self, executable: Executable) -> Array:
+        """The array, as the program holds it."""
+        if self.stacked:
+            return np.stack([executable.read(name) for name in self.variables])
+        return executable.read(self.variables[0])
+
+    def handed_out(self, array: Array) -> Array:
+        """What users get of an array."""
+        if not self.returned:
+            return array
+        found: Array = np.stack([array[at] if self.stacked else array for at in self.returned])
+        return found
+
+    def taken(self, array: Array) -> Array:
+        """An array as users hand it in, or as they got it."""
+        if not self.returned or array.size == self.array.size:
+            return array
+        rows = array.reshape(len(self.returned), -1)
+        groups = dict(zip(reversed(self.returned), reversed(range(len(rows))), strict=True))
+        found: Array = rows[[groups[at] for at in sorted(groups)]]
+        return found
 
 
 class HostWeights:
@@ -16,8 +63,9 @@ class HostWeights:
     PopART keeps them apart: reading never fetches, writing never sends.
     """
 
-    def __init__(self, first: Mapping[str, Array]) -> None:
-        self._values = {id: array.copy() for id, array in first.items()}
+    def __init__(self, first: Mapping[str, Held]) -> None:
+        self._held = dict(first)
+        self._values = {id: one.array.copy() for id, one in first.items()}
         self._fetched: Mapping[str, Array] | None = None
 
     def __contains__(self, id: str) -> bool:
@@ -34,15 +82,20 @@ class HostWeights:
         return self._values
 
     def send(self, executable: Executable) -> None:
-        for id in executable.variables:
-            if id in self._values:
-                executable.write(id, self._values[id])
+        for id, held in self._held.items():
+            for name, array in held.sent(self._values[id]):
+                if name in executable.variables:
+                    executable.write(name, array)
 
     def fetch(self, executable: Executable) -> None:
         self._fetched = {
-            id: executable.read(id) if id in executable.variables else array
+            id: self._held[id].fetched(executable) if self._is_in(executable, id) else array
             for id, array in self._values.items()
         }
+
+    def _is_in(self, executable: Executable, id: str) -> bool:
+        names = self._held[id].variables
+        return bool(names) and executable.variables.keys() >= set(names)
 
     def keep_fetched(self) -> None:
         """What was fetched is what will be sent."""
@@ -56,7 +109,7 @@ class HostWeights:
         for id, target in targets.items():
             if id not in self:
                 continue
-            source = self.fetched()[id]
+            source = self._held[id].handed_out(self.fetched()[id])
             if source.nbytes != target.nbytes:
                 raise popart_runtime_error(
                     f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "
@@ -68,6 +121,7 @@ class HostWeights:
         """Takes new values; only the number of elements has to fit."""
         for id, source in sources.items():
             if id in self:
+                source = self._held[id].taken(source)
                 self._replace(id, source, source.size == self._values[id].size)
 
     def reset(self, sources: Mapping[str, Array], ignore_unknown: bool) -> None:

@@ -83,7 +83,7 @@ class Driver:
     def step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One step; its outputs."""
         if self._schedule is not None:
-            updates = self.steps // self._scalars.compiled.accumulation
+            updates = self.steps // self._scalars.compiled.period
             self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))
         self.steps += 1
         return executable.run(inputs)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
 from popgraph.builder.opset.exceptions import popart_exception, popart_internal_exception
-from popgraph.builder.popart.variable_settings import CommGroup, ReplicaGrouping, VariableSettings
+from popgraph.builder.popart.variable_settings import ReplicaGrouping, VariableSettings
 
 ALL = VariableRetrievalMode.AllReplicas
 GROUPS: list[tuple[VariableSettings, list[list[int]]]] = [

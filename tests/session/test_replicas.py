@@ -251,19 +251,6 @@ def test_a_buffer_of_the_wrong_size_says_how_steps_are_shaped() -> None:
     assert "replication  factor = 2\n   accumulation factor = 2\n   batches per step    = 2" in text
 
 
-def test_weights_that_replicas_have_apart_are_refused() -> None:
-    """They would silently be those of one replica."""
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2], "x")
-    settings = popart.VariableSettings(popart.CommGroup(popart.CommGroupType.Consecutive, 1))
-    w = builder.addInitializedInputTensor(np.ones(2, np.float32), settings, "w")
-    y = builder.aiOnnx.mul([x, w])
-    given = (builder.getModelProto(), popart.DataFlow(1, [y]), device())
-    popart.InferenceSession(*given)
-    with pytest.raises(popart.popart_unsupported_exception, match="the weight w is to have 2 val"):
-        popart.InferenceSession(*given, userOptions=options(replicas=2))
-
-
 def test_replicas_draw_numbers_of_their_own() -> None:
     """A model without weights needs none sent, whatever accumulates its gradients."""
     builder = popart.Builder()

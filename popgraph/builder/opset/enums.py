@@ -64,6 +64,12 @@ class BatchSerializationTransformContext(PopartEnum):
     Fwd, Bwd = range(2)
 
 
+class CollectiveOperator(PopartEnum):
+    """What replicas make of the tensors that they have."""
+
+    Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, SquareAdd, Local = range(9)
+
+
 class CommGroupType(PopartEnum):
     """Which replicas form a group."""
 

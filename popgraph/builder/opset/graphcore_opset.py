@@ -8,7 +8,9 @@ from typing import Any
 from xdsl.ir import Attribute
 
 from popgraph.builder.opset.collecting import check_scattering
+from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
+    CollectiveOperator,
     DataType,
     InitType,
     PopartEnum,
@@ -25,6 +27,7 @@ from popgraph.builder.opset.graphcore_operator import (
     one_result,
 )
 from popgraph.builder.opset.multiconv import checked_parameters, convolved_shape
+from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
@@ -168,6 +171,32 @@ class AiGraphcoreOpset1(Operands):
     ) -> Results:
         """(x + increment) mod modulus."""
         return self._type(args)
+
+    # replicas
+
+    @checked
+    def replicatedallreduce(
+        self,
+        args: list[str],
+        collectiveOperator: CollectiveOperator | None = None,
+        commGroup: CommGroup | None = None,
+        debugContext: object = "",
+    ) -> str:
+        """One tensor made of those that the replicas of a group have, for each of them."""
+        given = _collective(collectiveOperator, commGroup)
+        return self._add("ReplicatedAllReduce", args, given, self._type(args), debugContext)[0]
+
+    @checked
+    def replicatedreducescatter(
+        self,
+        args: list[str],
+        collectiveOperator: CollectiveOperator | None = None,
+        commGroup: CommGroup | None = None,
+        debugContext: object = "",
+    ) -> str:
+        """The same, of which each replica gets a share: as many of the elements, in a row."""
+        given = _collective(collectiveOperator, commGroup)
+        return self._add("ReplicatedReduceScatter", args, given, UNKNOWN, debugContext)[0]
 
     @one_result("Reverse")
     def reverse(self, args: list[str], dimensions: list[int], debugContext: object = "") -> Results:
@@ -665,3 +694,11 @@ def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:
     known = shapes.prod(size for size in shape if size != -1)
     rest = shapes.prod(whole) // known if known else 0
     return tuple(rest if size == -1 else size for size in shape)
+
+
+def _collective(combine: CollectiveOperator | None, group: CommGroup | None) -> dict[str, object]:
+    """The attributes of a collective; those left out mean the sum, and all replicas."""
+    return {
+        "__collectiveOperator": None if combine is None else int(combine),
+        GROUP: None if group is None else [int(group.type), group.replicaGroupSize],
+    }

@@ -204,10 +204,12 @@ class Builder(Annotations):
         """A weight, with its first value. Copies the array."""
         names = [one for one in rest if isinstance(one, str)]
         name = _text(debugContext) or _text(named.get("debugPrefix", "")) or (names or [""])[0]
-        id = self._draft.add_weight(name or "init_input", initVal)
-        for one in (*rest, named.get("variableSettings")):
-            if isinstance(one, VariableSettings):
-                self._draft.notes |= groups_note(id, one)
+        given = (*rest, named.get("variableSettings"))
+        settings = [one for one in given if isinstance(one, VariableSettings)]
+        grouped = any(one != VariableSettings() for one in settings)
+        id = self._draft.add_weight(name or "init_input", initVal, grouped)
+        for one in settings:
+            self._draft.notes |= groups_note(id, one)
         return id
 
     def addOutputTensor(self, outputName: str) -> None:
@@ -334,21 +336,25 @@ class Builder(Annotations):
         """The type of a tensor, as far as it is known."""
         return self.value_of(id).type
 
+    def _shown_type(self, id: str) -> Attribute:
+        """The type of a tensor; of a weight of groups of replicas that of its array."""
+        return self._draft.grouped.get(id) or self.type_of(id)
+
     def getTensorShape(self, id: str) -> list[int | str]:
-        shape = dims(self.type_of(id))
+        shape = dims(self._shown_type(id))
         if shape is None:
             raise popart_exception(f"The shape of tensor {id} is not known")
         return [-1 if dim is None else dim for dim in shape]
 
     def getTensorDtypeString(self, id: str) -> str:
         """`float32`, `int64`, ..."""
-        type_ = self.type_of(id)
+        type_ = self._shown_type(id)
         if not isinstance(type_, TensorType):
             raise popart_exception(f"The data type of tensor {id} is not known")
         return str(element_types.from_ir(type_.element_type).numpy)
 
     def hasValueInfo(self, id: str) -> bool:
-        return self._draft.writer.has_value(id) and isinstance(self.type_of(id), TensorType)
+        return self._draft.writer.has_value(id) and isinstance(self._shown_type(id), TensorType)
 
     def isInitializer(self, id: str) -> bool:
         self.value_of(id)

@@ -15,6 +15,7 @@ from popgraph.builder.popart.refusals import Refused, words
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
@@ -43,6 +44,8 @@ class Draft:
         """The inputs of a call of this graph: its own, and tensors of the graph around it."""
         self.notes: dict[str, str] = {}
         """What the model says of its tensors: properties of the model."""
+        self.grouped: dict[str, Attribute] = {}
+        """The types of the arrays of weights that groups of replicas have apart."""
         self._home = Region(writer.block)
 
     @classmethod
@@ -85,11 +88,19 @@ class Draft:
         if id not in self.called_inputs:
             self.called_inputs.append(id)
 
-    def add_weight(self, stem: str, array: Array) -> str:
-        """A weight with its first value, which is copied."""
+    def add_weight(self, stem: str, array: Array, grouped: bool = False) -> str:
+        """
+        A weight with its first value, which is copied.
+
+        If `grouped`, the array may have an axis for the groups of replicas: how many there are is
+        only known when a session is made, and until then the shape that nodes see is not.
+        """
         id = self.names.new(stem)
         with as_popart_errors():
-            self.writer.add_initializer(id, np.array(array, order="C", copy=True))
+            value = self.writer.add_initializer(id, np.array(array, order="C", copy=True))
+        if grouped:
+            self.grouped[id] = value.type
+            set_type(value, UNKNOWN)
         self.inputs.append(id)
         self.initialized.append(id)
         return id
@@ -178,6 +189,8 @@ class Draft:
         copied = Region()
         values: dict[SSAValue, SSAValue] = {}
         self._home.clone_into(copied, value_mapper=values)
+        for id, type_ in self.grouped.items():
+            set_type(values[self.value_of(id)], type_)
         outputs = [self.value_of(id) for id in self.outputs]
         copied.block.add_op(Yield([values.get(value, value) for value in outputs]))
         infos = [

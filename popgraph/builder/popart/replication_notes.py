@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     CommGroupType,
     ReplicatedStreamMode,
     VariableRetrievalMode,
 )
-from popgraph.builder.popart.variable_settings import CommGroup, VariableSettings
+from popgraph.builder.popart.variable_settings import VariableSettings
 
 REPLICATION = "__replicationFactor"
 """How many replicas the weights were made for."""
 _STREAM_MODE = "__replicated_stream_mode/"
-_GROUPS = "__variable_groups/"
+GROUPS = "__variable_groups/"
 
 
 def stream_note(id: str, mode: ReplicatedStreamMode) -> dict[str, str]:
@@ -41,15 +42,13 @@ def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
         groups = f"{domain.type.name} {domain.replicaGroupSize}"
     else:
         groups = f"{settings.getStride()} {settings.getGroupSize()}"
-    return {_GROUPS + id: f"{groups} {settings.getRetrievalMode().name}"}
+    return {GROUPS + id: f"{groups} {settings.getRetrievalMode().name}"}
 
 
 def grouped_weights(notes: Iterable[tuple[str, str]]) -> dict[str, VariableSettings]:
     """The weights that not all replicas share, or of which not one value comes back."""
     return {
-        key.removeprefix(_GROUPS): _settings(value)
-        for key, value in notes
-        if key.startswith(_GROUPS)
+        key.removeprefix(GROUPS): _settings(value) for key, value in notes if key.startswith(GROUPS)
     }
 
 

@@ -1,20 +1,14 @@
-"""PopART's groups of replicas, and how the replicas of each group share a variable."""
+"""How the replicas of each group share a variable."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
 from popgraph.builder.opset.exceptions import popart_exception, popart_internal_exception
-
-
-@dataclass
-class CommGroup:
-    """A group of replicas."""
-
-    type: CommGroupType = CommGroupType.All
-    replicaGroupSize: int = 0
+from popgraph.support.replicas import grouped, grouping
 
 
 @dataclass(frozen=True)
@@ -44,13 +38,7 @@ class ReplicaGrouping:
     @property
     def groups(self) -> list[list[int]]:
         """The replicas of each group."""
-        span = self.stride * self.groupSize
-        starts = [
-            base + place
-            for base in range(0, self.numReplicas, span)
-            for place in range(self.stride)
-        ]
-        return [list(range(start, start + span, self.stride)) for start in starts]
+        return grouped(self.numReplicas, self.stride, self.groupSize)
 
 
 class VariableSettings:
@@ -123,15 +111,8 @@ class VariableSettings:
     def getReplicaGrouping(self, numReplicas: int) -> ReplicaGrouping:
         if self._domain is None:
             return ReplicaGrouping(numReplicas, self._stride, self._size)
-        match self._domain.type:
-            case CommGroupType.All:
-                return ReplicaGrouping(numReplicas, 1, numReplicas)
-            case CommGroupType.Consecutive:
-                return ReplicaGrouping(numReplicas, 1, self._size)
-            case CommGroupType.Orthogonal:
-                return ReplicaGrouping(numReplicas, max(numReplicas // self._size, 1), self._size)
-            case _:
-                return ReplicaGrouping(numReplicas, 1, 1)
+        stride, size = grouping(int(self._domain.type), self._size, numReplicas)
+        return ReplicaGrouping(numReplicas, stride, size)
 
     def groups(self, replicaCount: int) -> list[list[int]]:
         """The replicas of each group."""

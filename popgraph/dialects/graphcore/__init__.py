@@ -10,6 +10,7 @@ from popgraph.dialects.graphcore.arithmetic import *
 from popgraph.dialects.graphcore.base import *
 from popgraph.dialects.graphcore.batch_norm import *
 from popgraph.dialects.graphcore.broadcasting import *
+from popgraph.dialects.graphcore.collectives import *
 from popgraph.dialects.graphcore.contractions import *
 from popgraph.dialects.graphcore.control import *
 from popgraph.dialects.graphcore.detach import *

@@ -30,6 +30,15 @@ Word = TypeVar("Word")
 Pair: TypeAlias = tuple[Word, Word]
 """A number of 64 bits as two words: the low one, the high one."""
 
+SEED = "randomSeed___fromHost"
+"""The variable from which all random operations draw: the seed, and the steps taken with it."""
+
+OWN_STREAMS = 2**32
+"""Where the streams of nodes with a seed of their own begin: no other node counts so far."""
+
+REPLICA_STREAMS = 2**40
+"""From the streams of one replica to those of the next."""
+
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 ROUNDS = 20

@@ -93,8 +93,8 @@ class AddOptimizer(Pass):
             if gradient is not None:
                 contexts[op.variable.text] = WeightContext(spec, variables, op, gradient)
         variables.trained = set(contexts)
-        if spec.accumulation > 1:
-            last = _count(variables, spec.accumulation)
+        if spec.period > 1:
+            last = _count(variables, spec.period)
             for context in contexts.values():
                 context.accumulate(last)
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}

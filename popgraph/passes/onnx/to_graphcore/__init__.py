@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from popgraph.dialects.graphcore import SEED
 from popgraph.passes.onnx.to_graphcore import (
     arithmetic,
     bits,
+    collectives,
     constants,
     contractions,
     control,
@@ -42,13 +44,13 @@ from popgraph.passes.onnx.to_graphcore import (
     tree_ensembles,
     windows,
 )
-from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.onnx.to_graphcore.convert import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 
 THEMES = (
     arithmetic,
     bits,
+    collectives,
     constants,
     contractions,
     control,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
-from popgraph.dialects.graphcore import AddOp, MulOp
+from popgraph.dialects.graphcore import SEED, AddOp, MulOp
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import ConstantOp, VariableOp, WeightStore
 from popgraph.passes.graphcore.fold_constants import constant_array
@@ -21,9 +21,6 @@ from popgraph.support.arrays import Array
 
 Moved: TypeAlias = dict[SSAValue, SSAValue]
 """Variables, as they were when the step began, and the values that they have got since."""
-
-SEED = "randomSeed___fromHost"
-"""The variable from which all random operations draw: the seed, and the steps taken with it."""
 
 TURN = 0x9E3779B97F4A7C15
 """Steps from one turn of a loop to the next, for what draws in it: no step of a run gets there."""
@@ -48,6 +45,8 @@ class LoweringContext(ABC):
     """For each body around what is being lowered, the variables that it updates."""
     frozen: frozenset[str] = frozenset()
     """Weights that training leaves as they are."""
+    replicas: int = 1
+    """Of how many this is one."""
     straight_through: bool = False
     """Whether gradients pass what is quantized and read back."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
+from popgraph.passes.replication import Replication
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PassError
 
@@ -28,8 +29,8 @@ class OnnxToGraphcore(Pass):
     that are not told a mode behave as in training, but for the statistics of batches that are
     `frozen`. `constants`: initializers that are no variables in any case. `extra_outputs`: ONNX
     tensors that are to be outputs as well. `straight_through`: gradients pass what is rounded to
-    integers and read back. `first_stream`: where the streams of random numbers begin. Shapes must
-    be known.
+    integers and read back. `first_stream`: where the streams of random numbers begin. `replicas`:
+    of how many this is one. Shapes must be known.
     """
 
     name = "onnx-to-graphcore"
@@ -42,6 +43,7 @@ class OnnxToGraphcore(Pass):
     first_stream: int = 0
     frozen: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
+    replicas: int = 1
     tuning: Tuning = Tuning()
 
     @classmethod
@@ -54,6 +56,7 @@ class OnnxToGraphcore(Pass):
             first_stream=options.first_stream,
             frozen=options.frozen,
             constants=() if options.variables else options.frozen,
+            replicas=(options.replicas or Replication()).count,
             tuning=options.tuning,
         )
 
@@ -73,6 +76,7 @@ class OnnxToGraphcore(Pass):
             tuning=self.tuning,
             frozen=frozenset(self.frozen),
             constants=frozenset(self.constants),
+            replicas=self.replicas,
             straight_through=self.straight_through,
             streams=count(self.first_stream),
         )

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.dialects import element_types
-from popgraph.dialects.graphcore import AddOp, ReshapeOp
+from popgraph.dialects.graphcore import SEED, AddOp, ReshapeOp
 from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
@@ -28,7 +28,7 @@ from popgraph.dialects.program import (
 )
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
-from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext, Moved
+from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import (
     Refusals,

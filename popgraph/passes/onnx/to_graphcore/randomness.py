@@ -23,9 +23,6 @@ from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, broadcast
 
-OWN_STREAMS = 2**32
-"""Where the streams of nodes with a seed of their own begin: no other node counts so far."""
-
 
 @dataclass(frozen=True)
 class Source:
@@ -43,7 +40,7 @@ class Source:
         seed = np.array(node.real("seed"), np.float64).view(np.int64)
         step = gc.MulOp(state, node.literal(np.array([0, 1], np.int64)))
         own = gc.AddOp(step, node.literal(np.array([seed, 0], np.int64)))
-        return Source(own, count(OWN_STREAMS))
+        return Source(own, count(gc.OWN_STREAMS))
 
     def uniform(self, shape: Shape, dtype: DType) -> Operand:
         kind = element_types.to_ir(dtype)

@@ -1,0 +1,42 @@
+"""Initializers that hold several values one after the other, of which nodes see one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from onnx import ModelProto, numpy_helper
+
+from popgraph.support.arrays import Array
+
+
+class StackedModel:
+    """A model as its bytes say it, before any shape is inferred from its initializers."""
+
+    def __init__(self, content: bytes) -> None:
+        self._proto = ModelProto.FromString(content)
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """The properties of the model."""
+        return [(one.key, one.value) for one in self._proto.metadata_props]
+
+    def arrays(self, names: Iterable[str]) -> Mapping[str, Array]:
+        """The initializers of these names that there are."""
+        wanted = set(names)
+        found = (one for one in self._proto.graph.initializer if one.name in wanted)
+        return {one.name: np.asarray(numpy_helper.to_array(one)) for one in found}
+
+    def with_firsts(self, names: Iterable[str]) -> bytes:
+        """The model in which these initializers are the first of the values that they hold."""
+        firsts = {name: array[0] for name, array in self.arrays(names).items()}
+        graph = self._proto.graph
+        for tensor in graph.initializer:
+            if tensor.name in firsts:
+                tensor.CopyFrom(numpy_helper.from_array(firsts[tensor.name], tensor.name))
+        for info in (one for one in graph.input if one.name in firsts):
+            shape = info.type.tensor_type.shape
+            del shape.dim[:]
+            for size in firsts[info.name].shape:
+                shape.dim.add(dim_value=size)
+        return bytes(self._proto.SerializeToString())

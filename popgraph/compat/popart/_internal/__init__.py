@@ -1,0 +1,1 @@
+"""PopART's private package, of which programs take some names."""

@@ -1,0 +1,201 @@
+"""Writes a program of one replica out for all of them, with what they tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.graphcore.arithmetic import AddOp
+from popgraph.dialects.graphcore.base import Random
+from popgraph.dialects.graphcore.collectives import Collective
+from popgraph.dialects.graphcore.random import REPLICA_STREAMS, SEED
+from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp
+from popgraph.passes.analysis.graph import only_graph, origin
+from popgraph.passes.analysis.replace import made_for
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.options import Options
+from popgraph.passes.replication import Replication
+from popgraph.support.errors import PassError
+
+GROUPS = "groups"
+"""The attribute of a variable that holds the first values of groups, if they differ."""
+
+
+@dataclass(frozen=True)
+class SpreadReplicas(Pass):
+    """
+    Write the program of one replica out for all of them: collectives become sums and copies.
+
+    `replicas` is the one line form of a `Replication`. Inputs and outputs of replica 1 are named
+    `x@replica1`, variables that not all replicas share `w@group1`. Of a variable that is trained,
+    the gradients of those that share it are added up, as an output of its own.
+    """
+
+    name = "spread-replicas"
+    KEEPS_MEANING: ClassVar[bool] = False
+
+    replicas: str = str(Replication())
+
+    @classmethod
+    def of(cls, options: Options) -> SpreadReplicas:
+        return cls(str(options.replicas or Replication()))
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        graph, replicas = only_graph(module), Replication.parse(self.replicas)
+        _check_bodies(graph)
+        if replicas.count > 1:
+            spread = _Spread(graph, replicas)
+            spread.write()
+            Rewriter.replace_op(graph, spread.graph)
+            return
+        for op in list(graph.block.ops):
+            if isinstance(op, Collective):
+                with made_for(op):
+                    (value,) = op.together([op.x])
+                op.result.replace_all_uses_with(SSAValue.get(value))
+                Rewriter.erase_op(op)
+
+
+def _check_bodies(graph: GraphOp) -> None:
+    for op in graph.walk():
+        if isinstance(op, Collective) and op.parent is not graph.block:
+            raise PassError(
+                "replicas cannot wait for each other inside a loop or a branch",
+                origin(op) or op.name,
+                "take the collective out of the body",
+            )
+
+
+@dataclass
+class _Spread:
+    """
+    The graph of all replicas, while it is written.
+
+    What comes of nothing but what replicas have in common is computed once.
+    """
+
+    source: GraphOp
+    replicas: Replication
+    graph: GraphOp = field(init=False)
+    values: list[dict[SSAValue, SSAValue]] = field(init=False)
+    """For each replica, what values of the source are now."""
+
+    def __post_init__(self) -> None:
+        self.values = [{} for _ in range(self.replicas.count)]
+        names = [
+            (name, argument, copy)
+            for name, argument in self.source.inputs.items()
+            for copy in dict.fromkeys(self.replicas.inputs(name))
+        ]
+        types = [argument.type for _, argument, _ in names]
+        self.graph = GraphOp(self.source.sym_name.data, [copy for _, _, copy in names], types)
+        made = self.graph.inputs
+        for name, argument in self.source.inputs.items():
+            for copy in self.replicas.inputs(name):
+                made[copy].name_hint = argument.name_hint
+            self._know(argument, [made[copy] for copy in self.replicas.inputs(name)])
+        moved = {op.variable.text for op in self.source.updates()} - {SEED}
+        self.replicas = self.replicas.with_own(moved)
+
+    @property
+    def block(self) -> Block:
+        return self.graph.block
+
+    def _know(self, old: SSAValue, copies: Sequence[SSAValue]) -> None:
+        for values, copy in zip(self.values, copies, strict=True):
+            values[old] = copy
+
+    def _of(self, value: SSAValue) -> list[SSAValue]:
+        """What a value is on each replica."""
+        return [values[value] for values in self.values]
+
+    def write(self) -> None:
+        for op in self.source.block.ops:
+            match op:
+                case VariableOp():
+                    self._variable(op)
+                case UpdateOp():
+                    copies = zip(self._variables(op), self._of(op.value), strict=True)
+                    self.block.add_ops(UpdateOp(*one) for one in dict(copies).items())
+                case ReturnOp():
+                    self._end(op)
+                case Collective():
+                    self._exchange(op)
+                case _:
+                    self._copy(op)
+
+    def _variables(self, op: VariableOp | UpdateOp) -> list[str]:
+        return self.replicas.variables(op.variable.text)
+
+    def _variable(self, op: VariableOp) -> None:
+        names = self._variables(op)
+        distinct = list(dict.fromkeys(names))
+        firsts = op.attributes.get(GROUPS)
+        literals = [op.literal] * len(distinct)
+        if isinstance(firsts, ArrayAttr) and len(firsts) == len(distinct):
+            literals = list(firsts)
+        pairs = zip(distinct, literals, strict=True)
+        made = {name: VariableOp(name, literal) for name, literal in pairs}
+        for copy in made.values():
+            copy.location, copy.result.name_hint = op.location, op.result.name_hint
+            self.block.add_op(copy)
+        self._know(op.result, [made[name].result for name in names])
+
+    def _copy(self, op: Operation) -> None:
+        shared = not any(isinstance(inner, Random) for inner in op.walk()) and all(
+            len(set(self._of(value))) == 1 for value in op.operands
+        )
+        made: list[Operation] = []
+        for replica in range(1 if shared else self.replicas.count):
+            copy = op.clone(dict(self.values[replica]))
+            for inner in copy.walk():
+                if isinstance(inner, Random):
+                    stream = inner.properties["stream"]
+                    assert isinstance(stream, IntegerAttr)
+                    moved = stream.value.data + replica * REPLICA_STREAMS
+                    inner.properties["stream"] = IntegerAttr(moved, i64)
+            self.block.add_op(copy)
+            made.append(copy)
+        made *= self.replicas.count // len(made)
+        for place, result in enumerate(op.results):
+            self._know(result, [copy.results[place] for copy in made])
+
+    def _exchange(self, op: Collective) -> None:
+        have, get = self._of(op.x), dict[int, SSAValue]()
+        for group in self.replicas.groups_of(**op.groups):
+            with made_for(op, InsertPoint.at_end(self.block)):
+                told = op.together([have[replica] for replica in group])
+            get |= {
+                replica: SSAValue.get(value) for replica, value in zip(group, told, strict=True)
+            }
+        self._know(op.result, [get[replica] for replica in range(self.replicas.count)])
+
+    def _end(self, op: ReturnOp) -> None:
+        outputs: dict[str, SSAValue] = {}
+        for name, value in self.source.outputs.items():
+            outputs |= dict(zip(self.replicas.copies(name), self._of(value), strict=True))
+        trained = {one.variable.text for one in self.source.variables()}
+        for name, value in self.source.outputs.items():
+            if name.startswith(PREFIX) and name.removeprefix(PREFIX) in trained:
+                outputs |= self._added_up(name.removeprefix(PREFIX), value)
+        if op.index_checks:
+            raise PassError("checks of indices come after replicas", "spread-replicas")
+        self.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
+
+    def _added_up(self, name: str, gradient: SSAValue) -> Iterator[tuple[str, SSAValue]]:
+        """The gradient of each copy of a variable."""
+        totals: dict[str, SSAValue] = {}
+        for copy, value in zip(self.replicas.variables(name), self._of(gradient), strict=True):
+            if copy in totals:
+                total = AddOp(totals[copy], value)
+                self.block.add_op(total)
+                value = total.result
+            totals[copy] = value
+        for copy, total_value in totals.items():
+            yield PREFIX + copy, total_value

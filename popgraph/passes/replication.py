@@ -1,0 +1,112 @@
+"""How many replicas a program is written out for, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
+
+from popgraph.support.errors import PassError
+from popgraph.support.replicas import grouped
+
+REPLICA, GROUP = "@replica", "@group"
+
+
+@dataclass(frozen=True)
+class Replication:
+    """
+    Replicas as plain data.
+
+    All of them get the same of the inputs in `shared`. A variable is theirs in common, unless
+    `groups` say with which stride and size those that share it stand.
+    """
+
+    count: int = 1
+    shared: tuple[str, ...] = ()
+    groups: tuple[tuple[str, int, int], ...] = ()
+
+    def groups_of(self, stride: int, size: int) -> list[list[int]]:
+        """The replicas of each group of `size` that are `stride` apart."""
+        if self.count % (stride * size):
+            raise PassError(
+                f"{self.count} replicas cannot be taken in groups of {size} that are {stride} apart"
+            )
+        return grouped(self.count, stride, size)
+
+    def with_own(self, names: Collection[str]) -> Replication:
+        """Of these variables each replica has its own, unless it is said how they are shared."""
+        known = {name for name, _, _ in self.groups}
+        own = tuple((name, 1, 1) for name in sorted(set(names) - known))
+        return replace(self, groups=self.groups + own)
+
+    def copies(self, name: str) -> list[str]:
+        """The names of a tensor, replica by replica."""
+        return [f"{name}{REPLICA}{replica}" for replica in range(self.count)]
+
+    def inputs(self, name: str) -> list[str]:
+        """The names of an input, replica by replica."""
+        return [name] * self.count if name in self.shared else self.copies(name)
+
+    def variables(self, name: str) -> list[str]:
+        """The names of a variable, or of a state of one, replica by replica."""
+        groups = next(
+            (self.groups_of(stride, size) for own, stride, size in self.groups if own == name),
+            [list(range(self.count))],
+        )
+        if len(groups) == 1:
+            return [name] * self.count
+        found = {replica: place for place, group in enumerate(groups) for replica in group}
+        return [f"{name}{GROUP}{found[replica]}" for replica in range(self.count)]
+
+    def states(self, name: str) -> list[str]:
+        """The names of an optimizer's state, such as `Accl___w`, or of a weight, by replica."""
+        weights = (one for one, _, _ in self.groups if belongs(name, one))
+        weight = next(weights, name)
+        return [name.removesuffix(weight) + copy for copy in self.variables(weight)]
+
+    # The one line form, for pass options: `4 shared=x,y groups=w:1:2`.
+
+    def __str__(self) -> str:
+        words = [str(self.count)]
+        if self.shared:
+            words.append("shared=" + ",".join(quote(name, safe="") for name in self.shared))
+        if self.groups:
+            named = (f"{quote(name, safe='')}:{step}:{size}" for name, step, size in self.groups)
+            words.append("groups=" + ",".join(named))
+        return " ".join(words)
+
+    @staticmethod
+    def parse(text: str) -> Replication:
+        """The replicas that the one line form describes; PassError if it is not one."""
+        count, *words = text.split() or [""]
+        given = dict(word.partition("=")[::2] for word in words)
+        try:
+            if unknown := given.keys() - {"shared", "groups"}:
+                raise ValueError(f"nothing is named {sorted(unknown)[0]!r}")
+            shared = tuple(unquote(name) for name in _listed(given, "shared"))
+            groups = [one.split(":") for one in _listed(given, "groups")]
+            return Replication(
+                int(count),
+                shared,
+                tuple((unquote(name), int(step), int(size)) for name, step, size in groups),
+            )
+        except ValueError as error:
+            raise PassError(
+                f"{text!r} describes no replicas: {error}",
+                hint="4 shared=x,y groups=w:1:2 (name:stride:size)",
+            ) from error
+
+
+def _listed(given: Mapping[str, str], key: str) -> Sequence[str]:
+    return given[key].split(",") if given.get(key) else []
+
+
+def without_group(name: str) -> str:
+    """What the variables of all groups are called together."""
+    base, mark, number = name.rpartition(GROUP)
+    return base if mark and number.isdigit() else name
+
+
+def belongs(name: str, weight: str) -> bool:
+    """Whether a variable is a weight, or a state that an optimizer keeps of it."""
+    return name == weight or name.endswith(f"___{weight}")

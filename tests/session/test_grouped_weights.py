@@ -1,0 +1,258 @@
+"""Replicas that differ in their weights or talk to each other, beside NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import popgraph.session as popart
+from popgraph.support.arrays import Array
+
+REPLICAS = 4
+GENERATOR = np.random.default_rng(3)
+GROUPS = {
+    "neighbours": popart.CommGroup(popart.CommGroupType.Consecutive, 2),
+    "apart": popart.CommGroup(popart.CommGroupType.Orthogonal, 2),
+    "each": popart.CommGroup(popart.CommGroupType.Ungrouped, 0),
+    "all": popart.CommGroup(),
+}
+EVERY = popart.VariableRetrievalMode.AllReplicas
+RATE, MOMENTUM = 0.1, 0.5
+
+
+def options(accumulation: int = 1, replicas: int = REPLICAS) -> Any:
+    made = popart.SessionOptions()
+    made.enableReplicatedGraphs, made.replicatedGraphCount = True, replicas
+    made.enableGradientAccumulation, made.accumulationFactor = accumulation > 1, accumulation
+    return made
+
+
+def settings_of(name: str, mode: Any = popart.VariableRetrievalMode.OnePerGroup) -> Any:
+    return popart.VariableSettings(GROUPS[name], mode)
+
+
+class Two:
+    """(x @ w) @ v, of which w has groups, and what NumPy makes of it."""
+
+    def __init__(self, settings: Any) -> None:
+        self.groups = settings.groups(REPLICAS)
+        self.held = {replica: at for at, group in enumerate(self.groups) for replica in group}
+        self.w = GENERATOR.normal(size=(len(self.groups), 3, 2)).astype(np.float32)
+        self.v = GENERATOR.normal(size=(2, 2)).astype(np.float32)
+        self.moving = [np.zeros_like(self.w), np.zeros_like(self.v)]
+        self.builder = popart.Builder()
+        x = self.builder.addInputTensor("FLOAT", [2, 3], "x")
+        stacked = self.w if len(self.groups) > 1 else self.w[0]
+        w = self.builder.addInitializedInputTensor(stacked, settings, "w")
+        v = self.builder.addInitializedInputTensor(self.v, "v")
+        self.hidden = self.builder.aiOnnx.matmul([x, w])
+        self.y = self.builder.aiOnnx.matmul([self.hidden, v])
+        sum_ = popart.ReductionType.Sum
+        self.loss = self.builder.aiGraphcore.identityloss([self.y], sum_)
+
+    def result(self, x: Array, replica: int) -> Array:
+        found: Array = x @ self.w[self.held[replica]] @ self.v
+        return found
+
+    def train(self, data: Array, rate_of_w: float) -> None:
+        """Steps of stochastic gradient descent with momentum on data [steps, micro, replica]."""
+        ones = np.ones((2, 2), np.float32)
+        for step in data:
+            gradients = [np.zeros_like(self.w), np.zeros_like(self.v)]
+            for micro in step:
+                for replica, x in enumerate(micro):
+                    group = self.held[replica]
+                    gradients[0][group] += x.T @ (ones @ self.v.T)
+                    gradients[1] += (x @ self.w[group]).T @ ones
+            pairs = zip(self.moving, gradients, strict=True)
+            self.moving = [MOMENTUM * old + new for old, new in pairs]
+            self.w = self.w - rate_of_w * self.moving[0]
+            self.v = self.v - RATE * self.moving[1]
+
+
+def device(backend: str = "reference") -> Any:
+    made = popart.DeviceManager().createIpuModelDevice({"numIPUs": REPLICAS})
+    made.backend = backend
+    return made
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_each_group_computes_with_its_own(name: str) -> None:
+    two = Two(settings_of(name))
+    session = popart.InferenceSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(2, [two.y]),
+        device(),
+        userOptions=options(),
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(2, REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    for batch, rows in enumerate(data):
+        for replica, x in enumerate(rows):
+            wanted = two.result(x, replica)
+            np.testing.assert_allclose(anchors[two.y][batch, replica], wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("returned", ["OnePerGroup", "AllReplicas"])
+@pytest.mark.parametrize(("accumulation", "backend"), [(1, "reference"), (3, "c")])
+def test_gradients_are_those_of_a_group(
+    name: str, returned: str, accumulation: int, backend: str, tmp_path: Path
+) -> None:
+    settings = settings_of(name, popart.VariableRetrievalMode[returned])
+    two = Two(settings)
+    first = {"x": GENERATOR.normal(size=(2, accumulation, REPLICAS, 2, 3)).astype(np.float32)}
+    rule = popart.SGD({"defaultLearningRate": (RATE, False), "defaultMomentum": (MOMENTUM, True)})
+    rule.insertSpecific("w", {"learningRate": (2 * RATE, False)})
+    session = popart.TrainingSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(1, [two.y, "Gradient___w"]),
+        two.loss,
+        rule,
+        device(backend),
+        userOptions=options(accumulation),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    for step in first["x"]:
+        session.run(popart.PyStepIO({"x": step}, anchors))
+        gradients = anchors["Gradient___w"].reshape(accumulation, REPLICAS, 3, 2)
+        local = step[0, 1].T @ (np.ones((2, 2)) @ two.v.T)
+        np.testing.assert_allclose(gradients[0, 1], local, 1e-4, 1e-5)
+        two.train(step[None], 2 * RATE)
+    session.weightsToHost()
+    count = settings.numReplicasReturningVariable(REPLICAS)
+    arrays = {"w": np.zeros((count, 3, 2), np.float32), "v": np.zeros((2, 2), np.float32)}
+    session.readWeights(popart.PyWeightsIO(arrays))
+    wanted = [two.w[two.held[at]] for at in range(REPLICAS)] if returned[0] == "A" else two.w
+    np.testing.assert_allclose(arrays["w"], wanted, 1e-4, 1e-5)
+    np.testing.assert_allclose(arrays["v"], two.v, 1e-4, 1e-5)
+    session.modelToHost(tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    kept = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    np.testing.assert_allclose(kept["w"].reshape(two.w.shape), two.w, 1e-4, 1e-5)
+    session.resetHostWeights(tmp_path / "model.onnx")
+    session.writeWeights(popart.PyWeightsIO(arrays))
+    session.weightsFromHost()
+    session.weightsToHost()
+    again = {"w": np.zeros_like(arrays["w"])}
+    session.readWeights(popart.PyWeightsIO(again))
+    np.testing.assert_array_equal(again["w"], arrays["w"])
+
+
+def test_a_rule_that_changes_speaks_of_the_weights_of_all_groups() -> None:
+    two = Two(settings_of("each"))
+    session = popart.TrainingSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(1, [two.y]),
+        two.loss,
+        popart.SGD({"defaultLearningRate": (RATE, False)}),
+        device(),
+        userOptions=options(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    still = popart.SGD({"defaultLearningRate": (0.0, False)})
+    session.updateOptimizerFromHost(still)
+    data = GENERATOR.normal(size=(REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, session.initAnchorArrays()))
+    session.weightsToHost()
+    found = {"w": np.zeros_like(two.w)}
+    session.readWeights(popart.PyWeightsIO(found))
+    np.testing.assert_array_equal(found["w"], two.w)
+
+
+def test_statistics_are_those_of_a_replica_beside_weights_of_groups() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 2, 1, 1], "x")
+    scale = np.ones((2, 2), np.float32)
+    w = builder.addInitializedInputTensor(scale, settings_of("each"), "w")
+    zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    names = [builder.addInitializedInputTensor(a, n) for a, n in ((zeros, "b"), (zeros, "m"))]
+    var = builder.addInitializedInputTensor(ones, "s")
+    y = builder.aiOnnx.batchnormalization([x, w, *names, var], 5, 1e-5, 0.5)[0]
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    given = options(replicas=2)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.SGD({"defaultLearningRate": (0.0, False)}),
+        device(),
+        userOptions=given,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = GENERATOR.normal(size=(2, 4, 2, 1, 1)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, session.initAnchorArrays()))
+    session.weightsToHost()
+    mean = np.zeros(2, np.float32)
+    session.readWeights(popart.PyWeightsIO({"m": mean}))
+    np.testing.assert_allclose(mean, 0.5 * data[0].mean(axis=(0, 2, 3)), 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_replicas_tell_each_other_what_they_have(backend: str) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3], "x")
+    graphcore = builder.aiGraphcore
+    whole = graphcore.replicatedallreduce([x])
+    most = graphcore.replicatedallreduce([x], popart.CollectiveOperator.Max, GROUPS["neighbours"])
+    share = graphcore.replicatedreducescatter([x])
+    every = builder.customOp("ReplicatedAllGather", 1, "ai.graphcore", [x], {}, 1)[0]
+    ids = [whole, most, share, every]
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, ids), device(backend), userOptions=options()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[whole], [data.sum(0)] * REPLICAS, 1e-5, 1e-6)
+    pairs = [data[:2].max(0)] * 2 + [data[2:].max(0)] * 2
+    np.testing.assert_array_equal(anchors[most], pairs)
+    filled = np.append(data.sum(0).reshape(-1), [0, 0]).reshape(REPLICAS, 2)
+    np.testing.assert_allclose(anchors[share], filled, 1e-5, 1e-6)
+    np.testing.assert_array_equal(anchors[every], [data.reshape(-1)] * REPLICAS)
+
+
+def test_one_replica_tells_itself() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3], "x")
+    y = builder.aiGraphcore.replicatedreducescatter([x])
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_array_equal(anchors[y], data.reshape(-1))
+
+
+def test_a_weight_without_an_axis_for_its_groups() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    settings = settings_of("each")
+    w = builder.addInitializedInputTensor(np.ones(3, np.float32), settings, "w")
+    assert builder.getTensorShape(w) == [3]
+    y = builder.aiOnnx.mul([x, w])
+    flow = popart.DataFlow(1, [y])
+    with pytest.raises(popart.popart_internal_exception, match="should match numGroups: 4"):
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options())
+
+
+def test_what_popart_does_not_support_either() -> None:
+    reduced = settings_of("each", popart.VariableRetrievalMode.AllReduceReplicas)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 3), np.float32), reduced, "w")
+    y = builder.aiOnnx.mul([x, w])
+    flow = popart.DataFlow(1, [y])
+    with pytest.raises(popart.popart_unsupported_exception, match="w is to come back reduced"):
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options())
