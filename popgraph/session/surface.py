@@ -39,7 +39,8 @@ WORKS: Mapping[str, str] = {
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
         getUnsupportedOperations CommGroup VariableSettings GraphTransformer
-        IdentityLoss InferenceSession InputSettings InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
+        IdentityLoss InferenceSession InputSettings InputShapeInfo L1Loss Logger Loss NllLoss
+        NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
