@@ -15,6 +15,17 @@ _OLD: dict[type[modern.PopartEnum], dict[str, str]] = {
 }
 """The old names of members, and what they are called today."""
 
+CACHE_TYPE = type(
+    "CacheType",
+    (),
+    {
+        "Undefined": modern.TensorStorage.OnChip,
+        "Uncached": modern.TensorStorage.OnChip,
+        "Cached": modern.TensorStorage.OffChip,
+    },
+)
+"""Where an IPU keeps a tensor, which `TensorStorage` says today."""
+
 PATTERN_TYPE = type(
     "PreAliasPatternType",
     (),

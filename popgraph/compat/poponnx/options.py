@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from popgraph.builder.opset.enums import (
     RecomputationType,
+    ReductionType,
     SyntheticDataMode,
     VirtualGraphMode,
 )
+from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.session import options as modern
 from popgraph.session.logger import getLogger
+from popgraph.session.settings import BatchSerializationSettings, ExecutionPhaseSettings
 
 
 def _log_levels(levels: Mapping[str, str]) -> None:
@@ -18,28 +23,49 @@ def _log_levels(levels: Mapping[str, str]) -> None:
         getLogger(name).setLevel(level)
 
 
-_MEANING: dict[str, tuple[str, Callable[[object], object]]] = {
-    "enableVirtualGraphs": (
+@dataclass(frozen=True)
+class _Renamed:
+    """What an old option has become."""
+
+    default: object
+    today: str
+    value: Callable[[Any], object]
+    """What today's option is set to for a value of the old one."""
+
+
+def _recomputation(on: bool) -> RecomputationType:
+    return RecomputationType.Standard if on else RecomputationType.NoRecompute
+
+
+_RENAMED = {
+    "enableVirtualGraphs": _Renamed(
+        False,
         "virtualGraphMode",
         lambda on: VirtualGraphMode.Manual if on else VirtualGraphMode.Off,
     ),
-    "autoVirtualGraph": (
+    "autoVirtualGraph": _Renamed(
+        False,
         "virtualGraphMode",
         lambda on: VirtualGraphMode.Auto if on else VirtualGraphMode.Off,
     ),
-    "ignoreData": (
+    "ignoreData": _Renamed(
+        False,
         "syntheticDataMode",
         lambda on: SyntheticDataMode.Zeros if on else SyntheticDataMode.Off,
     ),
-    **dict.fromkeys(
-        ["enableRecomputation", "enableAutoRecomputation"],
-        (
-            "autoRecomputation",
-            lambda on: RecomputationType.Standard if on else RecomputationType.NoRecompute,
-        ),
+    "enableRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "enableAutoRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "accumulationReductionType": _Renamed(
+        ReductionType.Sum, "accumulationAndReplicationReductionType", lambda reduction: reduction
+    ),
+    "batchSerializationFactor": _Renamed(
+        0, "batchSerializationSettings", lambda count: BatchSerializationSettings(factor=count)
+    ),
+    "pingPongPhases": _Renamed(
+        0, "executionPhaseSettings", lambda count: ExecutionPhaseSettings(phases=count)
     ),
 }
-"""Old options, the option that each became, and its value there."""
+"""Old options that today's have succeeded."""
 
 _GONE: dict[str, object] = {
     "exportDot": False,
@@ -48,10 +74,12 @@ _GONE: dict[str, object] = {
     "dotSubgraphAnnotation": False,
     "maxDotOps": 10000,
     "enableGroupedMatmuls": True,
-    "pingPongPhases": 0,
     "ipuSystemType": "",
 }
 """Old options that change no result, and their defaults."""
+
+_REFUSED = ("hostAllReduce", "hostAllReduceRemoteBuffer", "hostWeightUpdate")
+"""Old options by which the host takes a part in training; nothing else does here."""
 
 
 class SessionOptions(modern.SessionOptions):
@@ -61,7 +89,9 @@ class SessionOptions(modern.SessionOptions):
     _old: dict[str, object]
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_old", {**_GONE, "logging": {}, **dict.fromkeys(_MEANING, False)})
+        renamed = {name: one.default for name, one in _RENAMED.items()}
+        old = {**_GONE, **renamed, "logging": {}, **dict.fromkeys(_REFUSED, False)}
+        object.__setattr__(self, "_old", old)
         super().__init__()
 
     def __getattr__(self, name: str) -> object:
@@ -73,10 +103,16 @@ class SessionOptions(modern.SessionOptions):
         if name not in self._old:
             super().__setattr__(name, value)
             return
+        if name in _REFUSED and value:
+            raise popart_unsupported_exception(
+                f"the session option {name} is not implemented",
+                f"SessionOptions.{name}",
+                "leave it at its default",
+            )
         self._old[name] = value
-        if name in _MEANING:
-            today, meaning = _MEANING[name]
-            super().__setattr__(today, meaning(value))
+        if name in _RENAMED:
+            renamed = _RENAMED[name]
+            super().__setattr__(renamed.today, renamed.value(value))
         elif name == "logging":
             assert isinstance(value, Mapping)
             _log_levels(value)

@@ -10,22 +10,26 @@ from popgraph.compat import popart
 from popgraph.compat.eras import Era, of_era
 from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow
-from popgraph.compat.poponnx.enums import PATTERN_TYPE, old_enums
-from popgraph.compat.poponnx.losses import IdentityLoss, L1Loss, NllLoss
+from popgraph.compat.poponnx.devices import DeviceManager
+from popgraph.compat.poponnx.enums import CACHE_TYPE, PATTERN_TYPE, old_enums
+from popgraph.compat.poponnx.losses import L1Loss
 from popgraph.compat.poponnx.optimizers import SGD, BaseSGD, ConstSGD
 from popgraph.compat.poponnx.options import SessionOptions
 from popgraph.compat.poponnx.patterns import Patterns
 from popgraph.compat.poponnx.session import Session
 from popgraph.compat.poponnx.sessions import InferenceSession, TrainingSession
+from popgraph.compat.poponnx.step_io import PyStepIO
 from popgraph.session.dataflow import InputShapeInfo
+from popgraph.session.losses import IdentityLoss, NllLoss
 
 _OF_ALL = {
     kind.__name__: kind
     for kind in (
-        *(AnchorReturnType, BaseSGD, ConstSGD, DataFlow, IdentityLoss, L1Loss, NllLoss, SGD),
-        SessionOptions,
+        *(AnchorReturnType, BaseSGD, ConstSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss),
+        *(NllLoss, SGD, SessionOptions),
     )
 } | {
+    "CacheType": CACHE_TYPE,
     "EarlyInfo": InputShapeInfo,
     "PatternType": PATTERN_TYPE,
     "PreAliasPatternType": PATTERN_TYPE,
@@ -33,7 +37,9 @@ _OF_ALL = {
     "TensorInfoCore": TensorInfo,
     "poponnx_exception": popart_exception,
 }
-_BOUND: tuple[type, ...] = (Builder, InferenceSession, Patterns, Session, TrainingSession)
+_BOUND: tuple[type, ...] = (
+    *(Builder, InferenceSession, Patterns, PyStepIO, Session, TrainingSession),
+)
 
 
 def names_of(era: Era) -> dict[str, object]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from popgraph.compat.eras import PLAIN_POPONNX, Era
-from popgraph.compat.poponnx.losses import anchored
+from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes
+from popgraph.compat.poponnx.losses import anchored, shared
+from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
@@ -51,8 +53,15 @@ def by_kind(args: tuple[object, ...], order: Sequence[str]) -> dict[str, object]
 class _OfEra(session.Session):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
-    def _gradient_prefix(self) -> str:
-        return self.ERA.gradient
+    def _gradient_prefixes(self) -> tuple[str, ...]:
+        return gradient_prefixes(self.ERA)
+
+    def _insists_on_weights(self) -> bool:
+        return self.ERA.checked
+
+    def getTensorTileMap(self) -> TileMap:
+        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        return self._reports_of_any_device().tile_map()
 
 
 class InferenceSession(_OfEra, session.InferenceSession):
@@ -61,8 +70,10 @@ class InferenceSession(_OfEra, session.InferenceSession):
     def __init__(self, *args: object, **named: object) -> None:
         given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.inference)), **named}
         losses = as_losses(given.pop("losses", None))
+        shared(losses, given.get("userOptions"))
         flow = given.get("dataFeed", given.get("dataFlow"))
-        super().__init__(losses=anchored(losses, flow), **given)
+        with in_words_of(self.ERA):
+            super().__init__(losses=anchored(losses, flow), **given)
 
 
 class TrainingSession(_OfEra, training_session.TrainingSession):
@@ -70,4 +81,7 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
 
     def __init__(self, *args: object, **named: object) -> None:
         given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.training)), **named}
-        super().__init__(**given)
+        for name in ("loss", "losses"):
+            shared(as_losses(given.get(name)), given.get("userOptions"))
+        with in_words_of(self.ERA):
+            super().__init__(**given)
