@@ -430,12 +430,13 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             return written(reports.graph(), useCbor=useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> str | bytes:
         """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
         reports = self._reports()
         with as_popart_errors():
             content = reports.execution()
-        self._executions.reset()
+        if resetProfile:
+            self._executions.reset()
         return written(content, useCbor=useCbor)
 
     def getSerializedGraph(self) -> bytes:

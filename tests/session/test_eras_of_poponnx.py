@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +269,45 @@ def test_old_options_set_what_they_became(era: Era) -> None:
     with pytest.raises(popart_unsupported_exception, match="hostAllReduce"):
         options.hostAllReduce = True
     assert not options.hostAllReduce
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_names_that_are_gone_mean_what_became_of_them(era: Era) -> None:
+    old = module_of(era)
+    assert old.DeviceConnectionType.ON_DEMAND is old.DeviceConnectionType.OnDemand
+    assert old.SyncPattern.PingPong is old.SyncPattern.ReplicaAndLadder
+    assert {old.DotCheck.FWD0, old.DotCheck.PREALIAS} == {"Fwd0", "PreAlias"}
+    assert issubclass(old.PrepareDeviceException, popart_exception)
+    assert old.PrepareDeviceError().isSuccessful()
+    assert old.reservedAccumulationPrefix() == old.reservedAccumPrefix()
+    manager = old.DeviceManager()
+    asked = {"replicationFactor": 2, "connectionType": old.DeviceConnectionType.NEVER}
+    device = manager.acquireAvailableDevice(2, 0, old.SyncPattern.Full, **asked)
+    assert (device.numIpus, device.connectionType) == (2, old.DeviceConnectionType.Never)
+    assert manager.acquireDeviceById(0, **asked).connectionType is device.connectionType
+    assert manager.enumerateDevices(old.SyncPattern.Full, 2, 4)[0].numIpus == 4
+    builder, _, _, y = weight_by_input(old)
+    for detached in (
+        builder.aiGraphcore.detach([y], 1),
+        builder.aiGraphcore.detach([y], pass_through_creation=1, debugPrefix="detached"),
+    ):
+        assert builder.getTensorShape(detached) == [2, 3]
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_reports_were_bytes(era: Era) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, {y: old.AnchorReturnType("ALL")})
+    session = old.InferenceSession(builder.getModelProto(), flow)
+    session.setDevice(old.DeviceManager().createIpuModelDevice({}))
+    session.prepareDevice()
+    session.run(old.PyStepIO({x: ONES}, session.initAnchorArrays()))
+    assert json.loads(session.getGraphReport().decode())["target"]["numIPUs"] == 1
+    assert session.getGraphReport(use_cbor=True) == session.getGraphReport(True)
+    for steps, reset in ((1, False), (1, True), (0, True)):
+        report = json.loads(session.getExecutionReport(resetProfile=reset).decode())
+        assert report["steps"] == steps
 
 
 def test_popart_of_2020_had_its_old_name() -> None:

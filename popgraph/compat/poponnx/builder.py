@@ -258,7 +258,7 @@ class Builder(modern.Builder):
 class _OldOperators:
     """The operators of an opset, which take what old programs give them."""
 
-    def __init__(self, operators: object) -> None:
+    def __init__(self, operators: Any) -> None:
         self._operators = operators
 
     def __getattr__(self, name: str) -> Any:
@@ -267,6 +267,12 @@ class _OldOperators:
 
     def __str__(self) -> str:
         return str(self._operators)
+
+    def detach(
+        self, args: Sequence[str], pass_through_creation: int = 0, debugPrefix: str = ""
+    ) -> str:
+        """No gradient passes; how an IPU lays out memory for the tensor changes no result."""
+        return str(_flat(self._operators.detach)(list(args), debugPrefix=debugPrefix))
 
 
 def _flat(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,6 +74,7 @@ _GONE: dict[str, object] = {
     "dotSubgraphAnnotation": False,
     "maxDotOps": 10000,
     "enableGroupedMatmuls": True,
+    "globalNumIpus": 1,
     "ipuSystemType": "",
 }
 """Old options that change no result, and their defaults."""

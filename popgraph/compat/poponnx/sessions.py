@@ -59,9 +59,21 @@ class _OfEra(session.Session):
     def _insists_on_weights(self) -> bool:
         return self.ERA.checked
 
+    def getGraphReport(self, useCbor: bool = False, use_cbor: bool = False) -> bytes:
+        return _as_bytes(super().getGraphReport(useCbor or use_cbor))
+
+    def getExecutionReport(
+        self, useCbor: bool = False, resetProfile: bool = True, use_cbor: bool = False
+    ) -> bytes:
+        return _as_bytes(super().getExecutionReport(useCbor or use_cbor, resetProfile))
+
     def getTensorTileMap(self) -> TileMap:
         """For each tensor, on each tile, which of its elements lie there: from, to."""
         return self._reports_of_any_device().tile_map()
+
+
+def _as_bytes(report: str | bytes) -> bytes:
+    return report.encode() if isinstance(report, str) else report
 
 
 class InferenceSession(_OfEra, session.InferenceSession):
