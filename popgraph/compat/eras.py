@@ -31,7 +31,10 @@ class Era:
     mandatory: bool = False
     """A session insists on the patterns that PopART cannot do without."""
     checked: bool = True
-    """Steps insist on arrays of the right size and, in training, on weights that were sent."""
+    """
+    Steps insist on the model's inputs, on arrays of the right size and, in training, on weights
+    that were sent; optimizers insist on a learning rate.
+    """
     unreadable: str = ""
     """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()

@@ -185,8 +185,11 @@ def test_sizes_and_sent_weights_were_not_looked_at(era: Era) -> None:
         session.weightsFromHost()
         with pytest.raises(popart_exception, match="Unexpected number of input elements"):
             session.run(old.PyStepIO({x: np.ones((4, 3), np.float32)}, anchors))
+        with pytest.raises(popart_exception, match="Constant, zero learning rate"):
+            old.ConstSGD(0.0)
         return
-    session.run(old.PyStepIO({x: np.ones((4, 3), np.float32)}, anchors))
+    assert isinstance(old.ConstSGD(0.0), old.BaseSGD)
+    session.run(old.PyStepIO({x: np.ones((4, 3), np.float32), "more": ONES}, anchors))
     np.testing.assert_allclose(anchors[y], 2 * ONES)
     session.resetHostWeights(builder.getModelProto())  # the device keeps its own
     session.run(old.PyStepIO({x: ONES}, anchors))

@@ -27,8 +27,8 @@ from popgraph.session.losses import IdentityLoss, NllLoss
 _OF_ALL = {
     kind.__name__: kind
     for kind in (
-        *(AnchorReturnType, BaseSGD, ConstSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss),
-        *(NllLoss, SGD, SessionOptions),
+        *(AnchorReturnType, BaseSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss, NllLoss),
+        SessionOptions,
     )
 } | {
     "CacheType": CACHE_TYPE,
@@ -44,7 +44,8 @@ _OF_ALL = {
     "reservedAccumulationPrefix": PREFIX_FUNCTIONS["reservedAccumPrefix"],
 }
 _BOUND: tuple[type, ...] = (
-    *(Builder, InferenceSession, Patterns, PyStepIO, Session, TrainingSession),
+    *(Builder, ConstSGD, InferenceSession, Patterns, PyStepIO, SGD, Session),
+    TrainingSession,
 )
 
 
