@@ -13,10 +13,11 @@ ALIASES = {
     "popart": "popgraph.compat.popart",
     "popart_core": "popgraph.compat.popart",
     "poponnx": "popgraph.compat.poponnx",
+    "poponnx_core": "popgraph.compat.poponnx",
 }
 """Under which names what can be imported once `enable` was called."""
 
-_NAMES = {"poponnx": ("poponnx",), "popart": tuple(ALIASES)}
+_NAMES = {"poponnx": ("poponnx", "poponnx_core"), "popart": tuple(ALIASES)}
 """Under which names an era's module is imported; PopART had its old name, too."""
 
 

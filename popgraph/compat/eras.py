@@ -35,6 +35,8 @@ class Era:
     Steps insist on the model's inputs, on arrays of the right size and, in training, on weights
     that were sent; optimizers insist on a learning rate.
     """
+    constant_weights: bool = True
+    """Weights do not change in sessions that do not train, unless an option says so."""
     unreadable: str = ""
     """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ ERAS = (
         "2018-12",
         "poponnx",
         checked=False,
+        constant_weights=False,
         unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
@@ -64,6 +67,7 @@ ERAS = (
         "2019-03",
         "poponnx",
         checked=False,
+        constant_weights=False,
         unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
@@ -152,4 +156,4 @@ def of_era(kind: type[Kind], era: Era) -> type[Kind]:
 
 @cache
 def _bound(kind: Any, era: Era) -> Any:
-    return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__})
+    return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__, "__slots__": ()})

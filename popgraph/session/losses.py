@@ -145,13 +145,19 @@ class L1Loss(Loss):
         shape = static_shape(builder.type_of(self._inputs[0]))
         if not shape:
             raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
-        size = builder.aiOnnx.abs(self._inputs)
-        flat = builder.aiGraphcore.reshape([size], [shape[0], prod(shape[1:])])
-        ones = builder.aiOnnx.constant(np.ones(prod(shape[1:]), self._numpy(builder)))
-        self._scaled(builder, builder.aiOnnx.matmul([flat, ones]), self._lambda)
+        none = ReductionType.NoReduction
+        sizes = builder.aiGraphcore.l1loss(self._inputs, self._lambda, none)
+        self._scaled(builder, _summed(builder, sizes, range(1, len(shape))), 1.0)
 
-    def _numpy(self, builder: Builder) -> str:
-        return builder.getTensorDtypeString(self._inputs[0])
+
+def _summed(builder: Builder, id: str, axes: Sequence[int]) -> str:
+    """The sums over some axes, which later versions of the operator have as an input."""
+    ops = builder.aiOnnx
+    if not axes:
+        return id
+    if ops.version < 13:
+        return str(ops.reducesum([id], axes=list(axes), keepdims=0))
+    return str(ops.reducesum([id, ops.constant(np.array(axes, np.int64))], keepdims=0))
 
 
 class IdentityLoss(Loss):

@@ -159,6 +159,17 @@ def test_a_mean_is_that_of_all_replicas(era: Era) -> None:
     np.testing.assert_allclose(found[wanted[0]], np.full((2, 2, 3), 6 / (2 * 6)))
 
 
+def test_a_loss_is_an_operator_of_its_own_in_the_ir() -> None:
+    old = module_of(POPART)
+    builder, _x, _w, y = weight_by_input(old)
+    session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 0.1)])
+    session.prepareDevice()
+    ir = json.loads(session._serializeIr(old.IrSerializationFormat.JSON))
+    types = [operator["type"] for operator in ir["maingraph"]]
+    assert "L1Grad" in types
+    assert "MatMul" not in types
+
+
 @pytest.mark.parametrize("era", POPONNX, **by_name)
 def test_every_gradient_prefix_of_poponnx_is_understood(era: Era) -> None:
     old = module_of(era)
@@ -194,6 +205,30 @@ def test_sizes_and_sent_weights_were_not_looked_at(era: Era) -> None:
     session.resetHostWeights(builder.getModelProto())  # the device keeps its own
     session.run(old.PyStepIO({x: ONES}, anchors))
     np.testing.assert_allclose(anchors[y], 1.5 * ONES)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+@pytest.mark.parametrize("asked", [True, False], ids=["options", "none"])
+def test_weights_of_an_inference_were_variables_at_first(era: Era, asked: bool) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, {y: old.AnchorReturnType("ALL")})
+    options = {"userOptions": old.SessionOptionsCore()} if asked else {}
+    session = old.InferenceSession(builder.getModelProto(), flow, **options)
+    session.setDevice(old.DeviceManager().createCpuDevice(backend="reference"))
+    session.prepareDevice()
+    other = builder.getModelProto().replace(np.float32(2).tobytes(), np.float32(3).tobytes())
+    if era.constant_weights:
+        with pytest.raises(popart_exception, match="Cannot call resetHostWeights"):
+            session.resetHostWeights(other)
+        return
+    session.resetHostWeights(other)
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(old.PyStepIO({x: ONES}, anchors))
+    np.testing.assert_allclose(anchors[y], 3 * ONES)
+    with pytest.raises(AttributeError):
+        old.SessionOptions().nonsense = 1
 
 
 @pytest.mark.parametrize("era", OLD, **by_name)

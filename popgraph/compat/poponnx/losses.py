@@ -46,9 +46,9 @@ class L1Loss(modern.L1Loss):
         return builder.named_node("Scale", DOMAIN, [self._output], factor, [id], types)[0]
 
 
-def shared(losses: Sequence[str | modern.Loss], options: SessionOptions | None) -> None:
+def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:
     """Makes means those of the samples of all replicas."""
-    replicas = 1 if options is None else StepShape.of(1, options).replicas
+    replicas = StepShape.of(1, options).replicas
     for loss in losses:
         if isinstance(loss, modern.Loss):
             loss.shared_by(replicas)

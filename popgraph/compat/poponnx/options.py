@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from popgraph.builder.opset.enums import (
     RecomputationType,
@@ -13,6 +13,7 @@ from popgraph.builder.opset.enums import (
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_unsupported_exception
+from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.session import options as modern
 from popgraph.session.logger import getLogger
 from popgraph.session.settings import BatchSerializationSettings, ExecutionPhaseSettings
@@ -87,6 +88,7 @@ class SessionOptions(modern.SessionOptions):
     """PopART's options, and the old names of some; an unknown name is an AttributeError."""
 
     __slots__ = ("_old",)
+    ERA: ClassVar[Era] = PLAIN_POPONNX
     _old: dict[str, object]
 
     def __init__(self) -> None:
@@ -94,6 +96,7 @@ class SessionOptions(modern.SessionOptions):
         old = {**_GONE, **renamed, "logging": {}, **dict.fromkeys(_REFUSED, False)}
         object.__setattr__(self, "_old", old)
         super().__init__()
+        self.constantWeights = self.ERA.constant_weights
 
     def __getattr__(self, name: str) -> object:
         if name != "_old" and name in self._old:

@@ -28,7 +28,6 @@ _OF_ALL = {
     kind.__name__: kind
     for kind in (
         *(AnchorReturnType, BaseSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss, NllLoss),
-        SessionOptions,
     )
 } | {
     "CacheType": CACHE_TYPE,
@@ -38,20 +37,20 @@ _OF_ALL = {
     "PreAliasPatternType": PATTERN_TYPE,
     "PrepareDeviceError": OutOfMemoryError,
     "PrepareDeviceException": OutOfMemoryException,
-    "SessionOptionsCore": SessionOptions,
     "TensorInfoCore": TensorInfo,
     "poponnx_exception": popart_exception,
     "reservedAccumulationPrefix": PREFIX_FUNCTIONS["reservedAccumPrefix"],
 }
 _BOUND: tuple[type, ...] = (
     *(Builder, ConstSGD, InferenceSession, Patterns, PyStepIO, SGD, Session),
-    TrainingSession,
+    *(SessionOptions, TrainingSession),
 )
 
 
 def names_of(era: Era) -> dict[str, object]:
     """What an old era's module has that `popgraph.session` has not, or has otherwise."""
     bound: dict[str, object] = {kind.__name__: of_era(kind, era) for kind in _BOUND}
+    bound["SessionOptionsCore"] = bound["SessionOptions"]
     return {**_OF_ALL, **old_enums(), **bound, "reservedGradientPrefix": lambda: era.gradient}
 
 

@@ -10,13 +10,13 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compat.eras import PLAIN_POPONNX, Era, of_era
+from popgraph.compat.poponnx.options import SessionOptions
 from popgraph.compat.poponnx.sessions import InferenceSession, TrainingSession, by_kind
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import as_losses
 from popgraph.session.optimizers import Optimizer
-from popgraph.session.options import SessionOptions
 from popgraph.session.step_io import PyWeightsIO, StepIO
 from popgraph.support.arrays import Array
 
@@ -44,7 +44,7 @@ class Session:
         self._losses = as_losses(given.get("losses"))
         self._optimizer: Optimizer | None = given.get("optimizer")
         self._constant: Sequence[str] = given.get("cTens") or ()
-        options = given.get("userOptions") or SessionOptions()
+        options = given.get("userOptions") or of_era(SessionOptions, self.ERA)()
         options.logDir = given.get("outputdir") or options.logDir
         self._named: dict[str, Any] = {
             "inputShapeInfo": given.get("inputShapeInfo"),

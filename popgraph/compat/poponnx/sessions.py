@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes
+from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes, of_era
+from popgraph.compat.poponnx import options as old_options
 from popgraph.compat.poponnx.losses import anchored, shared
 from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import session, training_session
@@ -53,6 +54,15 @@ def by_kind(args: tuple[object, ...], order: Sequence[str]) -> dict[str, object]
 class _OfEra(session.Session):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
+    def _given(
+        self, args: tuple[object, ...], order: Sequence[str], named: dict[str, object]
+    ) -> dict[str, Any]:
+        """The arguments by name, with options of the era where there are none."""
+        given = {**by_kind(args, ("fnModel", *order)), **named}
+        if given.get("userOptions") is None:
+            given["userOptions"] = of_era(old_options.SessionOptions, self.ERA)()
+        return given
+
     def _gradient_prefixes(self) -> tuple[str, ...]:
         return gradient_prefixes(self.ERA)
 
@@ -80,9 +90,9 @@ class InferenceSession(_OfEra, session.InferenceSession):
     """`InferenceSession(model, dataFeed, losses)` and its like: what each era takes, in order."""
 
     def __init__(self, *args: object, **named: object) -> None:
-        given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.inference)), **named}
+        given = self._given(args, self.ERA.inference, named)
         losses = as_losses(given.pop("losses", None))
-        shared(losses, given.get("userOptions"))
+        shared(losses, given["userOptions"])
         flow = given.get("dataFeed", given.get("dataFlow"))
         with in_words_of(self.ERA):
             super().__init__(losses=anchored(losses, flow), **given)
@@ -92,8 +102,8 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
     """`TrainingSession(model, dataFeed, losses, optimizer)` and its like, as each era has it."""
 
     def __init__(self, *args: object, **named: object) -> None:
-        given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.training)), **named}
+        given = self._given(args, self.ERA.training, named)
         for name in ("loss", "losses"):
-            shared(as_losses(given.get(name)), given.get("userOptions"))
+            shared(as_losses(given.get(name)), given["userOptions"])
         with in_words_of(self.ERA):
             super().__init__(**given)
