@@ -48,7 +48,11 @@ _PLACES = {("", "ArgMax"), ("", "ArgMin")}
 
 
 class SessionModel:
-    """An ONNX graph of static shapes, and what a session asks about its tensors."""
+    """
+    An ONNX graph of static shapes, and what a session asks about its tensors.
+
+    `added` are the tensors of losses that a session was given, which are not the model's own.
+    """
 
     def __init__(
         self,
@@ -60,9 +64,11 @@ class SessionModel:
         """`module` is spent; to `weights` nothing is added."""
         builder = Builder.of(module, WeightStore(weights))
         self.final_loss: str | None = None
-        self._fix_inputs(builder, shapes)
+        self.added = frozenset(self._fix_inputs(builder, shapes))
         if losses:
+            given = frozenset(builder.getValueTensorIds())
             self.final_loss = final_loss(builder, losses, append_losses(builder, losses))
+            self.added |= frozenset(builder.getValueTensorIds()) - given
         self.module: ModuleOp = builder.module()
         self.weights: WeightStore = builder.weights
         self._check_names()
@@ -70,11 +76,11 @@ class SessionModel:
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         check_limits(self.graph, self.weights, opset)
 
-    def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
+    def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
-        for id in shapes.ids():
-            if id not in builder.getInputTensorIds():
-                builder.addInputTensor(shapes.get(id), id)
+        added = [id for id in shapes.ids() if id not in builder.getInputTensorIds()]
+        for id in added:
+            builder.addInputTensor(shapes.get(id), id)
         given = {}
         for id in builder.getInputTensorIds():
             if builder.isInitializer(id):
@@ -89,6 +95,7 @@ class SessionModel:
             module = builder.module()
             specialise(module, given, builder.weights)
             builder.take(module)
+        return added
 
     @property
     def graph(self) -> Graph:

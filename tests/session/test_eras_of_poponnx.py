@@ -264,6 +264,26 @@ def test_the_session_of_2018_leaves_constants_alone(tmp_path: Path) -> None:
         old.Session(builder.getModelProto(), flow, losess=losses)
 
 
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_what_was_trained_is_written_without_its_losses(era: Era, tmp_path: Path) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    y = builder.aiOnnx.softmax([y])
+    builder.addOutputTensor(y)
+    model: Any = builder.getModelProto()
+    shapes = old.InputShapeInfo()
+    shapes.add("labels", old.TensorInfo("INT32", [2]))
+    for step in range(2):  # the file trains like the model it came of
+        losses = [old.NllLoss(y, "labels", "loss")]
+        session = training(old, model, [y], losses, inputShapeInfo=shapes)
+        run_once(old, session, {x: ONES, "labels": np.zeros(2, np.int32)})
+        session.modelToHost(str(tmp_path / f"{step}.onnx"))
+        model = str(tmp_path / f"{step}.onnx")
+        graph = onnx.load(model).graph
+        assert [node.op_type for node in graph.node] == ["Mul", "Softmax"]
+        assert {one.name for one in graph.input} <= {x, w}
+
+
 def test_all_values_of_an_anchor_came_back_in_2018() -> None:
     old = module_of(OLDEST)
     with pytest.raises(old.poponnx_exception) as raised:
@@ -298,6 +318,10 @@ def test_old_options_set_what_they_became(era: Era) -> None:
     options = old.SessionOptions()
     assert options.accumulationReductionType is old.ReductionType.Sum
     assert options.pingPongPhases == options.batchSerializationFactor == 0
+    options.autoVirtualGraph, options.enableVirtualGraphs = True, True
+    assert options.virtualGraphMode is old.VirtualGraphMode.Auto
+    options.autoVirtualGraph = False
+    assert options.virtualGraphMode is old.VirtualGraphMode.Manual
     options.accumulationReductionType = old.ReductionType.MEAN
     options.pingPongPhases, options.batchSerializationFactor = 4, 2
     assert options.accumulationAndReplicationReductionType is old.ReductionType.Mean

@@ -30,40 +30,45 @@ class _Renamed:
 
     default: object
     today: str
-    value: Callable[[Any], object]
-    """What today's option is set to for a value of the old one."""
+    value: Callable[[Mapping[str, Any]], object]
+    """What today's option is set to, by the values of all old ones."""
 
 
-def _recomputation(on: bool) -> RecomputationType:
+def _recomputation(old: Mapping[str, Any]) -> RecomputationType:
+    on = old["enableRecomputation"] or old["enableAutoRecomputation"]
     return RecomputationType.Standard if on else RecomputationType.NoRecompute
 
 
+def _virtual_graphs(old: Mapping[str, Any]) -> VirtualGraphMode:
+    if old["autoVirtualGraph"]:
+        return VirtualGraphMode.Auto
+    return VirtualGraphMode.Manual if old["enableVirtualGraphs"] else VirtualGraphMode.Off
+
+
 _RENAMED = {
-    "enableVirtualGraphs": _Renamed(
-        False,
-        "virtualGraphMode",
-        lambda on: VirtualGraphMode.Manual if on else VirtualGraphMode.Off,
-    ),
-    "autoVirtualGraph": _Renamed(
-        False,
-        "virtualGraphMode",
-        lambda on: VirtualGraphMode.Auto if on else VirtualGraphMode.Off,
-    ),
+    "enableVirtualGraphs": _Renamed(False, "virtualGraphMode", _virtual_graphs),
+    "autoVirtualGraph": _Renamed(False, "virtualGraphMode", _virtual_graphs),
     "ignoreData": _Renamed(
         False,
         "syntheticDataMode",
-        lambda on: SyntheticDataMode.Zeros if on else SyntheticDataMode.Off,
+        lambda old: SyntheticDataMode.Zeros if old["ignoreData"] else SyntheticDataMode.Off,
     ),
     "enableRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
     "enableAutoRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
     "accumulationReductionType": _Renamed(
-        ReductionType.Sum, "accumulationAndReplicationReductionType", lambda reduction: reduction
+        ReductionType.Sum,
+        "accumulationAndReplicationReductionType",
+        lambda old: old["accumulationReductionType"],
     ),
     "batchSerializationFactor": _Renamed(
-        0, "batchSerializationSettings", lambda count: BatchSerializationSettings(factor=count)
+        0,
+        "batchSerializationSettings",
+        lambda old: BatchSerializationSettings(factor=old["batchSerializationFactor"]),
     ),
     "pingPongPhases": _Renamed(
-        0, "executionPhaseSettings", lambda count: ExecutionPhaseSettings(phases=count)
+        0,
+        "executionPhaseSettings",
+        lambda old: ExecutionPhaseSettings(phases=old["pingPongPhases"]),
     ),
 }
 """Old options that today's have succeeded."""
@@ -116,7 +121,7 @@ class SessionOptions(modern.SessionOptions):
         self._old[name] = value
         if name in _RENAMED:
             renamed = _RENAMED[name]
-            super().__setattr__(renamed.today, renamed.value(value))
+            super().__setattr__(renamed.today, renamed.value(self._old))
         elif name == "logging":
             assert isinstance(value, Mapping)
             _log_levels(value)
