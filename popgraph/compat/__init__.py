@@ -13,8 +13,12 @@ ALIASES = {
     "popart": "popgraph.compat.popart",
     "popart_core": "popgraph.compat.popart",
     "poponnx": "popgraph.compat.poponnx",
+    "poponnx_core": "popgraph.compat.poponnx",
 }
 """Under which names what can be imported once `enable` was called."""
+
+_NAMES = {"poponnx": ("poponnx", "poponnx_core"), "popart": tuple(ALIASES)}
+"""Under which names an era's module is imported; PopART had its old name, too."""
 
 
 def enable(era: str | None = None) -> None:
@@ -27,7 +31,7 @@ def enable(era: str | None = None) -> None:
     old = _old_module(era)
     for alias, home in ALIASES.items():
         module = import_module(home)
-        if old is not None and alias.removesuffix("_core") == old.__name__:
+        if old is not None and alias in _NAMES[old.__name__]:
             module = old
         held = sys.modules.setdefault(alias, module)
         if held is not module:

@@ -6,7 +6,7 @@ Runs a PopART program unchanged, as Python itself would run it.
     python -m popgraph.compat [--era ERA] -c "code" [arguments]
 
 ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names that
-the program uses tell.
+the program uses tell, or those of the files that a module is given: `-m pytest test_it.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _run(program: list[str], era: str | None) -> None:
             found = find_spec(module)
             if found is None:
                 sys.exit(f"there is no module {module}")
-            _enable(era, _text(Path(found.origin or "")))
+            _enable(era, _text(Path(found.origin or "")), *map(_text, map(Path, arguments)))
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *arguments]:
             _begin("-c", arguments, "")
@@ -64,9 +64,9 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
     sys.path.insert(0, folder)
 
 
-def _enable(era: str | None, text: str) -> None:
-    """PopART as it was in the era asked for, or in the one whose names the program uses."""
-    told = era_of_program(text)
+def _enable(era: str | None, *texts: str) -> None:
+    """PopART as it was in the era asked for, or in the first whose names the program uses."""
+    told = next(filter(None, map(era_of_program, texts)), None)
     try:
         enable(era or (None if told is None else told.name))
     except popart_exception as error:
@@ -75,7 +75,8 @@ def _enable(era: str | None, text: str) -> None:
 
 def _text(path: Path) -> str:
     """A Python file, or nothing where there is none."""
-    return path.read_bytes().decode(errors="replace") if path.suffix == ".py" else ""
+    is_text = path.suffix == ".py" and path.is_file()
+    return path.read_bytes().decode(errors="replace") if is_text else ""
 
 
 if __name__ == "__main__":

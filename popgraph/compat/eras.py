@@ -30,6 +30,15 @@ class Era:
     """Tensors are called "1", "2", ..., not after their operators."""
     mandatory: bool = False
     """A session insists on the patterns that PopART cannot do without."""
+    checked: bool = True
+    """
+    Steps insist on the model's inputs, on arrays of the right size and, in training, on weights
+    that were sent; optimizers insist on a learning rate.
+    """
+    constant_weights: bool = True
+    """Weights do not change in sessions that do not train, unless an option says so."""
+    unreadable: str = ""
+    """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()
     """The arguments of `InferenceSession` by position, behind the model."""
     training: tuple[str, ...] = ()
@@ -39,10 +48,14 @@ class Era:
 
 
 _SHAPES = ("inputShapeInfo", "passes", "userOptions")
+_UNREADABLE = "Failed to parse ModelProto from string"
 ERAS = (
     Era(
         "2018-12",
         "poponnx",
+        checked=False,
+        constant_weights=False,
+        unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
         numbered=True,
@@ -53,6 +66,9 @@ ERAS = (
     Era(
         "2019-03",
         "poponnx",
+        checked=False,
+        constant_weights=False,
+        unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
         inference=("dataFeed", "losses", *_SHAPES),
@@ -62,6 +78,8 @@ ERAS = (
     Era(
         "2019-07",
         "poponnx",
+        checked=False,
+        unreadable=_UNREADABLE,
         gradient="D___",
         inference=("dataFeed", "deviceInfo", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", "deviceInfo", *_SHAPES),
@@ -70,7 +88,9 @@ ERAS = (
     Era(
         "2020-05",
         "popart",
-        inference=("dataFlow", "deviceInfo", "inputShapeInfo", "patterns", "userOptions"),
+        inference=(
+            *("dataFlow", "deviceInfo", "losses", "inputShapeInfo", "patterns", "userOptions"),
+        ),
         training=(
             *("dataFlow", "loss", "optimizer", "deviceInfo"),
             *("inputShapeInfo", "patterns", "userOptions"),
@@ -89,6 +109,12 @@ ERAS = (
 PLAIN_POPONNX = next(era for era in ERAS if era.name == "2019-03")
 """What `import poponnx` is where nobody says more."""
 LAST = ERAS[-1]
+
+
+def gradient_prefixes(era: Era) -> tuple[str, ...]:
+    """What the names of gradients may begin with; a module's own prefixes, and today's."""
+    own = (one.gradient for one in ERAS if one.module == era.module)
+    return tuple(dict.fromkeys([era.gradient, *own, GRADIENT]))
 
 
 def era_named(name: str) -> Era:
@@ -130,4 +156,4 @@ def of_era(kind: type[Kind], era: Era) -> type[Kind]:
 
 @cache
 def _bound(kind: Any, era: Era) -> Any:
-    return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__})
+    return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__, "__slots__": ()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from popgraph.builder.onnx.conversions import keep_inputs, keep_nodes
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.onnx.external_weights import copy_weights, exported, overwrite
 from popgraph.builder.opset.exceptions import popart_runtime_error
@@ -29,8 +30,9 @@ def model_with_weights(
     """
     The model with these weights; what it has no tensor for (optimizer state) is added.
 
-    Their numbers stand in typed fields, such as `float_data`, where PopART's programs look; those
-    of weights that stand in files of their own go there.
+    Losses that the session was given are no part of it. Numbers stand in typed fields, such as
+    `float_data`, where PopART's programs look; those of weights that stand in files of their own
+    go there.
     """
     module = model.module.clone()
     put_weights(module, weights, model.weights)
@@ -40,6 +42,10 @@ def model_with_weights(
         assert isinstance(tensor, TensorAttr)
         held[name].properties["value"] = tensor.typed()
     message = exported(module, model.weights, external)
+    keep_nodes(
+        message.graph, lambda node: not node.output or not model.added.issuperset(node.output)
+    )
+    keep_inputs(message.graph, lambda name: name not in model.added)
     overwrite(external, {id: weights[id].tobytes() for id in external if id in weights})
     return bytes(message.SerializeToString())
 

@@ -27,6 +27,10 @@ _KINDS = {LoopOp: "Repeat", CondOp: "If"}
 
 _PLACES = ("arena", "persistent")
 """Memory that several values share, which is told by where a piece of it lies."""
+_PLACES_OF_MANY = ("arena", "prepared")
+"""What tile mappings call it."""
+
+TileMap: TypeAlias = dict[str, list[list[tuple[int, int]]]]
 
 
 class GraphReport:
@@ -64,6 +68,14 @@ class GraphReport:
             "programs": self._steps(self._program),
             "memory": self._memory(),
             "tileMapping": {name: one.described for name, one in self._mappings().items()},
+        }
+
+    def tile_map(self) -> TileMap:
+        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        return {
+            name: [one.intervals_on(tile) for tile in range(self._tiles)]
+            for name, one in self._mappings().items()
+            if name not in _PLACES_OF_MANY
         }
 
     def _target(self) -> dict[str, Json]:
@@ -160,7 +172,7 @@ class GraphReport:
             for row in always
         }
         arena, prepared = self._program.arena.value.data, self._program.persistent.value.data
-        for name, count in (("arena", arena), ("prepared", prepared)):
+        for name, count in zip(_PLACES_OF_MANY, (arena, prepared), strict=True):
             found[name] = _Mapping(count, count, self._tiles)
         return found
 
@@ -182,8 +194,14 @@ class _Mapping:
         used = -(-self.elements // self.each) if self.each else 0
         return {"tiles": used, "elementsPerTile": self.each}
 
+    def intervals_on(self, tile: int) -> list[tuple[int, int]]:
+        """The elements of a tile: one interval of them, or none."""
+        start = min(tile * self.each, self.elements)
+        end = min(start + self.each, self.elements)
+        return [(start, end)] if start < end else []
+
     def bytes_on(self, tile: int) -> int:
-        here = min(self.each, max(0, self.elements - tile * self.each))
+        here = sum(end - start for start, end in self.intervals_on(tile))
         return here * self.bytes // max(1, self.elements)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -25,12 +26,36 @@ class Loss(ABC):
 
     def __init__(self, inputs: Sequence[str], output: str, reduction: ReductionType) -> None:
         self._inputs, self._output, self._reduction = list(inputs), output, reduction
+        self._places: dict[str, int] = {}
+        self._replicas = 1
+
+    def virtualGraph(self, value: int) -> None:
+        """On which IPU the loss is computed."""
+        self._places["virtualGraph"] = value
+
+    def pipelineStage(self, value: int) -> None:
+        self._places["pipelineStage"] = value
+
+    def pingPongPhase(self, value: int) -> None:
+        self._places["executionPhase"] = value
+
+    @contextmanager
+    def placed(self, builder: Builder) -> Iterator[None]:
+        """Within it, nodes run where the loss is to be computed."""
+        with ExitStack() as places:
+            for method, value in self._places.items():
+                places.enter_context(getattr(builder, method)(value))
+            yield
 
     def input(self, index: int) -> str:
         return self._inputs[index]
 
     def output(self, index: int = 0) -> str:
         return self._output
+
+    def shared_by(self, replicas: int) -> None:
+        """Of how many replicas a mean is that of all samples."""
+        self._replicas = replicas
 
     def trained(self, builder: Builder) -> str:
         """The values whose sum is trained: the output."""
@@ -50,6 +75,8 @@ class Loss(ABC):
             id = str(builder.aiOnnx.div([id, counted]))
         elif self._reduction is ReductionType.Mean:
             factor /= prod(static_shape(builder.type_of(id)) or (1,))
+        if self._reduction is ReductionType.Mean:
+            factor /= self._replicas
         attributes = {"scale": factor}
         types = [builder.type_of(id)]
         builder.named_node("Scale", DOMAIN, [id], attributes, [self._output], types)
@@ -118,13 +145,19 @@ class L1Loss(Loss):
         shape = static_shape(builder.type_of(self._inputs[0]))
         if not shape:
             raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
-        size = builder.aiOnnx.abs(self._inputs)
-        flat = builder.aiGraphcore.reshape([size], [shape[0], prod(shape[1:])])
-        ones = builder.aiOnnx.constant(np.ones(prod(shape[1:]), self._numpy(builder)))
-        self._scaled(builder, builder.aiOnnx.matmul([flat, ones]), self._lambda)
+        none = ReductionType.NoReduction
+        sizes = builder.aiGraphcore.l1loss(self._inputs, self._lambda, none)
+        self._scaled(builder, _summed(builder, sizes, range(1, len(shape))), 1.0)
 
-    def _numpy(self, builder: Builder) -> str:
-        return builder.getTensorDtypeString(self._inputs[0])
+
+def _summed(builder: Builder, id: str, axes: Sequence[int]) -> str:
+    """The sums over some axes, which later versions of the operator have as an input."""
+    ops = builder.aiOnnx
+    if not axes:
+        return id
+    if ops.version < 13:
+        return str(ops.reducesum([id], axes=list(axes), keepdims=0))
+    return str(ops.reducesum([id, ops.constant(np.array(axes, np.int64))], keepdims=0))
 
 
 class IdentityLoss(Loss):
@@ -146,7 +179,8 @@ def append_losses(builder: Builder, losses: Sequence[str | Loss]) -> list[str]:
     """Adds the losses to a graph; their outputs."""
     for loss in losses:
         if isinstance(loss, Loss):
-            loss.append(builder)
+            with loss.placed(builder):
+                loss.append(builder)
     return [loss.output() if isinstance(loss, Loss) else loss for loss in losses]
 
 
@@ -154,12 +188,16 @@ def final_loss(builder: Builder, losses: Sequence[str | Loss], outputs: Sequence
     """The one number that is trained: the sum of all losses over all samples."""
     if len(losses) == 1 and isinstance(losses[0], str):
         return losses[0]
-    trained = [
-        loss.trained(builder) if isinstance(loss, Loss) else id
-        for loss, id in zip(losses, outputs, strict=True)
-    ]
-    sums = [builder.aiGraphcore.identityloss([id], ReductionType.Sum) for id in trained]
+    sums = [_sum(builder, *one) for one in zip(losses, outputs, strict=True)]
     return sums[0] if len(sums) == 1 else str(builder.aiOnnx.sum(sums))
+
+
+def _sum(builder: Builder, loss: str | Loss, output: str) -> str:
+    """What a loss adds to the one number that is trained."""
+    if isinstance(loss, str):
+        return builder.aiGraphcore.identityloss([output], ReductionType.Sum)
+    with loss.placed(builder):
+        return builder.aiGraphcore.identityloss([loss.trained(builder)], ReductionType.Sum)
 
 
 def as_losses(loss: AnyLoss | None) -> list[str | Loss]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -21,6 +20,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.builder.popart.replication_notes import broadcast_inputs
+from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
@@ -36,7 +36,7 @@ from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ModelError, TypeMismatchError
+from popgraph.support.errors import TypeMismatchError
 from popgraph.training.merged_weights import separate_weights
 
 Source = Any
@@ -51,7 +51,11 @@ _COLLECTIVES = {
 
 
 class SessionModel:
-    """An ONNX graph of static shapes, and what a session asks about its tensors."""
+    """
+    An ONNX graph of static shapes, and what a session asks about its tensors.
+
+    `added` are the tensors of losses that a session was given, which are not the model's own.
+    """
 
     def __init__(
         self,
@@ -63,9 +67,11 @@ class SessionModel:
         """`module` is spent; to `weights` nothing is added."""
         builder = Builder.of(module, WeightStore(weights))
         self.final_loss: str | None = None
-        self._fix_inputs(builder, shapes)
+        self.added = frozenset(self._fix_inputs(builder, shapes))
         if losses:
+            given = frozenset(builder.getValueTensorIds())
             self.final_loss = final_loss(builder, losses, append_losses(builder, losses))
+            self.added |= frozenset(builder.getValueTensorIds()) - given
         self.module: ModuleOp = builder.module()
         self.weights: WeightStore = builder.weights
         self._check_names()
@@ -73,11 +79,11 @@ class SessionModel:
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         check_limits(self.graph, self.weights, opset)
 
-    def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
+    def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
-        for id in shapes.ids():
-            if id not in builder.getInputTensorIds():
-                builder.addInputTensor(shapes.get(id), id)
+        added = [id for id in shapes.ids() if id not in builder.getInputTensorIds()]
+        for id in added:
+            builder.addInputTensor(shapes.get(id), id)
         given = {}
         for id in builder.getInputTensorIds():
             if builder.isInitializer(id):
@@ -92,6 +98,7 @@ class SessionModel:
             module = builder.module()
             specialise(module, given, builder.weights)
             builder.take(module)
+        return added
 
     @property
     def graph(self) -> Graph:
@@ -219,20 +226,9 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
     Weights may stand in files relative to the working directory; `places` are told which.
     """
     with as_popart_errors():
-        missing = isinstance(source, str) and not Path(source).exists()
         try:
-            if missing:
-                raise ModelError("no such file", source)
-            module, compilation = load(source, places=places or data_places())
-        except ModelError as error:
-            if missing or error.where == "the bytes given":
-                shown = source if isinstance(source, str) else "<bytes>"
-                raise popart_exception(
-                    f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
-                    "either a valid path to an existing onnx model file, or is a valid onnx "
-                    "ModelProto string."
-                ) from error
-            raise
+            with reading_model(source):
+                module, compilation = load(source, places=places or data_places())
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
                 raise (refusal_while_read(error.node) or error) from error

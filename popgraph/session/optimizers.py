@@ -50,10 +50,6 @@ class _Parameter:
             )
         if number < 0:
             raise popart_exception(f"Negative {self.words} ({number:g}) in {kind} is not supported")
-        if self.name == "learningRate" and number == 0 and value.isConst():
-            raise popart_exception(
-                f"Constant, zero learning rate in {kind}, bailing as this might be a user error."
-            )
 
 
 _DECAY = _Parameter("weightDecay", "weight_decay", 0.0, "weight decay")
@@ -88,13 +84,26 @@ class Optimizer(ABC):
 
     def _check(self) -> None:
         for one in self.PARAMETERS:
-            one.check(self._maps[one.name].default, self.KIND)
+            self._check_value(one, self._maps[one.name].default)
         if self._loss_scaling.val() == 0:
             raise popart_exception("Loss scaling cannot be 0")
         if any(one.everything for one in self._clip) and len(self._clip) > 1:
             raise popart_exception(
                 "ClipNormSettings::clipAllWeights must be the only clip norm setting"
             )
+
+    def _check_value(self, parameter: _Parameter, value: OptimizerValue) -> None:
+        parameter.check(value, self.KIND)
+        still = parameter.name == "learningRate" and value.isConst() and not value.val()
+        if still and self._insists_on_learning():
+            raise popart_exception(
+                f"Constant, zero learning rate in {self.KIND}, "
+                "bailing as this might be a user error."
+            )
+
+    def _insists_on_learning(self) -> bool:
+        """Whether a learning rate that is always zero is refused."""
+        return True
 
     def insertSpecific(self, tensorId: str, values: Mapping[str, object]) -> None:
         """Values of one weight alone; what is not named is as for all others."""
@@ -103,7 +112,7 @@ class Optimizer(ABC):
         for one in self.PARAMETERS:
             held = self._maps[one.name]
             value = given.get(one.name, held.default)
-            one.check(value, self.KIND)
+            self._check_value(one, value)
             held.specifics[tensorId] = value
 
     def getLossScalingVal(self) -> float:

@@ -53,8 +53,8 @@ class Request:
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host looks at, where they have any."""
     disabled: frozenset[str] = frozenset()
-    gradient_prefix: str = GRADIENT
-    """What the user's names of gradients begin with; PopART's prefix always does."""
+    gradient_prefixes: tuple[str, ...] = (GRADIENT,)
+    """What the user's names of gradients may begin with."""
     replicas: Replication = field(default_factory=Replication)
     """The replicas that one run of the program is of."""
     grouped: Grouped = field(default_factory=dict)
@@ -144,8 +144,10 @@ class Program:
 
     def _canonical(self, id: str) -> str:
         """An anchor that is no tensor of the model, with the prefix that training gives it."""
-        prefix = self._request.gradient_prefix
-        return GRADIENT + id.removeprefix(prefix) if id.startswith(prefix) else id
+        for prefix in self._request.gradient_prefixes:
+            if id.startswith(prefix):
+                return GRADIENT + id.removeprefix(prefix)
+        return id
 
     def _lower(self, anchors: _Anchors) -> None:
         weights = [id for id in anchors.after_step if id in self._model.weight_names]

@@ -9,7 +9,7 @@ from typing import Any
 from popgraph.backends.base import Executable
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.executions import Executions, kernel_times
-from popgraph.session.graph_report import GraphReport, Json
+from popgraph.session.graph_report import GraphReport, Json, TileMap
 from popgraph.session.options import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.session.program import Program
 from popgraph.support.cbor import to_cbor
@@ -26,7 +26,13 @@ class Reports:
         self._device, self._running, self._executions = device, running, executions
 
     def graph(self) -> dict[str, Json]:
-        return GraphReport(self._lowered.module, self._device).content()
+        return self._graph_report().content()
+
+    def tile_map(self) -> TileMap:
+        return self._graph_report().tile_map()
+
+    def _graph_report(self) -> GraphReport:
+        return GraphReport(self._lowered.module, self._device)
 
     def execution(self) -> dict[str, Json]:
         """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""

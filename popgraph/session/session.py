@@ -164,9 +164,13 @@ class Session(Randomness, IpuOnly):
             return replace(code, indices=code.indices or NEAREST)
         return code
 
-    def _gradient_prefix(self) -> str:
-        """What the names of gradients begin with."""
-        return GRADIENT
+    def _gradient_prefixes(self) -> tuple[str, ...]:
+        """What the names of gradients may begin with."""
+        return (GRADIENT,)
+
+    def _insists_on_weights(self) -> bool:
+        """Whether training is refused before `weightsFromHost`."""
+        return True
 
     def _request(self) -> Request:
         return Request(
@@ -174,7 +178,7 @@ class Session(Randomness, IpuOnly):
             optimizer=self._rule,
             variables=not self._constant_weights or bool(self._grouped),
             disabled=self._patterns.disabled_passes(),
-            gradient_prefix=self._gradient_prefix(),
+            gradient_prefixes=self._gradient_prefixes(),
             replicas=self._written_out(),
             grouped=self._grouped,
             code=self._code(),
@@ -224,11 +228,10 @@ class Session(Randomness, IpuOnly):
         """The tensors for which a session that trains computes gradients."""
         if not self._training:
             return ()
-        prefixes = (GRADIENT, self._gradient_prefix())
         anchored = {
             id.removeprefix(prefix)
             for id in self._dataflow.anchors()
-            for prefix in prefixes
+            for prefix in self._gradient_prefixes()
             if id.startswith(prefix)
         }
         return self._model.weight_names | anchored
@@ -351,7 +354,8 @@ class Session(Randomness, IpuOnly):
             stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
-        if self._training and not self._sent and self._model.weight_names:
+        unsent = self._training and not self._sent and self._insists_on_weights()
+        if unsent and self._model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"
@@ -418,11 +422,15 @@ class Session(Randomness, IpuOnly):
     # reports
 
     def _reports(self) -> Reports:
+        found = self._reports_of_any_device()
+        if self._device.type is DeviceType.Cpu:
+            raise poplar_exception("Profiling is disabled for current device type.")
+        return found
+
+    def _reports_of_any_device(self) -> Reports:
         executable = self._engine.prepared(
             "Session must have been prepared before a report can be fetched"
         )
-        if self._device.type is DeviceType.Cpu:
-            raise poplar_exception("Profiling is disabled for current device type.")
         with as_popart_errors():
             return Reports(self._program, self._device, executable, self._executions)
 
@@ -448,12 +456,13 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             return written(reports.graph(), useCbor=useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> str | bytes:
         """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
         reports = self._reports()
         with as_popart_errors():
             content = reports.execution()
-        self._executions.reset()
+        if resetProfile:
+            self._executions.reset()
         return written(content, useCbor=useCbor)
 
     def getSerializedGraph(self) -> bytes:

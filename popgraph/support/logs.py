@@ -64,13 +64,19 @@ def _named(module: str) -> logging.Logger:
 def _set_up() -> None:
     """The environment decides where logs go and which levels they start at."""
     root = _named("all")
-    handler = _handler(os.environ.get("POPART_LOG_DEST", "stderr"))
-    handler.setFormatter(Pattern(os.environ.get("POPART_LOG_FORMAT", DEFAULT_FORMAT)))
+    handler = _handler(_asked("LOG_DEST", "stderr"))
+    handler.setFormatter(Pattern(_asked("LOG_FORMAT", DEFAULT_FORMAT)))
     root.addHandler(handler)
     root.propagate = False
-    root.setLevel(level_of(os.environ.get("POPART_LOG_LEVEL", "WARN")))
-    if path := os.environ.get("POPART_LOG_CONFIG"):
+    root.setLevel(level_of(_asked("LOG_LEVEL", "WARN")))
+    if path := _asked("LOG_CONFIG", ""):
         _set_levels(_levels_in(Path(path)))
+
+
+def _asked(name: str, default: str) -> str:
+    """A variable of PopART's, or of PopONNX's, as it was called before."""
+    before = os.environ.get(f"POPONNX_{name}", default)
+    return os.environ.get(f"POPART_{name}", before)
 
 
 def _handler(destination: str) -> logging.Handler:

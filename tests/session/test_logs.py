@@ -51,6 +51,13 @@ def test_nothing_is_logged_that_is_no_warning() -> None:
     assert logged({"POPART_LOG_LEVEL": "loud"}) == ("", "")
 
 
+def test_variables_have_their_old_names_as_well() -> None:
+    out, err = logged({"POPONNX_LOG_LEVEL": "INFO", "POPONNX_LOG_DEST": "stdout"})
+    assert "Graph compiled" in out
+    assert err == ""
+    assert logged({"POPONNX_LOG_LEVEL": "INFO", "POPART_LOG_LEVEL": "OFF"}) == ("", "")
+
+
 def test_a_level_is_for_all_modules() -> None:
     out, err = logged({"POPART_LOG_LEVEL": "TRACE", "POPART_LOG_DEST": "stdout"})
     assert err == ""

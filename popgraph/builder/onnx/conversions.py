@@ -122,7 +122,7 @@ def make_constants(model: ModelProto, names: Iterable[str]) -> None:
             )
     made = [_constant(weights[name]) for name in names]
     nodes = [*made, *graph.node]
-    _keep(graph, lambda name: name not in names)
+    keep_inputs(graph, lambda name: name not in names)
     del graph.node[:]
     graph.node.extend(nodes)
 
@@ -142,15 +142,24 @@ def remove_unused_inputs(model: ModelProto) -> None:
     """Takes away inputs and weights that no node reads, not even inside of a branch or loop."""
     used = {name for graph in _graphs(model.graph) for node in graph.node for name in node.input}
     used |= {one.name for graph in _graphs(model.graph) for one in graph.output}
-    _keep(model.graph, lambda name: name in used)
+    keep_inputs(model.graph, lambda name: name in used)
 
 
-def _keep(graph: GraphProto, wanted: Callable[[str], bool]) -> None:
+def keep_inputs(graph: GraphProto, wanted: Callable[[str], bool]) -> None:
     """Leaves only those inputs and weights whose names are wanted."""
     for entries in (graph.input, graph.initializer):
         kept = [one for one in entries if wanted(one.name)]
-        del entries[:]
-        entries.extend(kept)
+        if len(kept) < len(entries):
+            del entries[:]
+            entries.extend(kept)
+
+
+def keep_nodes(graph: GraphProto, wanted: Callable[[NodeProto], bool]) -> None:
+    """Leaves only the wanted nodes."""
+    kept = [one for one in graph.node if wanted(one)]
+    if len(kept) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def prepare_for_training(model: ModelProto) -> None:

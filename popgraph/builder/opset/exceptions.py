@@ -13,6 +13,10 @@ class popart_exception(PopgraphError):
     """What PopART calls an error of its own; `args[0]` is the message."""
 
 
+class unreadable_model(popart_exception):
+    """What was given as a model is none."""
+
+
 class popart_internal_exception(popart_exception):
     """A broken promise inside."""
 

@@ -29,6 +29,7 @@ from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
 from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_note
+from popgraph.builder.popart.unreadable import reading_model
 from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
@@ -76,7 +77,7 @@ class Builder(Annotations):
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:
             places = data_places()
-            with as_popart_errors():
+            with as_popart_errors(), reading_model(modelProtoOrFilename):
                 self.take(import_model(modelProtoOrFilename, self.weights, places=places))
             self._external = places.found
 

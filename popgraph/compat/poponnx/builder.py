@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.opset.enums import RecomputeType, TensorStorage
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.popart.annotations import NodeIds
+from popgraph.builder.popart.graph_transformer import GraphTransformer
 from popgraph.builder.popart.names import Names
 from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.compat.poponnx.names import NumberedNames
+from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import builder as modern
+from popgraph.session.settings import TensorLocation
+
+
+class NormalizedBatch(NamedTuple):
+    """What a BatchNormalization that trains gives."""
+
+    y: str
+    mean: str
+    var: str
+    savedMean: str
+    savedvar: str
 
 
 class Builder(modern.Builder):
@@ -19,6 +36,10 @@ class Builder(modern.Builder):
     """
 
     ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        with in_words_of(self.ERA):
+            super().__init__(*args, **named)
 
     def _names(self) -> Names:
         return NumberedNames() if self.ERA.numbered else super()._names()
@@ -45,6 +66,88 @@ class Builder(modern.Builder):
     def getTensorTranslation(self) -> dict[str, str]:
         """Names are their own translation."""
         return {id: id for id in [*self.getInputTensorIds(), *self.getValueTensorIds()]}
+
+    ipuNumber = modern.Builder.virtualGraph
+    pingPongPhase = modern.Builder.executionPhase
+    getPingPongPhase = modern.Builder.getExecutionPhase
+    hasPingPongPhase = modern.Builder.hasExecutionPhase
+
+    def cacheOutput(self, *args: Any, value: TensorStorage = TensorStorage.OnChip) -> Any:
+        """Whether an IPU keeps what nodes compute outside of the chip."""
+        if args and isinstance(args[-1], TensorStorage):
+            *args, value = args  # type: ignore[assignment]
+        return self.outputTensorLocation(*args, value=TensorLocation(value))
+
+    def recomputeOutputInBackwardPass(
+        self, nodeOutputNames: NodeIds, value: RecomputeType | bool = RecomputeType.Recompute
+    ) -> None:
+        if not isinstance(value, RecomputeType):
+            value = RecomputeType.Recompute if value else RecomputeType.Checkpoint
+        super().recomputeOutputInBackwardPass(nodeOutputNames, value)
+
+    def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
+        transformer = GraphTransformer(self.getModelProto())
+        transformer.convertInitializersToConstants(ids)
+        self.take(import_model(transformer.getModelProto(), self.weights))
+
+    def elu(self, args: Sequence[str], debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.elu(list(args), debugContext=debugPrefix))
+
+    def lstm(self, args: Sequence[str], debugPrefix: str = "") -> list[str]:
+        """All hidden states, the last one, and the last cell state."""
+        hidden = self.getTensorShape(args[2])[-1]
+        found = self.aiOnnx.lstm(list(args), 3, hidden_size=hidden, debugContext=debugPrefix)
+        return list(found)
+
+    def batchnormalizationTraining(
+        self,
+        x: str,
+        scale: str,
+        b: str,
+        mean: str,
+        var: str,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        spatial: int = 1,
+        debugPrefix: str = "",
+    ) -> NormalizedBatch:
+        """Normalizes by the statistics of the batch, which move the running ones."""
+        args = [x, scale, b, mean, var]
+        return NormalizedBatch(*self._normalized(args, 5, epsilon, momentum, spatial, debugPrefix))
+
+    def batchnormalizationTesting(
+        self,
+        x: str,
+        scale: str,
+        b: str,
+        mean: str,
+        var: str,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        spatial: int = 1,
+        debugPrefix: str = "",
+    ) -> str:
+        """Normalizes by the statistics that are given."""
+        args = [x, scale, b, mean, var]
+        return self._normalized(args, 1, epsilon, momentum, spatial, debugPrefix)[0]
+
+    def _normalized(
+        self,
+        args: list[str],
+        outputs: int,
+        epsilon: float,
+        momentum: float,
+        spatial: int,
+        debugPrefix: str,
+    ) -> list[str]:
+        if spatial != 1:
+            raise popart_exception(
+                f"spatial = {spatial} is not supported",
+                "batchnormalization",
+                "statistics are those of whole channels: leave spatial out",
+            )
+        normalize = self.aiOnnx.batchnormalization
+        return list(normalize(args, outputs, epsilon, momentum, debugContext=debugPrefix))
 
     def convolution(
         self,
@@ -155,7 +258,7 @@ class Builder(modern.Builder):
 class _OldOperators:
     """The operators of an opset, which take what old programs give them."""
 
-    def __init__(self, operators: object) -> None:
+    def __init__(self, operators: Any) -> None:
         self._operators = operators
 
     def __getattr__(self, name: str) -> Any:
@@ -164,6 +267,12 @@ class _OldOperators:
 
     def __str__(self) -> str:
         return str(self._operators)
+
+    def detach(
+        self, args: Sequence[str], pass_through_creation: int = 0, debugPrefix: str = ""
+    ) -> str:
+        """No gradient passes; how an IPU lays out memory for the tensor changes no result."""
+        return str(_flat(self._operators.detach)(list(args), debugPrefix=debugPrefix))
 
 
 def _flat(method: Callable[..., Any]) -> Callable[..., Any]:

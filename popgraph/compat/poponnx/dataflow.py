@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from popgraph.builder.opset.enums import AnchorReturnTypeId
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.session import dataflow as modern
 from popgraph.session.step_shape import StepShape
 from popgraph.support.shapes import Shape, prod
@@ -47,6 +49,9 @@ class DataFlow(modern.DataFlow):
         if isinstance(batchSize, int):
             self._batch_size = batchSize
             assert not isinstance(anchorTensors, modern.AnchorReturnType)
+            all_ = anchorReturnType is None or anchorReturnType.id() is AnchorReturnTypeId.All
+            if not all_:
+                raise popart_exception("Only ALL AnchorReturnType is currently supported")
             super().__init__(batchesPerStep, anchorTensors, anchorReturnType)
         elif isinstance(anchorTensors, modern.AnchorReturnType):
             super().__init__(batchesPerStep, batchSize, anchorTensors)

@@ -8,12 +8,36 @@ from popgraph.session.patterns import PATTERNS
 
 _OLD: dict[type[modern.PopartEnum], dict[str, str]] = {
     modern.AnchorReturnTypeId: {"FINAL": "Final", "EVERYN": "EveryN", "ALL": "All", "SUM": "Sum"},
+    modern.DeviceConnectionType: {
+        "ALWAYS": "Always",
+        "ON_DEMAND": "OnDemand",
+        "NEVER": "Never",
+    },
     modern.PatternsLevel: {"ALL": "All", "DEFAULT": "Default", "NONE": "NoPatterns"},
     modern.RecomputationType: {"None": "NoRecompute"},
     modern.ReductionType: {"SUM": "Sum", "MEAN": "Mean"},
+    modern.SyncPattern: {"PingPong": "ReplicaAndLadder"},
     modern.VirtualGraphMode: {"PingPong": "ExecutionPhases"},
 }
 """The old names of members, and what they are called today."""
+
+CACHE_TYPE = type(
+    "CacheType",
+    (),
+    {
+        "Undefined": modern.TensorStorage.OnChip,
+        "Uncached": modern.TensorStorage.OnChip,
+        "Cached": modern.TensorStorage.OffChip,
+    },
+)
+"""Where an IPU keeps a tensor, which `TensorStorage` says today."""
+
+DOT_CHECK = type(
+    "DotCheck",
+    (),
+    {name.upper(): name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")},
+)
+"""When graphs are drawn, as `SessionOptions.dotChecks` takes it."""
 
 PATTERN_TYPE = type(
     "PreAliasPatternType",

@@ -1,4 +1,4 @@
-"""PopONNX's losses: the mean of an L1 loss, and where a loss is computed."""
+"""PopONNX's L1 loss, whose mean has a gradient of its own, and which losses are computed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,17 @@ from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.session import losses as modern
 from popgraph.session.dataflow import DataFlow
+from popgraph.session.options import SessionOptions
+from popgraph.session.step_shape import StepShape
 from popgraph.support.shapes import prod
 
 
-class _Placed(modern.Loss):
-    """What a loss is told about IPUs, which changes no result."""
-
-    def virtualGraph(self, value: int) -> None:
-        self._virtual_graph = value
-
-    def pipelineStage(self, value: int) -> None:
-        self._pipeline_stage = value
-
-
-class NllLoss(_Placed, modern.NllLoss):
-    __doc__ = modern.NllLoss.__doc__
-
-
-class IdentityLoss(_Placed, modern.IdentityLoss):
-    __doc__ = modern.IdentityLoss.__doc__
-
-
-class L1Loss(_Placed, modern.L1Loss):
+class L1Loss(modern.L1Loss):
     """
     `L1Loss(input, output, lambda)`: lambda times the sum of |x| of each sample.
 
-    A mean divides these values by the number of samples, but gradients by that of elements.
+    A mean divides these values by the number of samples, but gradients by that of elements;
+    samples and elements are those of all replicas.
     """
 
     def __init__(
@@ -59,6 +44,14 @@ class L1Loss(_Placed, modern.L1Loss):
         id, types = f"{self._output}/elements", [builder.type_of(self._output)]
         factor = {"scale": 1 / prod(shape[1:])}
         return builder.named_node("Scale", DOMAIN, [self._output], factor, [id], types)[0]
+
+
+def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:
+    """Makes means those of the samples of all replicas."""
+    replicas = StepShape.of(1, options).replicas
+    for loss in losses:
+        if isinstance(loss, modern.Loss):
+            loss.shared_by(replicas)
 
 
 def anchored(losses: Sequence[str | modern.Loss], flow: DataFlow | None) -> list[str | modern.Loss]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.session import optimizers as modern
 
 
 class BaseSGD(modern.SGD):
     """What `SGD` and `ConstSGD` had in common."""
+
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def _insists_on_learning(self) -> bool:
+        return self.ERA.checked
 
     def learnRate(self) -> float:
         return self._maps["learningRate"].default.val()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from popgraph.builder.opset.enums import (
     RecomputationType,
+    ReductionType,
     SyntheticDataMode,
     VirtualGraphMode,
 )
+from popgraph.builder.opset.exceptions import popart_unsupported_exception
+from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.session import options as modern
 from popgraph.session.logger import getLogger
+from popgraph.session.settings import BatchSerializationSettings, ExecutionPhaseSettings
 
 
 def _log_levels(levels: Mapping[str, str]) -> None:
@@ -18,28 +24,54 @@ def _log_levels(levels: Mapping[str, str]) -> None:
         getLogger(name).setLevel(level)
 
 
-_MEANING: dict[str, tuple[str, Callable[[object], object]]] = {
-    "enableVirtualGraphs": (
-        "virtualGraphMode",
-        lambda on: VirtualGraphMode.Manual if on else VirtualGraphMode.Off,
-    ),
-    "autoVirtualGraph": (
-        "virtualGraphMode",
-        lambda on: VirtualGraphMode.Auto if on else VirtualGraphMode.Off,
-    ),
-    "ignoreData": (
+@dataclass(frozen=True)
+class _Renamed:
+    """What an old option has become."""
+
+    default: object
+    today: str
+    value: Callable[[Mapping[str, Any]], object]
+    """What today's option is set to, by the values of all old ones."""
+
+
+def _recomputation(old: Mapping[str, Any]) -> RecomputationType:
+    on = old["enableRecomputation"] or old["enableAutoRecomputation"]
+    return RecomputationType.Standard if on else RecomputationType.NoRecompute
+
+
+def _virtual_graphs(old: Mapping[str, Any]) -> VirtualGraphMode:
+    if old["autoVirtualGraph"]:
+        return VirtualGraphMode.Auto
+    return VirtualGraphMode.Manual if old["enableVirtualGraphs"] else VirtualGraphMode.Off
+
+
+_RENAMED = {
+    "enableVirtualGraphs": _Renamed(False, "virtualGraphMode", _virtual_graphs),
+    "autoVirtualGraph": _Renamed(False, "virtualGraphMode", _virtual_graphs),
+    "ignoreData": _Renamed(
+        False,
         "syntheticDataMode",
-        lambda on: SyntheticDataMode.Zeros if on else SyntheticDataMode.Off,
+        lambda old: SyntheticDataMode.Zeros if old["ignoreData"] else SyntheticDataMode.Off,
     ),
-    **dict.fromkeys(
-        ["enableRecomputation", "enableAutoRecomputation"],
-        (
-            "autoRecomputation",
-            lambda on: RecomputationType.Standard if on else RecomputationType.NoRecompute,
-        ),
+    "enableRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "enableAutoRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "accumulationReductionType": _Renamed(
+        ReductionType.Sum,
+        "accumulationAndReplicationReductionType",
+        lambda old: old["accumulationReductionType"],
+    ),
+    "batchSerializationFactor": _Renamed(
+        0,
+        "batchSerializationSettings",
+        lambda old: BatchSerializationSettings(factor=old["batchSerializationFactor"]),
+    ),
+    "pingPongPhases": _Renamed(
+        0,
+        "executionPhaseSettings",
+        lambda old: ExecutionPhaseSettings(phases=old["pingPongPhases"]),
     ),
 }
-"""Old options, the option that each became, and its value there."""
+"""Old options that today's have succeeded."""
 
 _GONE: dict[str, object] = {
     "exportDot": False,
@@ -48,21 +80,28 @@ _GONE: dict[str, object] = {
     "dotSubgraphAnnotation": False,
     "maxDotOps": 10000,
     "enableGroupedMatmuls": True,
-    "pingPongPhases": 0,
+    "globalNumIpus": 1,
     "ipuSystemType": "",
 }
 """Old options that change no result, and their defaults."""
+
+_REFUSED = ("hostAllReduce", "hostAllReduceRemoteBuffer", "hostWeightUpdate")
+"""Old options by which the host takes a part in training; nothing else does here."""
 
 
 class SessionOptions(modern.SessionOptions):
     """PopART's options, and the old names of some; an unknown name is an AttributeError."""
 
     __slots__ = ("_old",)
+    ERA: ClassVar[Era] = PLAIN_POPONNX
     _old: dict[str, object]
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_old", {**_GONE, "logging": {}, **dict.fromkeys(_MEANING, False)})
+        renamed = {name: one.default for name, one in _RENAMED.items()}
+        old = {**_GONE, **renamed, "logging": {}, **dict.fromkeys(_REFUSED, False)}
+        object.__setattr__(self, "_old", old)
         super().__init__()
+        self.constantWeights = self.ERA.constant_weights
 
     def __getattr__(self, name: str) -> object:
         if name != "_old" and name in self._old:
@@ -73,10 +112,16 @@ class SessionOptions(modern.SessionOptions):
         if name not in self._old:
             super().__setattr__(name, value)
             return
+        if name in _REFUSED and value:
+            raise popart_unsupported_exception(
+                f"the session option {name} is not implemented",
+                f"SessionOptions.{name}",
+                "leave it at its default",
+            )
         self._old[name] = value
-        if name in _MEANING:
-            today, meaning = _MEANING[name]
-            super().__setattr__(today, meaning(value))
+        if name in _RENAMED:
+            renamed = _RENAMED[name]
+            super().__setattr__(renamed.today, renamed.value(self._old))
         elif name == "logging":
             assert isinstance(value, Mapping)
             _log_levels(value)

@@ -4,41 +4,53 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import OutOfMemoryException, popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.compat import popart
 from popgraph.compat.eras import Era, of_era
 from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow
-from popgraph.compat.poponnx.enums import PATTERN_TYPE, old_enums
-from popgraph.compat.poponnx.losses import IdentityLoss, L1Loss, NllLoss
+from popgraph.compat.poponnx.devices import DeviceManager
+from popgraph.compat.poponnx.enums import CACHE_TYPE, DOT_CHECK, PATTERN_TYPE, old_enums
+from popgraph.compat.poponnx.losses import L1Loss
 from popgraph.compat.poponnx.optimizers import SGD, BaseSGD, ConstSGD
 from popgraph.compat.poponnx.options import SessionOptions
 from popgraph.compat.poponnx.patterns import Patterns
 from popgraph.compat.poponnx.session import Session
 from popgraph.compat.poponnx.sessions import InferenceSession, TrainingSession
+from popgraph.compat.poponnx.step_io import PyStepIO
+from popgraph.session.about import PREFIX_FUNCTIONS
 from popgraph.session.dataflow import InputShapeInfo
+from popgraph.session.debugging import OutOfMemoryError
+from popgraph.session.losses import IdentityLoss, NllLoss
 
 _OF_ALL = {
     kind.__name__: kind
     for kind in (
-        *(AnchorReturnType, BaseSGD, ConstSGD, DataFlow, IdentityLoss, L1Loss, NllLoss, SGD),
-        SessionOptions,
+        *(AnchorReturnType, BaseSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss, NllLoss),
     )
 } | {
+    "CacheType": CACHE_TYPE,
+    "DotCheck": DOT_CHECK,
     "EarlyInfo": InputShapeInfo,
     "PatternType": PATTERN_TYPE,
     "PreAliasPatternType": PATTERN_TYPE,
-    "SessionOptionsCore": SessionOptions,
+    "PrepareDeviceError": OutOfMemoryError,
+    "PrepareDeviceException": OutOfMemoryException,
     "TensorInfoCore": TensorInfo,
     "poponnx_exception": popart_exception,
+    "reservedAccumulationPrefix": PREFIX_FUNCTIONS["reservedAccumPrefix"],
 }
-_BOUND: tuple[type, ...] = (Builder, InferenceSession, Patterns, Session, TrainingSession)
+_BOUND: tuple[type, ...] = (
+    *(Builder, ConstSGD, InferenceSession, Patterns, PyStepIO, SGD, Session),
+    *(SessionOptions, TrainingSession),
+)
 
 
 def names_of(era: Era) -> dict[str, object]:
     """What an old era's module has that `popgraph.session` has not, or has otherwise."""
     bound: dict[str, object] = {kind.__name__: of_era(kind, era) for kind in _BOUND}
+    bound["SessionOptionsCore"] = bound["SessionOptions"]
     return {**_OF_ALL, **old_enums(), **bound, "reservedGradientPrefix": lambda: era.gradient}
 
 

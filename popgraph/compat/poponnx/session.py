@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,13 +10,13 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compat.eras import PLAIN_POPONNX, Era, of_era
+from popgraph.compat.poponnx.options import SessionOptions
 from popgraph.compat.poponnx.sessions import InferenceSession, TrainingSession, by_kind
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import as_losses
 from popgraph.session.optimizers import Optimizer
-from popgraph.session.options import SessionOptions
-from popgraph.session.session import Session as _ModernSession
 from popgraph.session.step_io import PyWeightsIO, StepIO
 from popgraph.support.arrays import Array
 
@@ -37,21 +38,22 @@ class Session:
 
     def __init__(self, fnModel: Any, dataFeed: DataFlow, *args: object, **named: Any) -> None:
         given = {**by_kind(args, _ORDER), **named}
+        if unknown := given.keys() - set(_ORDER):
+            raise TypeError(f"Session() got an unexpected argument {min(unknown)!r}")
         self._model, self._flow = fnModel, dataFeed
         self._losses = as_losses(given.get("losses"))
         self._optimizer: Optimizer | None = given.get("optimizer")
+        self._constant: Sequence[str] = given.get("cTens") or ()
+        options = given.get("userOptions") or of_era(SessionOptions, self.ERA)()
+        options.logDir = given.get("outputdir") or options.logDir
         self._named: dict[str, Any] = {
             "inputShapeInfo": given.get("inputShapeInfo"),
             "patterns": given.get("passes"),
-            "userOptions": given.get("userOptions"),
+            "userOptions": options,
         }
         self._device: DeviceInfo | None = None
         if self._optimizer is not None and not self._losses:
             raise popart_exception("An optimizer is set without any losses")
-        if given.get("cTens"):
-            raise popart_exception(
-                "cTens is not supported", "Session(cTens=...)", "make these weights constants"
-            )
         self._training = None if self._optimizer is None else self._make_training()
         self._inference = self._make_inference() if self._training is None else None
 
@@ -61,15 +63,14 @@ class Session:
             self._flow,
             losses=self._losses,
             optimizer=self._optimizer,
+            freeze=self._constant,
             **self._named,
         )
 
     def _make_inference(self) -> InferenceSession:
         named = dict(self._named)
         if self._training is not None:
-            options = named["userOptions"] or SessionOptions()
-            options.constantWeights = False
-            named["userOptions"] = options
+            named["userOptions"].constantWeights = False
         session = of_era(InferenceSession, self.ERA)
         return session(self._model, self._forward_flow(), losses=self._losses, **named)
 
@@ -80,7 +81,7 @@ class Session:
         return self._flow.only(ids)
 
     @property
-    def _main(self) -> _ModernSession:
+    def _main(self) -> TrainingSession | InferenceSession:
         found = self._training or self._inference
         assert found is not None
         return found
@@ -141,6 +142,9 @@ class Session:
 
     def getInfo(self, id: str) -> TensorInfo:
         return self._main.getInfo(id)
+
+    def getTensorTileMap(self) -> TileMap:
+        return self._main.getTensorTileMap()
 
     def getSummaryReport(self) -> str:
         return self._main.getSummaryReport()

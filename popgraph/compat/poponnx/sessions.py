@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from popgraph.compat.eras import PLAIN_POPONNX, Era
-from popgraph.compat.poponnx.losses import anchored
+from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes, of_era
+from popgraph.compat.poponnx import options as old_options
+from popgraph.compat.poponnx.losses import anchored, shared
+from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
@@ -51,23 +54,56 @@ def by_kind(args: tuple[object, ...], order: Sequence[str]) -> dict[str, object]
 class _OfEra(session.Session):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
-    def _gradient_prefix(self) -> str:
-        return self.ERA.gradient
+    def _given(
+        self, args: tuple[object, ...], order: Sequence[str], named: dict[str, object]
+    ) -> dict[str, Any]:
+        """The arguments by name, with options of the era where there are none."""
+        given = {**by_kind(args, ("fnModel", *order)), **named}
+        if given.get("userOptions") is None:
+            given["userOptions"] = of_era(old_options.SessionOptions, self.ERA)()
+        return given
+
+    def _gradient_prefixes(self) -> tuple[str, ...]:
+        return gradient_prefixes(self.ERA)
+
+    def _insists_on_weights(self) -> bool:
+        return self.ERA.checked
+
+    def getGraphReport(self, useCbor: bool = False, use_cbor: bool = False) -> bytes:
+        return _as_bytes(super().getGraphReport(useCbor or use_cbor))
+
+    def getExecutionReport(
+        self, useCbor: bool = False, resetProfile: bool = True, use_cbor: bool = False
+    ) -> bytes:
+        return _as_bytes(super().getExecutionReport(useCbor or use_cbor, resetProfile))
+
+    def getTensorTileMap(self) -> TileMap:
+        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        return self._reports_of_any_device().tile_map()
+
+
+def _as_bytes(report: str | bytes) -> bytes:
+    return report.encode() if isinstance(report, str) else report
 
 
 class InferenceSession(_OfEra, session.InferenceSession):
     """`InferenceSession(model, dataFeed, losses)` and its like: what each era takes, in order."""
 
     def __init__(self, *args: object, **named: object) -> None:
-        given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.inference)), **named}
+        given = self._given(args, self.ERA.inference, named)
         losses = as_losses(given.pop("losses", None))
+        shared(losses, given["userOptions"])
         flow = given.get("dataFeed", given.get("dataFlow"))
-        super().__init__(losses=anchored(losses, flow), **given)
+        with in_words_of(self.ERA):
+            super().__init__(losses=anchored(losses, flow), **given)
 
 
 class TrainingSession(_OfEra, training_session.TrainingSession):
     """`TrainingSession(model, dataFeed, losses, optimizer)` and its like, as each era has it."""
 
     def __init__(self, *args: object, **named: object) -> None:
-        given: dict[str, Any] = {**by_kind(args, ("fnModel", *self.ERA.training)), **named}
-        super().__init__(**given)
+        given = self._given(args, self.ERA.training, named)
+        for name in ("loss", "losses"):
+            shared(as_losses(given.get(name)), given["userOptions"])
+        with in_words_of(self.ERA):
+            super().__init__(**given)

@@ -1,0 +1,390 @@
+"""What programs of PopONNX and of PopART's first year call, and later versions have not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
+from popgraph.compat.eras import ERAS, Era
+from popgraph.support.arrays import Array
+from tests.session.era_modules import (
+    OLD,
+    POPONNX,
+    by_name,
+    module_of,
+    names_taken_away,
+    run_once,
+    weight_by_input,
+)
+
+__all__ = ["names_taken_away"]
+pytestmark = pytest.mark.usefixtures("names_taken_away")
+OLDEST, PLAIN, _, POPART, _ = ERAS
+ONES: Array = np.ones((2, 3), np.float32)
+
+
+def training(old: Any, model: bytes, anchors: list[str], losses: list[Any], **named: Any) -> Any:
+    flow = old.DataFlow(1, dict.fromkeys(anchors, old.AnchorReturnType("ALL")))
+    named = {"optimizer": old.SGD(0.5), **named}
+    return old.TrainingSession(model, dataFeed=flow, losses=losses, **named)
+
+
+# the builder
+
+
+def test_operators_of_2018_by_their_arguments() -> None:
+    old = module_of(OLDEST)
+    builder = old.Builder()
+    x = builder.addInputTensor(old.TensorInfo("FLOAT", [1, 2, 4, 4]))
+    weights = [builder.addInitializedInputTensor(np.ones(2, np.float32)) for _ in range(4)]
+    trained = builder.batchnormalizationTraining(x, *weights, epsilon=1e-5, momentum=0.9, spatial=1)
+    assert trained._fields == ("y", "mean", "var", "savedMean", "savedvar")
+    assert builder.getTensorShape(trained.y) == [1, 2, 4, 4]
+    tested = builder.batchnormalizationTesting(x, *weights, 1e-5, 0.9, 1, "tested")
+    assert builder.getTensorShape(tested) == [1, 2, 4, 4]
+    with pytest.raises(old.poponnx_exception, match="spatial = 0"):
+        builder.batchnormalizationTesting(x, *weights, spatial=0)
+    assert builder.getTensorShape(builder.elu([x], "name")) == [1, 2, 4, 4]
+    sequence = builder.addInputTensor(old.TensorInfo("FLOAT", [5, 2, 3]))
+    gates = [np.ones((1, 16, 3), np.float32), np.ones((1, 16, 4), np.float32)]
+    hidden, last, cell = builder.lstm([sequence, *map(builder.addInitializedInputTensor, gates)])
+    assert builder.getTensorShape(hidden) == [5, 1, 2, 4]
+    assert builder.getTensorShape(last) == builder.getTensorShape(cell) == [1, 2, 4]
+
+
+def test_the_builder_of_2018_makes_constants_of_weights() -> None:
+    old = module_of(OLDEST)
+    builder, _, w, y = weight_by_input(old)
+    builder.addOutputTensor(y)
+    builder.convertInitializersToConstants([w])
+    graph = onnx.load_from_string(builder.getModelProto()).graph
+    assert [one.name for one in graph.initializer] == []
+    assert graph.node[0].op_type == "Constant"
+    assert builder.neg([y]) not in {w, y}
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_what_is_recomputed_was_a_yes_or_a_no(era: Era) -> None:
+    builder, x, _, y = weight_by_input(module_of(era))
+    builder.recomputeOutputInBackwardPass(y, True)
+    z = builder.aiOnnx.add([x, y])
+    builder.recomputeOutputInBackwardPass({z}, False)
+    assert builder.getRecomputeOutputInBackwardPass(y) is True
+    assert builder.getRecomputeOutputInBackwardPass({z}) is False
+
+
+def test_ping_pong_and_caches_of_2020() -> None:
+    old = module_of(POPART)
+    builder, x, w, y = weight_by_input(old)
+    with builder.pingPongPhase(3):
+        assert builder.hasPingPongPhase()
+        assert builder.getPingPongPhase() == 3
+        z = builder.aiOnnx.add([x, y])
+    builder.pingPongPhase(y, 1)
+    assert builder.getInt64NodeAttribute("__execution_phase", {z}) == 3
+    with builder.cacheOutput(old.CacheType.Cached):
+        kept = builder.aiOnnx.neg([w])
+    builder.cacheOutput(y, old.CacheType.Uncached)
+    wanted = {kept: old.TensorStorage.OffChip, y: old.TensorStorage.OnChip}
+    for id, storage in wanted.items():
+        location = old.TensorLocation(storage).serialize()
+        held = builder.getInt64VectorNodeAttribute("__output_tensor_location", {id})
+        assert held == location
+
+
+@pytest.mark.parametrize("era", POPONNX, **by_name)
+def test_what_is_no_model_is_told_in_the_words_of_the_time(era: Era) -> None:
+    old = module_of(era)
+    flow = old.DataFlow(1, {"y": old.AnchorReturnType("ALL")})
+    for read in (
+        lambda: old.Builder("nothing"),
+        lambda: old.Builder(b"nothing"),
+        lambda: old.InferenceSession("nothing", flow),
+        lambda: old.Session("nothing", flow),
+    ):
+        with pytest.raises(old.poponnx_exception) as raised:
+            read()
+        assert raised.value.args[0] == "Failed to parse ModelProto from string"
+
+
+@pytest.mark.parametrize("model", ["nothing", b"nothing"])
+def test_the_builder_says_of_no_model_what_sessions_say(model: str | bytes) -> None:
+    with pytest.raises(popart_exception, match="Failed to load a ModelProto from the string"):
+        module_of(POPART).Builder(model)
+
+
+# sessions
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_losses_run_where_they_are_put(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    builder.virtualGraph(y, 0)
+    losses = [old.L1Loss(y, "a", 0.5), old.L1Loss(y, "b", 0.5)]
+    options = old.SessionOptions()
+    options.enableVirtualGraphs = True
+    prefix = old.reservedGradientPrefix()
+    made = {"model": builder.getModelProto(), "anchors": [prefix + w], "userOptions": options}
+    with pytest.raises(popart_exception, match="Either all Ops must have their virtual graph"):
+        training(old, losses=losses, **made)
+    for loss in losses:
+        loss.virtualGraph(1)
+        loss.pipelineStage(1)
+        loss.pingPongPhase(1)
+    session = training(old, losses=losses, **made)
+    np.testing.assert_allclose(run_once(old, session, {x: ONES})[prefix + w], ONES)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_mean_is_that_of_all_replicas(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    options = old.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+    losses = [old.L1Loss(y, "loss", 6.0, old.ReductionType.MEAN)]
+    wanted = [old.reservedGradientPrefix() + w, "loss"]
+    session = training(old, builder.getModelProto(), wanted, losses, userOptions=options)
+    found = run_once(old, session, {x: np.stack([ONES, ONES])})
+    np.testing.assert_allclose(found["loss"], np.full((2, 2), 6 * 6 / (2 * 2)))
+    np.testing.assert_allclose(found[wanted[0]], np.full((2, 2, 3), 6 / (2 * 6)))
+
+
+def test_a_loss_is_an_operator_of_its_own_in_the_ir() -> None:
+    old = module_of(POPART)
+    builder, _x, _w, y = weight_by_input(old)
+    session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 0.1)])
+    session.prepareDevice()
+    ir = json.loads(session._serializeIr(old.IrSerializationFormat.JSON))
+    types = [operator["type"] for operator in ir["maingraph"]]
+    assert "L1Grad" in types
+    assert "MatMul" not in types
+
+
+@pytest.mark.parametrize("era", POPONNX, **by_name)
+def test_every_gradient_prefix_of_poponnx_is_understood(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    wanted = [prefix + w for prefix in ("d__", "D___")]
+    session = training(old, builder.getModelProto(), wanted, [old.L1Loss(y, "loss", 0.5)])
+    found = run_once(old, session, {x: ONES})
+    for id in wanted:
+        np.testing.assert_allclose(found[id], 0.5 * ONES)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_sizes_and_sent_weights_were_not_looked_at(era: Era) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 1.0)])
+    device = old.DeviceManager().createCpuDevice(backend="reference")
+    session.setDevice(device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    if era.checked:
+        with pytest.raises(popart_exception, match="Must call weightsFromHost before run"):
+            session.run(old.PyStepIO({x: ONES}, anchors))
+        session.weightsFromHost()
+        with pytest.raises(popart_exception, match="Unexpected number of input elements"):
+            session.run(old.PyStepIO({x: np.ones((4, 3), np.float32)}, anchors))
+        with pytest.raises(popart_exception, match="Constant, zero learning rate"):
+            old.ConstSGD(0.0)
+        return
+    assert isinstance(old.ConstSGD(0.0), old.BaseSGD)
+    session.run(old.PyStepIO({x: np.ones((4, 3), np.float32), "more": ONES}, anchors))
+    np.testing.assert_allclose(anchors[y], 2 * ONES)
+    session.resetHostWeights(builder.getModelProto())  # the device keeps its own
+    session.run(old.PyStepIO({x: ONES}, anchors))
+    np.testing.assert_allclose(anchors[y], 1.5 * ONES)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+@pytest.mark.parametrize("asked", [True, False], ids=["options", "none"])
+def test_weights_of_an_inference_were_variables_at_first(era: Era, asked: bool) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, {y: old.AnchorReturnType("ALL")})
+    options = {"userOptions": old.SessionOptionsCore()} if asked else {}
+    session = old.InferenceSession(builder.getModelProto(), flow, **options)
+    session.setDevice(old.DeviceManager().createCpuDevice(backend="reference"))
+    session.prepareDevice()
+    other = builder.getModelProto().replace(np.float32(2).tobytes(), np.float32(3).tobytes())
+    if era.constant_weights:
+        with pytest.raises(popart_exception, match="Cannot call resetHostWeights"):
+            session.resetHostWeights(other)
+        return
+    session.resetHostWeights(other)
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(old.PyStepIO({x: ONES}, anchors))
+    np.testing.assert_allclose(anchors[y], 3 * ONES)
+    with pytest.raises(AttributeError):
+        old.SessionOptions().nonsense = 1
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_tensors_lie_on_tiles(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    session = training(old, builder.getModelProto(), [y], [old.L1Loss(y, "loss", 1.0)])
+    session.setDevice(old.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 4}))
+    session.prepareDevice()
+    tiles = session.getTensorTileMap()
+    assert tiles[w] == [[(0, 2)], [(2, 4)], [(4, 6)], []]
+    assert {x, w, y} <= tiles.keys()
+
+
+def test_the_session_of_2018_leaves_constants_alone(tmp_path: Path) -> None:
+    old = module_of(OLDEST)
+    builder, x, w, y = weight_by_input(old)
+    c = builder.addInitializedInputTensor(ONES)
+    z = builder.mul([y, c])
+    flow = old.DataFlow(1, 2, [z], old.AnchorReturnType.ALL)
+    losses, rule = [old.L1Loss(z, "loss", 0.5)], old.ConstSGD(1.0)
+    session = old.Session(builder.getModelProto(), flow, losses, rule, cTens=[c])
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.train(old.PyStepIO({x: ONES}, session.initAnchorArrays()))
+    session.modelToHost(tmp_path / "trained.onnx")
+    graph = onnx.load(tmp_path / "trained.onnx").graph
+    values = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    np.testing.assert_allclose(values[w], 1.5 * ONES)
+    np.testing.assert_allclose(values[c], ONES)
+    assert {w, c} <= session.getTensorTileMap().keys()
+    with pytest.raises(TypeError, match="unexpected argument 'losess'"):
+        old.Session(builder.getModelProto(), flow, losess=losses)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_what_was_trained_is_written_without_its_losses(era: Era, tmp_path: Path) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    y = builder.aiOnnx.softmax([y])
+    builder.addOutputTensor(y)
+    model: Any = builder.getModelProto()
+    shapes = old.InputShapeInfo()
+    shapes.add("labels", old.TensorInfo("INT32", [2]))
+    for step in range(2):  # the file trains like the model it came of
+        losses = [old.NllLoss(y, "labels", "loss")]
+        session = training(old, model, [y], losses, inputShapeInfo=shapes)
+        run_once(old, session, {x: ONES, "labels": np.zeros(2, np.int32)})
+        session.modelToHost(str(tmp_path / f"{step}.onnx"))
+        model = str(tmp_path / f"{step}.onnx")
+        graph = onnx.load(model).graph
+        assert [node.op_type for node in graph.node] == ["Mul", "Softmax"]
+        assert {one.name for one in graph.input} <= {x, w}
+
+
+def test_all_values_of_an_anchor_came_back_in_2018() -> None:
+    old = module_of(OLDEST)
+    with pytest.raises(old.poponnx_exception) as raised:
+        old.DataFlow(2, 2, ["y"], old.AnchorReturnType.FINAL)
+    assert raised.value.args[0] == "Only ALL AnchorReturnType is currently supported"
+    assert old.DataFlow(2, 2, {"y": old.AnchorReturnType("FINAL")}).art("y").id().name == "Final"
+
+
+def test_losses_of_an_inference_by_position_in_2020() -> None:
+    old = module_of(POPART)
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, ["loss"], old.AnchorReturnType("ALL"))
+    device, losses = old.DeviceManager().createCpuDevice(), [old.L1Loss(y, "loss", 0.5)]
+    rest = (old.InputShapeInfo(), old.Patterns(), old.SessionOptions())
+    session = old.InferenceSession(builder.getModelProto(), flow, device, losses, *rest)
+    assert run_once(old, session, {x: ONES})["loss"].tolist() == [3, 3]
+
+
+# devices, options, names
+
+
+@pytest.mark.parametrize("era", POPONNX, **by_name)
+def test_devices_by_the_name_that_was_misspelt(era: Era) -> None:
+    manager = module_of(era).DeviceManager()
+    assert manager.acquireAvaliableDevice().numIpus == 1
+    assert manager.acquireAvaliableDevice(2, 1216).tilesPerIpu == 1216
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_old_options_set_what_they_became(era: Era) -> None:
+    old = module_of(era)
+    options = old.SessionOptions()
+    assert options.accumulationReductionType is old.ReductionType.Sum
+    assert options.pingPongPhases == options.batchSerializationFactor == 0
+    options.autoVirtualGraph, options.enableVirtualGraphs = True, True
+    assert options.virtualGraphMode is old.VirtualGraphMode.Auto
+    options.autoVirtualGraph = False
+    assert options.virtualGraphMode is old.VirtualGraphMode.Manual
+    options.accumulationReductionType = old.ReductionType.MEAN
+    options.pingPongPhases, options.batchSerializationFactor = 4, 2
+    assert options.accumulationAndReplicationReductionType is old.ReductionType.Mean
+    assert options.executionPhaseSettings.phases == 4
+    assert options.batchSerializationSettings.factor == 2
+    options.hostAllReduce = False
+    with pytest.raises(popart_unsupported_exception, match="hostAllReduce"):
+        options.hostAllReduce = True
+    assert not options.hostAllReduce
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_names_that_are_gone_mean_what_became_of_them(era: Era) -> None:
+    old = module_of(era)
+    assert old.DeviceConnectionType.ON_DEMAND is old.DeviceConnectionType.OnDemand
+    assert old.SyncPattern.PingPong is old.SyncPattern.ReplicaAndLadder
+    assert {old.DotCheck.FWD0, old.DotCheck.PREALIAS} == {"Fwd0", "PreAlias"}
+    assert issubclass(old.PrepareDeviceException, popart_exception)
+    assert old.PrepareDeviceError().isSuccessful()
+    assert old.reservedAccumulationPrefix() == old.reservedAccumPrefix()
+    manager = old.DeviceManager()
+    asked = {"replicationFactor": 2, "connectionType": old.DeviceConnectionType.NEVER}
+    device = manager.acquireAvailableDevice(2, 0, old.SyncPattern.Full, **asked)
+    assert (device.numIpus, device.connectionType) == (2, old.DeviceConnectionType.Never)
+    assert manager.acquireDeviceById(0, **asked).connectionType is device.connectionType
+    assert manager.enumerateDevices(old.SyncPattern.Full, 2, 4)[0].numIpus == 4
+    builder, _, _, y = weight_by_input(old)
+    for detached in (
+        builder.aiGraphcore.detach([y], 1),
+        builder.aiGraphcore.detach([y], pass_through_creation=1, debugPrefix="detached"),
+    ):
+        assert builder.getTensorShape(detached) == [2, 3]
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_reports_were_bytes(era: Era) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, {y: old.AnchorReturnType("ALL")})
+    session = old.InferenceSession(builder.getModelProto(), flow)
+    session.setDevice(old.DeviceManager().createIpuModelDevice({}))
+    session.prepareDevice()
+    session.run(old.PyStepIO({x: ONES}, session.initAnchorArrays()))
+    assert json.loads(session.getGraphReport().decode())["target"]["numIPUs"] == 1
+    assert session.getGraphReport(use_cbor=True) == session.getGraphReport(True)
+    for steps, reset in ((1, False), (1, True), (0, True)):
+        report = json.loads(session.getExecutionReport(resetProfile=reset).decode())
+        assert report["steps"] == steps
+
+
+def test_popart_of_2020_had_its_old_name() -> None:
+    popart = module_of(POPART)
+    import poponnx
+
+    assert poponnx is popart
+    assert poponnx.poponnx_exception is popart.popart_exception
+
+
+def test_pytest_runs_the_era_of_its_file(tmp_path: Path) -> None:
+    program = tmp_path / "test_it.py"
+    program.write_text("import poponnx\ndef test_it(): assert poponnx.Session.ERA.numbered\n")
+    command = [sys.executable, "-m", "popgraph.compat", "-m", "pytest", "-q", str(program)]
+    ran = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert ran.returncode == 0, ran.stdout
