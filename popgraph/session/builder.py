@@ -10,6 +10,9 @@ from popgraph.builder.popart import builder
 class Builder(builder.Builder):
     """
     Builds an ONNX graph call by call, as `popgraph.Builder` does; `aiOnnx` is version 10.
+
+    As in PopART, an operator that does not take its inputs is refused by the session.
     """
 
     DEFAULT_OPSET: ClassVar[int] = 10
+    REFUSES_EARLY: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
+from popgraph.builder.popart.refusals import refused_while_read
 from popgraph.builder.popart.replication_notes import broadcast_inputs
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
@@ -231,7 +232,7 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
                 module, compilation = load(source, places=places or data_places())
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
-                raise (refusal_while_read(error.node) or error) from error
+                raise (refusal_while_read(error.node) or refused_while_read(error)) from error
             raise
     if (level := level_of(module)) != ONNX:
         raise popart_exception(

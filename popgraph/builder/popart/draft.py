@@ -44,6 +44,8 @@ class Draft:
         """The inputs of a call of this graph: its own, and tensors of the graph around it."""
         self.notes: dict[str, str] = {}
         """What the model says of its tensors: properties of the model."""
+        self.refuses_early = True
+        """Whether a node that does not take its inputs is refused when it is added."""
         self.grouped: dict[str, Attribute] = {}
         """The types of the arrays of weights that groups of replicas have apart."""
         self._home = Region(writer.block)
@@ -72,7 +74,9 @@ class Draft:
     def inner(self) -> Draft:
         """A graph inside of this one, which sees its tensors."""
         names = type(self.names)(self.names)
-        return Draft(self.writer.subgraph(names.new("subgraph")), names)
+        found = Draft(self.writer.subgraph(names.new("subgraph")), names)
+        found.refuses_early = self.refuses_early
+        return found
 
     # inputs, weights, outputs
 
@@ -140,7 +144,10 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
-                raise self._refused(error, op_type, domain, name, args, ids, attributes) from error
+                if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
+                    said = self._refused(error, op_type, domain, name, args, ids, attributes)
+                    raise said from error
+                values = list(error.node.results)  # whoever reads the model refuses the node
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
         if _LOG.isEnabledFor(DEBUG):

@@ -9,7 +9,10 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from popgraph.dialects import element_types
+from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.program import WeightStore
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
 
 BROADCASTING = frozenset(
@@ -35,6 +38,25 @@ class Refused:
         shown = shown or f"ai.onnx.{self.op_type}:{self.version}"
         inputs, outputs = ", ".join(self.inputs), ", ".join(self.outputs)
         return f"Op({shown}, inputs=[{inputs}], outputs=[{outputs}])"
+
+
+def refused_while_read(error: TypeMismatchError) -> TypeMismatchError:
+    """The error for a node of a model in PopART's words, where it has any; ONNX's are the hint."""
+    op = error.node
+    if not isinstance(op, OnnxOp) or op.domain:
+        return error
+    inputs = [value for value in op.input_values() if value is not None]
+    node = Refused(
+        op.op_type,
+        op.since_version,
+        op.node_name,
+        ["" if value is None else value_name(value) for value in op.input_values()],
+        op.output_names,
+        [value.type for value in inputs],
+        op.attribute_values(WeightStore()),
+    )
+    said = words(node, error.what)
+    return TypeMismatchError(said, error.where, error.what) if said else error
 
 
 def words(node: Refused, reason: str) -> str | None:
