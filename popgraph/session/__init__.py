@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.exceptions import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
+    from popgraph.builder.popart.contexts import *  # noqa: F403
     from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.builder.popart.variable_settings import *  # noqa: F403
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.popart.contexts": """
+        AttributeContextManager KeyValueContextManager NameContextManager
+    """,
     "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
     "popgraph.builder.popart.variable_settings": "CommGroup VariableSettings",

@@ -34,12 +34,13 @@ _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 WORKS: Mapping[str, str] = {
     "": """
         AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
-        AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD DataFlow DebugContext
-        defaultAiGraphcoreOpset
+        AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
+        DataFlow DebugContext defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
         getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
-        InputSettings InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
+        InputSettings InputShapeInfo KeyValueContextManager L1Loss Logger Loss NameContextManager
+        NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
@@ -102,9 +103,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
             ExperimentalSettings
-        """,
-        (Standing.MISSING, ""): """
-            AttributeContextManager KeyValueContextManager NameContextManager
         """,
         (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",

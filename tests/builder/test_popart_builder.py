@@ -445,7 +445,7 @@ def test_a_note_stands_once() -> None:
     halves = builder.aiOnnx.split([x], 2, axis=1)
     builder.virtualGraph(set(halves), 1)
     with pytest.raises(popart_exception, match="Node already has attribute __ipu_number"):
-        builder.virtualGraph(halves[0], 1)
+        builder.virtualGraph(set(halves), 1)
 
 
 def test_excluded_patterns_have_names() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
+from popgraph.builder.popart.contexts import NameContextManager
 from popgraph.builder.popart.draft import Draft
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
@@ -322,7 +322,7 @@ class Builder(Annotations):
         ids = [nodeOutputNames] if isinstance(nodeOutputNames, str) else list(nodeOutputNames)
         made = [str(self.aiOnnx.identity([id])) for id in ids]
         for id in made:
-            self._note(RECOMPUTE, (id, RecomputeType.Checkpoint), None)
+            self._annotate(RECOMPUTE, id, RecomputeType.Checkpoint)
         return made
 
     # questions
@@ -347,8 +347,11 @@ class Builder(Annotations):
             raise popart_exception(f"The data type of tensor {id} is not known")
         return str(element_types.from_ir(type_.element_type).numpy)
 
+    def _has(self, id: str) -> bool:
+        return self._draft.writer.has_value(id)
+
     def hasValueInfo(self, id: str) -> bool:
-        return self._draft.writer.has_value(id) and isinstance(self.type_of(id), TensorType)
+        return self._has(id) and isinstance(self.type_of(id), TensorType)
 
     def isInitializer(self, id: str) -> bool:
         self.value_of(id)
@@ -371,15 +374,9 @@ class Builder(Annotations):
 
     # scopes and graphs
 
-    @contextmanager
-    def nameScope(self, name: str) -> Iterator[None]:
+    def nameScope(self, name: str) -> NameContextManager:
         """Within it, names begin with `name/`."""
-        scopes = self._draft.names.scopes
-        scopes.append(name)
-        try:
-            yield
-        finally:
-            scopes.pop()
+        return NameContextManager(self._draft.names.scopes, name)
 
     def getNameScope(self, name: str = "") -> str:
         names = self._draft.names
