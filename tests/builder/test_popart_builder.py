@@ -203,6 +203,46 @@ def test_wrong_arguments_are_type_errors() -> None:
         builder.aiGraphcore.gelu(a)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda onnx, own, x: onnx.softmax([x], 0.5),
+        lambda onnx, own, x: onnx.softmax([x], "1"),
+        lambda onnx, own, x: onnx.transpose([x], [1.0, 0.0]),
+        lambda onnx, own, x: onnx.transpose([x], 1),
+        lambda onnx, own, x: onnx.leakyrelu([x], "0.5"),
+        lambda onnx, own, x: onnx.pad([x], [0, 0, 0, 0], 1),
+        lambda onnx, own, x: own.scale([x], "1"),
+        lambda onnx, own, x: own.subsample([x], [1.5, 1]),
+        lambda onnx, own, x: own.identityloss([x], "Mean"),
+        lambda onnx, own, x: own.identityloss([x], 0),
+        lambda onnx, own, x: own.multiconv([x, x]),
+        lambda onnx, own, x: own.reducemedian([x], axes=1),
+    ],
+)
+def test_arguments_of_wrong_types_are_type_errors(call: Any) -> None:
+    builder, a, _ = two_inputs()
+    with pytest.raises(TypeError, match=r"^\w+\(\): incompatible function arguments\. The"):
+        call(builder.aiOnnx, builder.aiGraphcore, a)
+    assert not builder.getValueTensorIds()
+
+
+def test_numbers_of_numpy_are_arguments() -> None:
+    builder, a, _ = two_inputs()
+    y = builder.aiOnnx.transpose([a], np.array([1, 0]))
+    y = builder.aiOnnx.softmax([y], np.int64(1))
+    y = builder.aiOnnx.leakyrelu([y], np.float32(0.5))
+    assert builder.getTensorShape(builder.aiGraphcore.scale([y], np.float64(2))) == [3, 2]
+
+
+@pytest.mark.parametrize("name", ["debugContext", "debugPrefix", "debugName", "name"])
+def test_a_label_by_any_of_its_names(name: str) -> None:
+    builder, a, b = two_inputs()
+    for method in (builder.aiOnnx.add, builder.aiGraphcore.atan2):
+        method([a, b], **{name: "mine"})
+    assert [node.name for node in proto_of(builder).graph.node] == ["mine", "mine"]
+
+
 def test_mistakes_are_popart_exceptions_and_ours() -> None:
     builder, a, _ = two_inputs()
     with pytest.raises(popart_exception, match="no value 'inpt'") as caught:

@@ -358,6 +358,7 @@ class AiGraphcoreOpset1(Operands):
         """Rows of args[0] put into args[1]: how many, from where and to where say the others."""
         return self._type(args, 1)
 
+    @checked
     def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
         """The same elements in another shape; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
@@ -564,6 +565,7 @@ class AiGraphcoreOpset1(Operands):
 
     # several convolutions
 
+    @checked
     def multiconv(
         self,
         args: list[list[str]],
