@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -13,7 +12,6 @@ from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.enums import RecomputationType
 from popgraph.builder.opset.exceptions import (
-    as_popart_errors,
     popart_exception,
     popart_unsupported_exception,
 )
@@ -22,6 +20,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.builder.popart.replication_notes import broadcast_inputs, grouped_weights
+from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
@@ -37,7 +36,7 @@ from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ModelError, TypeMismatchError
+from popgraph.support.errors import TypeMismatchError
 from popgraph.training.merged_weights import separate_weights
 
 Source = Any
@@ -223,21 +222,9 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
 
     Weights may stand in files relative to the working directory; `places` are told which.
     """
-    with as_popart_errors():
-        missing = isinstance(source, str) and not Path(source).exists()
+    with reading_model(source):
         try:
-            if missing:
-                raise ModelError("no such file", source)
             module, compilation = load(source, places=places or data_places())
-        except ModelError as error:
-            if missing or error.where == "the bytes given":
-                shown = source if isinstance(source, str) else "<bytes>"
-                raise popart_exception(
-                    f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
-                    "either a valid path to an existing onnx model file, or is a valid onnx "
-                    "ModelProto string."
-                ) from error
-            raise
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
                 raise (refusal_while_read(error.node) or error) from error

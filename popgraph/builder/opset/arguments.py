@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from inspect import BoundArguments, Signature, formatannotation
+from inspect import BoundArguments, Parameter, Signature, formatannotation
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,23 @@ def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -
     return found
 
 
+def overloaded(
+    name: str, forms: Sequence[Signature], args: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name, of the first form of a method that takes them."""
+    for form in forms:
+        try:
+            return bound(form, args, named).arguments
+        except TypeError:
+            continue
+    raise incompatible_arguments(name, forms[0], (args, dict(named)))
+
+
 def _text(annotation: object) -> str:
+    if annotation is Parameter.empty:
+        return "Any"
+    if isinstance(annotation, type):
+        return annotation.__name__
     return annotation if isinstance(annotation, str) else formatannotation(annotation)
 
 
@@ -53,7 +69,7 @@ def _is(kind: str, value: object) -> bool:
         return is_list and all(_is(inner, one) for one in value)  # type: ignore[attr-defined]
     if kind in _KINDS:
         return _KINDS[kind](value)
-    return True
+    return kind in _ANYTHING or any(one.__name__ == kind for one in type(value).__mro__)
 
 
 def _is_whole(value: object) -> bool:
@@ -80,7 +96,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "str": lambda value: isinstance(value, str | bytes),
     "context": lambda value: not isinstance(value, int | float | list | tuple),
     "None": lambda value: value is None,
-    "ReductionType": lambda value: type(value).__name__ == "ReductionType",
-    "ScatterReduction": lambda value: type(value).__name__ == "ScatterReduction",
 }
-"""The annotations that are checked; any other admits everything."""
+"""What annotations admit that are no names of classes."""
+
+_ANYTHING = ("Any", "object", "bool")

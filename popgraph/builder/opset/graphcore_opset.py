@@ -38,6 +38,9 @@ class AiGraphcoreOpset1(Operands):
     def __init_subclass__(cls) -> None:
         raise TypeError("AiGraphcoreOpset1 is complete")
 
+    def __str__(self) -> str:
+        return type(self).__name__
+
     # losses
 
     @one_result("L1")

@@ -1,0 +1,30 @@
+"""PopART's error for what is no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.support.errors import ModelError
+
+
+@contextmanager
+def reading_model(source: object) -> Iterator[None]:
+    """Within it, a model that is neither a file nor ONNX is PopART's error, and so is any other."""
+    with as_popart_errors():
+        missing = isinstance(source, str) and not Path(source).exists()
+        try:
+            if missing:
+                raise ModelError("no such file", str(source))
+            yield
+        except ModelError as error:
+            if not missing and error.where != "the bytes given":
+                raise
+            shown = source if isinstance(source, str) else "<bytes>"
+            raise popart_exception(
+                f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
+                "either a valid path to an existing onnx model file, or is a valid onnx "
+                "ModelProto string."
+            ) from error
