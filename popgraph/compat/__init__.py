@@ -12,6 +12,7 @@ from popgraph.compat.eras import LAST, PLAIN_POPONNX, Era, era_named
 ALIASES = {
     "popart": "popgraph.compat.popart",
     "popart_core": "popgraph.compat.popart",
+    **{f"popart_opset{version}": "popgraph.compat.popart" for version in range(6, 12)},
     "poponnx": "popgraph.compat.poponnx",
 }
 """Under which names what can be imported once `enable` was called."""
@@ -19,7 +20,7 @@ ALIASES = {
 
 def enable(era: str | None = None) -> None:
     """
-    Makes `popart`, `popart_core` and `poponnx` importable in this process.
+    Makes `popart`, its parts (`popart_core`, ...) and `poponnx` importable in this process.
 
     `era` is the time of the program: "2018-12", "2019-03", "2019-07" or "2020-05", in which the
     one of them that there was then means what it meant then; "last" is PopART's last version.
@@ -27,7 +28,7 @@ def enable(era: str | None = None) -> None:
     old = _old_module(era)
     for alias, home in ALIASES.items():
         module = import_module(home)
-        if old is not None and alias.removesuffix("_core") == old.__name__:
+        if old is not None and alias.partition("_")[0] == old.__name__:
             module = old
         held = sys.modules.setdefault(alias, module)
         if held is not module:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.opset.opsets": """
+        AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11
+    """,
     "popgraph.builder.popart.contexts": """
         AttributeContextManager KeyValueContextManager NameContextManager
     """,

@@ -33,7 +33,8 @@ _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
 WORKS: Mapping[str, str] = {
     "": """
-        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
+        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
+        AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11 AnchorReturnType
         AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
         DataFlow DebugContext defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger

@@ -20,6 +20,9 @@ FIRST_OPSET = 6
 """PopART's oldest; operators of older sets are as they were in this one."""
 LAST_OPSET = max(schema.since_version for schema in SCHEMAS if not schema.domain)
 
+POPART_OPSETS = {f"AiOnnxOpset{version}": version for version in range(FIRST_OPSET, 12)}
+"""The operator sets that PopART has, by its names of their classes."""
+
 _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
 """Operators whose plain name is a word of Python, and Xor to match."""
 
@@ -303,3 +306,10 @@ def onnx_opset(version: int) -> type[Opset]:
     doc = f"The operators of version {version} of ai.onnx."
     namespace = {**methods, "VERSION": version, "__doc__": doc, "__module__": __name__}
     return type(f"AiOnnx{version}", (parent,), namespace)
+
+
+def __getattr__(name: str) -> type[Opset]:
+    """PopART's names of these classes."""
+    if name not in POPART_OPSETS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return onnx_opset(POPART_OPSETS[name])
