@@ -12,6 +12,7 @@ from popgraph.compat.eras import LAST, PLAIN_POPONNX, Era, era_named
 ALIASES = {
     "popart": "popgraph.compat.popart",
     "popart_core": "popgraph.compat.popart",
+    **{f"popart_opset{version}": "popgraph.compat.popart" for version in range(6, 12)},
     "poponnx": "popgraph.compat.poponnx",
     "poponnx_core": "popgraph.compat.poponnx",
 }
@@ -23,7 +24,7 @@ _NAMES = {"poponnx": ("poponnx", "poponnx_core"), "popart": tuple(ALIASES)}
 
 def enable(era: str | None = None) -> None:
     """
-    Makes `popart`, `popart_core` and `poponnx` importable in this process.
+    Makes `popart`, its parts (`popart_core`, ...) and `poponnx` importable in this process.
 
     `era` is the time of the program: "2018-12", "2019-03", "2019-07" or "2020-05", in which the
     one of them that there was then means what it meant then; "last" is PopART's last version.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.exceptions import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
+    from popgraph.builder.popart.contexts import *  # noqa: F403
     from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.builder.popart.variable_settings import *  # noqa: F403
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.opset.opsets": """
+        AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11
+    """,
+    "popgraph.builder.popart.contexts": """
+        AttributeContextManager KeyValueContextManager NameContextManager
+    """,
     "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
     "popgraph.builder.opset.comm_group": "CommGroup",

@@ -12,7 +12,6 @@ from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.enums import RecomputationType
 from popgraph.builder.opset.exceptions import (
-    as_popart_errors,
     popart_exception,
 )
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -226,10 +225,9 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
 
     Weights may stand in files relative to the working directory; `places` are told which.
     """
-    with as_popart_errors():
+    with reading_model(source):
         try:
-            with reading_model(source):
-                module, compilation = load(source, places=places or data_places())
+            module, compilation = load(source, places=places or data_places())
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
                 raise (refusal_while_read(error.node) or refused_while_read(error)) from error

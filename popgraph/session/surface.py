@@ -33,14 +33,15 @@ _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
 WORKS: Mapping[str, str] = {
     "": """
-        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
-        AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD DataFlow DebugContext
-        defaultAiGraphcoreOpset
+        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
+        AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11 AnchorReturnType
+        AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
+        DataFlow DebugContext defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
         getSupportedOperations getSupportedOperationsDefinition getTensorInfo
-        getUnsupportedOperations CommGroup VariableSettings GraphTransformer
-        IdentityLoss InferenceSession InputSettings InputShapeInfo L1Loss Logger Loss NllLoss
-        NumericsReport OpDefinition
+        getUnsupportedOperations CommGroup VariableSettings GraphTransformer IdentityLoss
+        InferenceSession InputSettings InputShapeInfo KeyValueContextManager L1Loss Logger Loss
+        NameContextManager NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
@@ -101,9 +102,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
             ExperimentalSettings
-        """,
-        (Standing.MISSING, ""): """
-            AttributeContextManager KeyValueContextManager NameContextManager
         """,
         (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",

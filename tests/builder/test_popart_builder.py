@@ -11,11 +11,15 @@ import onnx
 import pytest
 
 from popgraph.builder.opset.enums import DataType, RecomputeType, ReductionType
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import OutOfMemoryException, popart_exception
 from popgraph.builder.opset.opsets import LAST_OPSET, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart import builder as own
+from popgraph.builder.popart.graph_transformer import GraphTransformer
+from popgraph.builder.popart.input_settings import InputSettings
+from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.session.builder import Builder
+from popgraph.session.debugging import OutOfMemoryError
 from popgraph.support.errors import PopgraphError
 
 
@@ -201,6 +205,46 @@ def test_wrong_arguments_are_type_errors() -> None:
         assert str(caught.value).startswith(wrong)
     with pytest.raises(TypeError, match=r"gelu\(\): incompatible function arguments"):
         builder.aiGraphcore.gelu(a)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda onnx, own, x: onnx.softmax([x], 0.5),
+        lambda onnx, own, x: onnx.softmax([x], "1"),
+        lambda onnx, own, x: onnx.transpose([x], [1.0, 0.0]),
+        lambda onnx, own, x: onnx.transpose([x], 1),
+        lambda onnx, own, x: onnx.leakyrelu([x], "0.5"),
+        lambda onnx, own, x: onnx.pad([x], [0, 0, 0, 0], 1),
+        lambda onnx, own, x: own.scale([x], "1"),
+        lambda onnx, own, x: own.subsample([x], [1.5, 1]),
+        lambda onnx, own, x: own.identityloss([x], "Mean"),
+        lambda onnx, own, x: own.identityloss([x], 0),
+        lambda onnx, own, x: own.multiconv([x, x]),
+        lambda onnx, own, x: own.reducemedian([x], axes=1),
+    ],
+)
+def test_arguments_of_wrong_types_are_type_errors(call: Any) -> None:
+    builder, a, _ = two_inputs()
+    with pytest.raises(TypeError, match=r"^\w+\(\): incompatible function arguments\. The"):
+        call(builder.aiOnnx, builder.aiGraphcore, a)
+    assert not builder.getValueTensorIds()
+
+
+def test_numbers_of_numpy_are_arguments() -> None:
+    builder, a, _ = two_inputs()
+    y = builder.aiOnnx.transpose([a], np.array([1, 0]))
+    y = builder.aiOnnx.softmax([y], np.int64(1))
+    y = builder.aiOnnx.leakyrelu([y], np.float32(0.5))
+    assert builder.getTensorShape(builder.aiGraphcore.scale([y], np.float64(2))) == [3, 2]
+
+
+@pytest.mark.parametrize("name", ["debugContext", "debugPrefix", "debugName", "name"])
+def test_a_label_by_any_of_its_names(name: str) -> None:
+    builder, a, b = two_inputs()
+    for method in (builder.aiOnnx.add, builder.aiGraphcore.atan2):
+        method([a, b], **{name: "mine"})
+    assert [node.name for node in proto_of(builder).graph.node] == ["mine", "mine"]
 
 
 def test_mistakes_are_popart_exceptions_and_ours() -> None:
@@ -445,7 +489,7 @@ def test_a_note_stands_once() -> None:
     halves = builder.aiOnnx.split([x], 2, axis=1)
     builder.virtualGraph(set(halves), 1)
     with pytest.raises(popart_exception, match="Node already has attribute __ipu_number"):
-        builder.virtualGraph(halves[0], 1)
+        builder.virtualGraph(set(halves), 1)
 
 
 def test_excluded_patterns_have_names() -> None:
@@ -455,3 +499,60 @@ def test_excluded_patterns_have_names() -> None:
         builder.excludePatterns(y, ["OpToIdentity", "RemoveAll"])
     builder.excludePatterns(y, ["OpToIdentity"])
     assert builder.getStringVectorNodeAttribute("__exclude_patterns", {y}) == ["OpToIdentity"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda builder: builder.addInputTensor(),
+        lambda builder: builder.addInputTensor(3),
+        lambda builder: builder.addInputTensor("FLOAT"),
+        lambda builder: builder.addInputTensor("FLOAT", [1], nonsense=1),
+        lambda builder: builder.addInputTensor(TensorInfo("FLOAT", [1]), 3),
+        lambda builder: builder.addInitializedInputTensor(),
+        lambda builder: builder.addInitializedInputTensor(np.ones(1), nonsense=1),
+    ],
+)
+def test_inputs_of_no_form_are_type_errors(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"\(\): incompatible function arguments"):
+        call(Builder())
+
+
+def test_inputs_by_name() -> None:
+    builder, info = Builder(), TensorInfo("FLOAT", [2])
+    x = builder.addInputTensor(dataType="FLOAT16", shape=[2, 3], debugContext="x")
+    assert (builder.getTensorDtypeString(x), builder.getTensorShape(x)) == ("float16", [2, 3])
+    assert builder.addInputTensor(tensorInfo=info, settings=InputSettings(), name="y") == "y"
+    assert builder.addInputTensor(info, InputSettings(), "z") == "z"
+    ones = np.ones(2, np.float32)
+    assert builder.addInitializedInputTensor(initVal=ones, debugContext="w") == "w"
+    assert builder.addInitializedInputTensor(ones, VariableSettings(), "v") == "v"
+
+
+@pytest.mark.parametrize("model", ["nothing.onnx", b"nothing"])
+@pytest.mark.parametrize("reader", [Builder, GraphTransformer])
+def test_what_is_no_model(reader: Any, model: Any) -> None:
+    with pytest.raises(popart_exception) as caught:
+        reader(model)
+    said = caught.value.args[0]
+    assert said.startswith("Failed to load a ModelProto from the string ")
+    assert said.endswith(
+        "Check that it is either a valid path to an existing onnx model file, or is a valid onnx "
+        "ModelProto string."
+    )
+
+
+def test_an_error_that_says_how_much_memory() -> None:
+    told = OutOfMemoryError()
+    error = OutOfMemoryException(told)
+    assert (error.error, error.args[0]) == (told, str(told))
+    assert (error.getSummaryReport(), error.getProfilePath()) == ("", "")
+
+
+def test_weights_of_texts_are_not_trained() -> None:
+    builder = Builder()
+    words = builder.addInitializedInputTensor(np.array(["a"]))
+    w = builder.addInitializedInputTensor(np.ones(2, np.float16))
+    assert builder.getTrainableTensorIds() == [w]
+    with pytest.raises(popart_exception, match="holds no numbers"):
+        builder.getTensorDtypeString(words)

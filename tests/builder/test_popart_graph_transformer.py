@@ -154,5 +154,5 @@ def test_batch_normalizations_get_their_five_outputs() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(popart_exception, match="no ONNX model"):
+    with pytest.raises(popart_exception, match="Failed to load a ModelProto from the string"):
         GraphTransformer(b"abc")

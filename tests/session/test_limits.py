@@ -137,7 +137,7 @@ def test_an_empty_list_is_of_what_its_attribute_is_of() -> None:
     operands = [builder.addInputTensor("FLOAT", shape) for shape in ([2, 1, 3], [1, 4, 3])]
     outputs = builder.aiOnnx.rnn([*operands, builder.addInputTensor("FLOAT", [1, 4, 4])], 2)
     builder.addNodeAttribute("activations", [], set(outputs))
-    assert builder.getNodeAttribute("activations", outputs[0]) == []
+    assert builder.getNodeAttribute("activations", set(outputs)) == []
 
 
 def collecting(data: list[int], indices: list[int], axis: int = 0, size: int = 5) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
+from importlib import import_module
 
 import pytest
 
@@ -11,7 +12,7 @@ from popgraph import session
 from popgraph.builder.opset import enums
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
-from popgraph.compat import popart
+from popgraph.compat import disable, enable, popart
 from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
 from popgraph.session.session import InferenceSession, Session
 from popgraph.session.surface import Entry, Standing, entries
@@ -96,3 +97,14 @@ def test_what_is_missing_is_not_there(entry: Entry) -> None:
     owners |= {"InferenceSession": InferenceSession, "TrainingSession": TrainingSession}
     owners["SessionOptions"] = SessionOptions
     assert not hasattr(owners[entry.owner], entry.name)
+
+
+@pytest.mark.parametrize("version", range(6, 12))
+def test_operator_sets_have_classes_and_modules(version: int) -> None:
+    kind = getattr(popart, f"AiOnnxOpset{version}")
+    assert isinstance(session.Builder().aiOnnxOpset(version), kind)
+    enable()
+    try:
+        assert getattr(import_module(f"popart_opset{version}"), f"AiOnnxOpset{version}") is kind
+    finally:
+        disable()

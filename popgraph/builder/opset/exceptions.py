@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from popgraph.builder.opset.enums import RecoveryAction
 from popgraph.support.errors import BackendError, PopgraphError, RunError, UnsupportedError
@@ -34,17 +35,17 @@ class optimizer_replacement_error(popart_exception):
 
 
 class OutOfMemoryException(popart_exception):
-    """The model does not fit."""
+    """The model does not fit; `error` is what the compilation told."""
 
-    @property
-    def error(self) -> str:
-        return self.what
+    def __init__(self, error: Any) -> None:
+        super().__init__(str(error))
+        self.error = error
 
     def getSummaryReport(self) -> str:
-        return self.what
+        return str(self.error.getSummaryReport())
 
     def getProfilePath(self) -> str:
-        return ""
+        return str(self.error.getProfilePath())
 
 
 class poplibs_exception(PopgraphError):

@@ -10,9 +10,9 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
+from popgraph.builder.opset.arguments import CONTEXTS, bound, incompatible_arguments
 from popgraph.builder.opset.enums import PopartEnum, ReductionType
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.builder.opset.opsets import incompatible_arguments
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
@@ -27,8 +27,7 @@ Results: TypeAlias = Attribute | Sequence[Attribute]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_CONTEXTS = ("debugContext", "debugPrefix", "debug_context")
-_NO_ATTRIBUTES = ("self", "args", "num_outputs", *_CONTEXTS)
+_NO_ATTRIBUTES = ("self", "args", "num_outputs", *CONTEXTS)
 
 
 class CustomNodeSink(Protocol):
@@ -137,7 +136,7 @@ def _adding(
         given = bound.arguments
         results = rule(*args, **named)
         attributes = _attributes(signature, given)
-        context = next(given[name] for name in _CONTEXTS if name in given)
+        context = next(given[name] for name in CONTEXTS if name in given)
         self, ids = given["self"], given["args"]
         return returned(self._add(op_type, ids, attributes, results, context))
 
@@ -153,12 +152,10 @@ def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
     @wraps(method)
     def checked(*args: _P.args, **named: _P.kwargs) -> _R:
         try:
-            ids = signature.bind(*args, **named).arguments.get("args", [])
+            given = bound(signature, args, named)
         except TypeError as error:
             raise incompatible_arguments(method.__name__, signature, (args[1:], named)) from error
-        if not isinstance(ids, list | tuple) or not all(isinstance(id, str) for id in ids):
-            raise incompatible_arguments(method.__name__, signature, (args[1:], named))
-        return method(*args, **named)
+        return method(*given.args, **given.kwargs)
 
     return checked
 

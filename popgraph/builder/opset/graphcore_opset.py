@@ -41,6 +41,9 @@ class AiGraphcoreOpset1(Operands):
     def __init_subclass__(cls) -> None:
         raise TypeError("AiGraphcoreOpset1 is complete")
 
+    def __str__(self) -> str:
+        return type(self).__name__
+
     # losses
 
     @one_result("L1")
@@ -387,6 +390,7 @@ class AiGraphcoreOpset1(Operands):
         """Rows of args[0] put into args[1]: how many, from where and to where say the others."""
         return self._type(args, 1)
 
+    @checked
     def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
         """The same elements in another shape; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
@@ -593,6 +597,7 @@ class AiGraphcoreOpset1(Operands):
 
     # several convolutions
 
+    @checked
     def multiconv(
         self,
         args: list[list[str]],

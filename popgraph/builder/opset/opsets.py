@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from popgraph.builder.opset.arguments import bound, incompatible_arguments
 from popgraph.builder.opset.enums import DataType, PopartEnum
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.support import dtypes
@@ -18,6 +19,9 @@ from popgraph.support.names import closest
 FIRST_OPSET = 6
 """PopART's oldest; operators of older sets are as they were in this one."""
 LAST_OPSET = max(schema.since_version for schema in SCHEMAS if not schema.domain)
+
+POPART_OPSETS = {f"AiOnnxOpset{version}": version for version in range(FIRST_OPSET, 12)}
+"""The operator sets that PopART has, by its names of their classes."""
 
 _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
 """Operators whose plain name is a word of Python, and Xor to match."""
@@ -99,23 +103,13 @@ def _forms(method: str) -> list[Schema]:
     return sorted((one for one in found if not is_removed(one)), key=lambda one: one.since_version)
 
 
-def incompatible_arguments(
-    name: str, signature: Signature, args: object, hint: str = ""
-) -> TypeError:
-    """What PopART says when a method is called with what it does not take."""
-    return TypeError(
-        f"{name}(): incompatible function arguments. The following argument types are supported:\n"
-        f"    1. {name}{signature}\n\nInvoked with: {args}{hint}"
-    )
-
-
 def _other_form(name: str, schema: Schema, args: Sequence[Any], named: Mapping[str, Any]) -> str:
     """The nearest version of an operator that takes such arguments, as a line of an error."""
     forms = _forms(name)
     near = sorted(forms, key=lambda one: abs(one.since_version - schema.since_version))
     for form in near:
         try:
-            _bound(signature_of(form), args, named)
+            bound(signature_of(form), args, named)
         except TypeError:
             continue
         after = [one.since_version for one in forms if one.since_version > form.since_version]
@@ -128,14 +122,6 @@ def _other_form(name: str, schema: Schema, args: Sequence[Any], named: Mapping[s
                 f"{_chosen(version)} one"
             )
     return ""
-
-
-def _bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; those of another opset by position are no debug context."""
-    given: dict[str, Any] = signature.bind(*args, **named).arguments
-    if isinstance(given.get("debugContext"), int | float | list | tuple):
-        raise TypeError("too many arguments by position")
-    return given
 
 
 def method_name(op_type: str) -> str:
@@ -182,10 +168,14 @@ def signature_of(schema: Schema) -> Signature:
         sparse = "sparse_value" in schema.attributes
         flag = [_parameter("is_value_sparse", bool, False)] if sparse else []
         return Signature([_parameter("value", Any), *flag, _debug_context()], return_annotation=str)
-    parameters += [_parameter(name, Any) for name, one in attributes if one.required]
+    parameters += [
+        _parameter(name, _annotation(name, one)) for name, one in attributes if one.required
+    ]
     optional = [(name, one) for name, one in attributes if not one.required]
     parameters += [
-        _parameter(name, Any, _default(schema, one)) for name, one in optional if name != "auto_pad"
+        _parameter(name, _annotation(name, one, optional=True), _default(schema, one))
+        for name, one in optional
+        if name != "auto_pad"
     ]
     parameters.append(_debug_context())
     parameters += [
@@ -195,6 +185,23 @@ def signature_of(schema: Schema) -> Signature:
     ]
     returned = list[str] if _returns_list(schema) else str
     return Signature(parameters, return_annotation=returned)
+
+
+def _annotation(name: str, attribute: Any, *, optional: bool = False) -> object:
+    """What a call may give for an attribute; element types have names as well as numbers."""
+    kind = None if name in _TYPES else _ANNOTATIONS.get(attribute.type.name)
+    return Any if kind is None else kind | None if optional else kind
+
+
+_TYPES = ("to", "dtype")
+_ANNOTATIONS: dict[str, Any] = {
+    "INT": int,
+    "INTS": list[int],
+    "FLOAT": float,
+    "FLOATS": list[float],
+    "STRING": str,
+    "STRINGS": list[str],
+}
 
 
 def _parameter(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
@@ -222,13 +229,11 @@ def _method(schema: Schema) -> Method:
 
     def method(self: Opset, *args: object, **named: object) -> list[str] | str:
         try:
-            given = _bound(signature, args, named)
+            given: dict[str, Any] = bound(signature, args, named).arguments
         except TypeError as error:
             hint = _other_form(name, schema, args, named)
             raise incompatible_arguments(name, signature, (args, named), hint) from error
         ids = given.pop("args", [])
-        if not isinstance(ids, list | tuple) or not all(isinstance(id, str) for id in ids):
-            raise incompatible_arguments(name, signature, (args, named))
         context = given.pop("debugContext", "")
         outputs = given.pop("num_outputs", max(schema.min_output, 1))
         if schema.name in OVER_NO_AXES and given.get("axes") in ([], ()):
@@ -263,7 +268,7 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
         absent = value is None or (empty and _default(schema, attribute) in ([], ""))
         if absent and not attribute.required:
             continue
-        if name in ("to", "dtype") and not isinstance(value, int):
+        if name in _TYPES and not isinstance(value, int):
             value = _type_number(value)
         result[name] = int(value) if isinstance(value, PopartEnum) else value
     return result
@@ -301,3 +306,10 @@ def onnx_opset(version: int) -> type[Opset]:
     doc = f"The operators of version {version} of ai.onnx."
     namespace = {**methods, "VERSION": version, "__doc__": doc, "__module__": __name__}
     return type(f"AiOnnx{version}", (parent,), namespace)
+
+
+def __getattr__(name: str) -> type[Opset]:
+    """PopART's names of these classes."""
+    if name not in POPART_OPSETS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return onnx_opset(POPART_OPSETS[name])

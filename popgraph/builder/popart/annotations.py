@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any, Protocol, runtime_checkable
 
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.opset.enums import PopartEnum, RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.popart.contexts import AttributeContextManager, KeyValueContextManager
 from popgraph.builder.popart.pattern_names import OTHERS, PRE_ALIAS
 from popgraph.dialects.onnx.annotations import (
     DITHERING,
@@ -27,7 +28,7 @@ from popgraph.dialects.onnx.annotations import (
     all_attributes,
     set_attribute,
 )
-from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
 from popgraph.dialects.onnx.op import OnnxOp, to_python
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import WeightStore
@@ -35,12 +36,27 @@ from popgraph.dialects.program import WeightStore
 NodeIds = str | Sequence[str] | set[str]
 
 
+_KINDS = {
+    "INT": "an integer",
+    "INTS": "an integer vector",
+    "FLOAT": "a float",
+    "FLOATS": "a float vector",
+    "STRING": "a string",
+    "STRINGS": "a string vector",
+}
+"""How PopART calls the kinds of attributes."""
+
+
+@runtime_checkable
 class Location(Protocol):
     """Where an IPU keeps a tensor; sessions have the class."""
 
     def serialize(self) -> list[int]:
         """The numbers of which the note consists."""
 
+
+_SERIALIZED = ("input_channels", "reducing_dim", "output_channels", "none")
+"""Along what a matrix product may be cut into parts."""
 
 _LOCATION_NUMBERS = 6
 """Storage, tiles that load, tiles that store, sharding, kind and size of the group: 0 for each."""
@@ -57,11 +73,15 @@ class Annotations(ABC):
     weights: WeightStore
 
     def __init__(self) -> None:
-        self._current: dict[str, object] = {}
+        self._open: list[Mapping[str, object]] = []
 
     @abstractmethod
     def value_of(self, id: str) -> SSAValue:
         """The value of a tensor id."""
+
+    @abstractmethod
+    def _has(self, id: str) -> bool:
+        """Whether a tensor has this id."""
 
     # any attribute
 
@@ -90,20 +110,55 @@ class Annotations(ABC):
             self._attribute(self._node_of(nodeOutputNames), attributeName), self.weights
         )
 
-    getInt64NodeAttribute = getNodeAttribute
-    getInt64VectorNodeAttribute = getNodeAttribute
-    getFloatNodeAttribute = getNodeAttribute
-    getFloatVectorNodeAttribute = getNodeAttribute
-    getStringNodeAttribute = getNodeAttribute
-    getStringVectorNodeAttribute = getNodeAttribute
+    def getInt64NodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> int:
+        return int(self._of_kind(attributeName, nodeOutputNames, "INT"))
+
+    def getInt64VectorNodeAttribute(
+        self, attributeName: str, nodeOutputNames: NodeIds
+    ) -> list[int]:
+        return list(self._of_kind(attributeName, nodeOutputNames, "INTS"))
+
+    def getFloatNodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> float:
+        return float(self._of_kind(attributeName, nodeOutputNames, "FLOAT"))
+
+    def getFloatVectorNodeAttribute(
+        self, attributeName: str, nodeOutputNames: NodeIds
+    ) -> list[float]:
+        return list(self._of_kind(attributeName, nodeOutputNames, "FLOATS"))
+
+    def getStringNodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> str:
+        return str(self._of_kind(attributeName, nodeOutputNames, "STRING"))
+
+    def getStringVectorNodeAttribute(
+        self, attributeName: str, nodeOutputNames: NodeIds
+    ) -> list[str]:
+        return list(self._of_kind(attributeName, nodeOutputNames, "STRINGS"))
+
+    def _of_kind(self, name: str, ids: NodeIds, kind: str) -> Any:
+        """An attribute that must be of this kind of ONNX."""
+        op = self._node_of(ids)
+        if kind_of_attribute(self._attribute(op, name)) != kind:
+            raise popart_exception(
+                f"Node attribute {name} is not {_KINDS[kind]}. Use a different getNodeAttribute "
+                "function.",
+                op.where(),
+                "getNodeAttribute gives an attribute of any kind",
+            )
+        return self.getNodeAttribute(name, ids)
 
     def _node_of(self, ids: NodeIds) -> OnnxOp:
+        """The node that has these outputs, and no others."""
         names = [ids] if isinstance(ids, str) else list(ids)
-        for name in names:
-            owner = self.value_of(name).owner
-            if isinstance(owner, OnnxOp):
-                return owner
-        raise popart_exception(f"Could not find a node with outputs {', '.join(names)}")
+        owner = self.value_of(names[0]).owner if names and self._has(names[0]) else None
+        outputs = set(filter(None, owner.output_names)) if isinstance(owner, OnnxOp) else set()
+        if not isinstance(owner, OnnxOp) or outputs != set(names):
+            raise popart_exception(
+                f"Could not find a node with outputs {', '.join(names)}",
+                hint=f"name all outputs of the node: {', '.join(sorted(outputs))}"
+                if outputs
+                else "name all outputs of one node of this graph",
+            )
+        return owner
 
     def _held(self, op: OnnxOp) -> Mapping[str, Attribute]:
         return all_attributes(op, self.weights)
@@ -124,11 +179,11 @@ class Annotations(ABC):
             raise popart_exception(
                 f"Node already has attribute {name}.", op.where(), "removeNodeAttribute comes first"
             )
-        number = int(value) if isinstance(value, PopartEnum) else value
         kind = None
         if isinstance(op, SchemaOp) and isinstance(value, list | tuple) and not value:
             kind = op.KINDS.get(name)  # an empty list does not say of what
-        self._set(op, name, from_python(name, number, kind, self.weights))
+        with as_popart_errors():
+            self._set(op, name, from_python(name, _plain(value), kind, self.weights))
 
     def _set(self, op: OnnxOp, name: str, value: Attribute) -> None:
         with as_popart_errors():
@@ -136,82 +191,70 @@ class Annotations(ABC):
 
     # annotations for a stretch of calls
 
+    @property
+    def _current(self) -> Mapping[str, object]:
+        """What new nodes get."""
+        return {name: value for one in self._open for name, value in one.items()}
+
     def annotate(self, op: OnnxOp) -> None:
         """Puts what the open contexts say on a new node."""
         for name, value in self._current.items():
-            if isinstance(value, PopartEnum):
-                value = int(value)
             self._set(op, name, from_python(name, value, None, self.weights))
 
-    @contextmanager
-    def _during(self, values: Mapping[str, object]) -> Iterator[None]:
-        before = dict(self._current)
-        self._current |= values
-        try:
-            yield
-        finally:
-            self._current = before
+    def _during(self, name: str, value: object) -> AttributeContextManager:
+        return AttributeContextManager(self._open, name, value)
 
-    def _note(self, name: str, args: Sequence[Any], value: Any) -> Any:
-        """`f(ids, value)` annotates nodes, `f(value)` is a context manager."""
-        if len(args) == 2:
-            ids, value = args
-        elif len(args) == 1 and isinstance(args[0], str | list | set | tuple):
-            ids = args[0]
-        else:
-            return self._during({name: args[0] if args else value})
-        nodes = map(self._node_of, [ids] if isinstance(ids, str) else ids)
-        for op in dict.fromkeys(nodes):
-            self._add(op, name, value)
-        return None
+    def _annotate(self, name: str, ids: NodeIds, value: object) -> None:
+        self._add(self._node_of(ids), name, value)
 
-    def virtualGraph(self, *args: Any, value: int = 0) -> Any:
+    def _note(
+        self, name: str, args: Sequence[Any], named: Mapping[str, Any], default: object
+    ) -> Any:
+        """`f(ids, value)` annotates a node, `f(value)` is a context manager."""
+        addressed = bool(args) and isinstance(args[0], str | list | set | tuple)
+        parameters = ["nodeOutputNames"] * (addressed or "nodeOutputNames" in named) + ["value"]
+        form = Signature([Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in parameters])
+        given = form.bind_partial(*args, **named).arguments
+        value = _plain(given.get("value", default))
+        if "nodeOutputNames" in given:
+            return self._annotate(name, given["nodeOutputNames"], value)
+        return self._during(name, value)
+
+    def virtualGraph(self, *args: Any, **named: Any) -> Any:
         """On which IPU nodes run."""
-        return self._note(IPU, args, value)
+        return self._note(IPU, args, named, 0)
 
-    def executionPhase(self, *args: Any, value: int = 0) -> Any:
-        return self._note(PHASE, args, value)
+    def executionPhase(self, *args: Any, **named: Any) -> Any:
+        return self._note(PHASE, args, named, 0)
 
-    def pipelineStage(self, *args: Any, value: int = 0) -> Any:
-        return self._note(STAGE, args, value)
+    def pipelineStage(self, *args: Any, **named: Any) -> Any:
+        return self._note(STAGE, args, named, 0)
 
-    def schedulePriority(self, value: float) -> Any:
-        return self._note(PRIORITY, (), float(value))
+    def schedulePriority(self, value: float) -> AttributeContextManager:
+        return self._during(PRIORITY, float(value))
 
-    def outputTensorLocation(self, *args: Any, value: Location | None = None) -> Any:
+    def outputTensorLocation(self, *args: Any, **named: Any) -> Any:
         """Where an IPU keeps what nodes compute; by default on the chip."""
-        located = bool(args) and hasattr(args[-1], "serialize")
-        given = args[-1] if located else value
-        numbers = [0] * _LOCATION_NUMBERS if given is None else given.serialize()
-        ids = args[:-1] if located else args
-        if ids:
-            return self._note(LOCATION, (*ids, numbers), None)
-        return self._during({LOCATION: numbers})
+        return self._note(LOCATION, args, named, [0] * _LOCATION_NUMBERS)
 
-    def commGroup(self, type: int = 0, groupSize: int = 0) -> Any:
+    def commGroup(self, type: int = 0, groupSize: int = 0) -> AttributeContextManager:
         """Which replicas work together on nodes that are collective."""
-        return self._during({GROUP: [int(type), groupSize]})
+        return self._during(GROUP, [int(type), groupSize])
 
-    def recomputeOutput(self, *args: Any, value: RecomputeType = RecomputeType.Undefined) -> Any:
-        return self._note(RECOMPUTE, args, value)
+    def recomputeOutput(self, *args: Any, **named: Any) -> Any:
+        return self._note(RECOMPUTE, args, named, RecomputeType.Undefined)
 
     def recomputeOutputInBackwardPass(
         self, nodeOutputNames: NodeIds, value: RecomputeType = RecomputeType.Recompute
     ) -> None:
-        self._note(RECOMPUTE, (nodeOutputNames, value), value)
+        self._annotate(RECOMPUTE, nodeOutputNames, value)
 
     def getRecomputeOutputInBackwardPass(self, nodeOutputNames: NodeIds) -> bool:
         held = self._held(self._node_of(nodeOutputNames)).get(RECOMPUTE)
         return held is not None and to_python(held, self.weights) == int(RecomputeType.Recompute)
 
-    def outlineAttributes(self, values: Mapping[str, object]) -> Any:
-        pairs = [f"{key}={value}" for key, value in values.items()]
-        return self._during({"__outline": [*self._outline(), *pairs]})
-
-    def _outline(self) -> list[str]:
-        held = self._current.get("__outline", [])
-        assert isinstance(held, list)
-        return held
+    def outlineAttributes(self, values: Mapping[str, object]) -> KeyValueContextManager:
+        return KeyValueContextManager(self._open, "__outline", values)
 
     def getVirtualGraph(self, nodeOutputNames: NodeIds | None = None) -> int:
         return self._number(IPU, nodeOutputNames, "Virtual graph")
@@ -248,29 +291,32 @@ class Annotations(ABC):
                 "availableMemoryProportion must be in (0,1], "
                 f"but was set to {availableMemoryProportion}"
             )
-        self._note(MEMORY, (nodeOutputNames, float(availableMemoryProportion)), None)
+        self._annotate(MEMORY, nodeOutputNames, float(availableMemoryProportion))
 
     def setPartialsType(self, nodeOutputName: NodeIds, partialsType: str) -> None:
         if partialsType.upper() not in ("HALF", "FLOAT"):
             raise popart_exception(f"Unknown partials type {partialsType}; HALF or FLOAT")
-        self._note(PARTIALS, (nodeOutputName, partialsType.upper()), None)
+        self._annotate(PARTIALS, nodeOutputName, partialsType.upper())
 
     def getPartialsType(self, nodeOutputName: NodeIds) -> str:
         held = self._held(self._node_of(nodeOutputName)).get(PARTIALS)
         return "FLOAT" if held is None else str(to_python(held, self.weights))
 
     def setEnableConvDithering(self, nodeOutputName: NodeIds, enableConvDithering: int) -> None:
-        self._note(DITHERING, (nodeOutputName, int(enableConvDithering)), None)
+        self._annotate(DITHERING, nodeOutputName, int(enableConvDithering))
 
     def setSerializeMatMul(
         self, nodeOutputName: NodeIds, mode: str, factor: int = 0, keep_precision: bool = False
     ) -> None:
-        modes = ("input_channels", "reducing_dim", "output_channels", "none")
-        if mode not in modes:
-            raise popart_exception(f"Unknown mode '{mode}'; one of {', '.join(modes)}")
-        self._note("__serialize_matmul_mode", (nodeOutputName, mode), None)
-        self._note("__serialize_matmul_factor", (nodeOutputName, factor), None)
-        self._note("__serialize_matmul_precision", (nodeOutputName, int(keep_precision)), None)
+        if mode not in _SERIALIZED:
+            *shown, last = (f"'{one}'" for one in _SERIALIZED)
+            raise popart_exception(
+                f"Unsupported mat mul serialization mode '{mode}'. Supported modes are "
+                f"{', '.join(shown)} or {last}"
+            )
+        self._annotate("__serialize_matmul_mode", nodeOutputName, mode)
+        self._annotate("__serialize_matmul_factor", nodeOutputName, factor)
+        self._annotate("__serialize_matmul_precision", nodeOutputName, int(keep_precision))
 
     def excludePatterns(self, nodeOutputName: NodeIds, patternNames: Sequence[str]) -> None:
         for name in patternNames:
@@ -278,8 +324,15 @@ class Annotations(ABC):
                 raise popart_exception(
                     f"Invalid pattern name '{name}'", "excludePatterns", "see PopART's `Patterns`"
                 )
-        self._note(EXCLUDED, (nodeOutputName, list(patternNames)), None)
+        self._annotate(EXCLUDED, nodeOutputName, list(patternNames))
 
     def setInplacePreferences(self, nodeOutputName: NodeIds, prefs: Mapping[str, float]) -> None:
-        self._note("__inplace_op_names", (nodeOutputName, list(prefs)), None)
-        self._note("__inplace_op_priorities", (nodeOutputName, list(prefs.values())), None)
+        self._annotate("__inplace_op_names", nodeOutputName, list(prefs))
+        self._annotate("__inplace_op_priorities", nodeOutputName, list(prefs.values()))
+
+
+def _plain(value: object) -> object:
+    """What ONNX can hold of an argument: the number of an enumeration's member, of a location."""
+    if isinstance(value, PopartEnum):
+        return int(value)
+    return value.serialize() if isinstance(value, Location) else value

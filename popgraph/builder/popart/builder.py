@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from popgraph.builder import pgraph
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.onnx.external_weights import data_places, exported, save_externally
 from popgraph.builder.onnx.read import import_model
+from popgraph.builder.opset.arguments import overloaded
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -24,7 +24,9 @@ from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
+from popgraph.builder.popart.contexts import NameContextManager
 from popgraph.builder.popart.draft import Draft
+from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
@@ -36,7 +38,6 @@ from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
-from popgraph.support.arrays import Array
 from popgraph.support.writing import write_file
 
 
@@ -81,7 +82,7 @@ class Builder(Annotations):
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:
             places = data_places()
-            with as_popart_errors(), reading_model(modelProtoOrFilename):
+            with reading_model(modelProtoOrFilename):
                 self.take(import_model(modelProtoOrFilename, self.weights, places=places))
             self._external = places.found
 
@@ -159,34 +160,20 @@ class Builder(Annotations):
 
     # inputs and outputs
 
-    def addInputTensor(
-        self,
-        tensorInfo: TensorInfo | str | tuple[str, Sequence[int]],
-        *rest: Any,
-        **named: Any,
-    ) -> str:
+    def addInputTensor(self, *args: Any, **named: Any) -> str:
         """
         An input: `addInputTensor("FLOAT", [2, 3])` or `addInputTensor(TensorInfo(...))`, then
         optionally `InputSettings` and a name.
         """
-        given = list(rest)
-        info: Any = tensorInfo
-        settings = named.get("settings", InputSettings())
-        if isinstance(tensorInfo, tuple):
-            info = TensorInfo(*tensorInfo)
-        elif not isinstance(tensorInfo, TensorInfo):
-            info = TensorInfo(tensorInfo, given.pop(0) if given else named.pop("shape"))
-        name = named.get("debugContext", named.get("debugPrefix", ""))
-        for one in given:
-            if isinstance(one, InputSettings):
-                settings = one
-            else:
-                name = one
+        given = overloaded("addInputTensor", INPUTS, args, named)
+        info, settings = given.get("tensorInfo"), given.get("settings", InputSettings())
+        if not isinstance(info, TensorInfo):
+            info = TensorInfo(*(info or (given["dataType"], given["shape"])))
         if any(isinstance(dim, int) and dim < 0 for dim in info.shape()):
             raise popart_exception(
                 f"Tensor shape {info.shape()} has a negative dimension", "addInputTensor"
             )
-        id = self._input(tensor_type(info.row, info.shape()), name)
+        id = self._input(tensor_type(info.row, info.shape()), given.get("debugContext", ""))
         self._draft.notes |= stream_note(id, settings.replicatedStreamMode())
         return id
 
@@ -203,18 +190,13 @@ class Builder(Annotations):
             raise popart_exception(f"Failed to add unrecognised TensorId {tensorId}")
         self._draft.add_from_parent(tensorId)
 
-    def addInitializedInputTensor(
-        self, initVal: Array, *rest: object, debugContext: object = "", **named: object
-    ) -> str:
-        """A weight, with its first value. Copies the array."""
-        names = [one for one in rest if isinstance(one, str)]
-        name = _text(debugContext) or _text(named.get("debugPrefix", "")) or (names or [""])[0]
-        given = (*rest, named.get("variableSettings"))
-        settings = [one for one in given if isinstance(one, VariableSettings)]
-        grouped = any(one != VariableSettings() for one in settings)
-        id = self._draft.add_weight(name or "init_input", initVal, grouped)
-        for one in settings:
-            self._draft.notes |= groups_note(id, one)
+    def addInitializedInputTensor(self, *args: Any, **named: Any) -> str:
+        """A weight: its first value, which is copied, perhaps `VariableSettings`, and a name."""
+        given = overloaded("addInitializedInputTensor", WEIGHTS, args, named)
+        name = _text(given.get("debugContext", "")) or "init_input"
+        settings = given.get("variableSettings", VariableSettings())
+        id = self._draft.add_weight(name, given["initVal"], settings != VariableSettings())
+        self._draft.notes |= groups_note(id, settings)
         return id
 
     def addOutputTensor(self, outputName: str) -> None:
@@ -329,7 +311,7 @@ class Builder(Annotations):
         ids = [nodeOutputNames] if isinstance(nodeOutputNames, str) else list(nodeOutputNames)
         made = [str(self.aiOnnx.identity([id])) for id in ids]
         for id in made:
-            self._note(RECOMPUTE, (id, RecomputeType.Checkpoint), None)
+            self._annotate(RECOMPUTE, id, RecomputeType.Checkpoint)
         return made
 
     # questions
@@ -356,10 +338,15 @@ class Builder(Annotations):
         type_ = self._shown_type(id)
         if not isinstance(type_, TensorType):
             raise popart_exception(f"The data type of tensor {id} is not known")
+        if not element_types.is_number(type_.element_type):
+            raise popart_exception(f"Tensor {id} holds no numbers", hint="it holds texts")
         return str(element_types.from_ir(type_.element_type).numpy)
 
+    def _has(self, id: str) -> bool:
+        return self._draft.writer.has_value(id)
+
     def hasValueInfo(self, id: str) -> bool:
-        return self._draft.writer.has_value(id) and isinstance(self._shown_type(id), TensorType)
+        return self._has(id) and isinstance(self._shown_type(id), TensorType)
 
     def isInitializer(self, id: str) -> bool:
         self.value_of(id)
@@ -377,20 +364,19 @@ class Builder(Annotations):
         return self._draft.computed()
 
     def getTrainableTensorIds(self) -> list[str]:
-        weights = self._draft.initialized
-        return [id for id in weights if self.getTensorDtypeString(id).startswith("float")]
+        """Weights of floating-point numbers."""
+        return [id for id in self._draft.initialized if self._is_float(id)]
+
+    def _is_float(self, id: str) -> bool:
+        type_ = self.type_of(id)
+        is_number = isinstance(type_, TensorType) and element_types.is_number(type_.element_type)
+        return is_number and self.getTensorDtypeString(id).startswith("float")
 
     # scopes and graphs
 
-    @contextmanager
-    def nameScope(self, name: str) -> Iterator[None]:
+    def nameScope(self, name: str) -> NameContextManager:
         """Within it, names begin with `name/`."""
-        scopes = self._draft.names.scopes
-        scopes.append(name)
-        try:
-            yield
-        finally:
-            scopes.pop()
+        return NameContextManager(self._draft.names.scopes, name)
 
     def getNameScope(self, name: str = "") -> str:
         names = self._draft.names

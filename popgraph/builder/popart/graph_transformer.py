@@ -11,6 +11,7 @@ from popgraph.builder.onnx.external_weights import mark, save_externally
 from popgraph.builder.onnx.read import read_message
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.exceptions import as_popart_errors
+from popgraph.builder.popart.unreadable import reading_model
 from popgraph.support import dtypes
 
 
@@ -24,7 +25,7 @@ class GraphTransformer:
     """
 
     def __init__(self, modelProtoOrFilename: str | bytes | Path) -> None:
-        with as_popart_errors():
+        with reading_model(modelProtoOrFilename):
             self._model = read_message(modelProtoOrFilename)
 
     def getModelProto(self) -> bytes:

@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from popgraph.builder.opset.exceptions import unreadable_model
+from popgraph.builder.opset.exceptions import as_popart_errors, unreadable_model
 from popgraph.support.errors import ModelError
 
 
 @contextmanager
 def reading_model(source: object) -> Iterator[None]:
-    """Within it, a model is read; one that is none is PopART's error."""
-    if isinstance(source, str) and not Path(source).exists():
-        raise _unreadable(source)
-    try:
-        yield
-    except ModelError as error:
-        if error.where != "the bytes given":
-            raise
-        raise _unreadable(source if isinstance(source, str) else "<bytes>") from error
-
-
-def _unreadable(shown: str) -> unreadable_model:
-    return unreadable_model(
-        f"Failed to load a ModelProto from the string '{shown}'. Check that it is either a valid "
-        "path to an existing onnx model file, or is a valid onnx ModelProto string."
-    )
+    """Within it, a model is read; one that is none is PopART's error, and so is any other."""
+    with as_popart_errors():
+        missing = isinstance(source, str) and not Path(source).exists()
+        try:
+            if missing:
+                raise ModelError("no such file", str(source))
+            yield
+        except ModelError as error:
+            if not missing and error.where != "the bytes given":
+                raise
+            shown = source if isinstance(source, str) else "<bytes>"
+            raise unreadable_model(
+                f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
+                "either a valid path to an existing onnx model file, or is a valid onnx "
+                "ModelProto string."
+            ) from error
