@@ -30,6 +30,7 @@ class Engine:
         self._program = program
         self._executable: Executable | None = None
         self._idle_state = [0] * _STATE_WORDS
+        self.loaded = False
 
     def prepare(self, device: DeviceInfo) -> None:
         """Compiles the program, and gives it the scalars that the host writes."""
@@ -42,6 +43,11 @@ class Engine:
         log.info("Compilation took %.3f s", time.perf_counter() - start)
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)
+
+    def load(self) -> None:
+        """An executable of this machine is in memory as soon as it is made."""
+        self.loaded = True
+        log_of("session").info("Engine loaded")
 
     def prepared(self, message: str) -> Executable:
         """The executable; `message` says what is wrong when there is none yet."""

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external import Place
-from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
@@ -33,8 +32,8 @@ from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
-from popgraph.session.losses import AnyLoss, Loss, as_losses
-from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.session.losses import Loss
+from popgraph.session.model import SessionModel, Source
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
@@ -185,13 +184,14 @@ class Session(Randomness, IpuOnly):
         return self._step.accumulation
 
     def getInfo(self, id: str) -> TensorInfo:
-        """The element type and shape of any tensor."""
-        if id not in self._program.infos:
+        """The element type and shape of any tensor, those of PopART's IR among them."""
+        found = self._program.infos.get(id) or self.getIr().infos().get(id)
+        if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
-        return self._program.infos[id]
+        return found
 
     def _tensor_ids(self) -> list[str]:
-        return sorted(self._program.infos)
+        return sorted({*self._program.infos, *self.getIr().infos()})
 
     def initAnchorArrays(self) -> dict[str, Array]:
         """An array for every anchor, of the shape that a step fills."""
@@ -222,10 +222,11 @@ class Session(Randomness, IpuOnly):
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
         if loadEngine:
-            _LOG.info("Engine loaded")
+            self._engine.load()
 
     def loadEngineAndConnectStreams(self) -> None:
         self._engine.prepared("no compiled engine: call prepareDevice first")
+        self._engine.load()
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
         """Of old programs, which chose the device after the session was made."""
@@ -328,6 +329,8 @@ class Session(Randomness, IpuOnly):
             stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
+        if not self._engine.loaded:
+            self._engine.load()
         if self._training and not self._sent and self._model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
@@ -340,6 +343,8 @@ class Session(Randomness, IpuOnly):
             with self._executions.step(str(debugName)):
                 self._steps.run(stepio, partial(self._run_on, executable))
         self._has_run = True
+        if self._program.moved:
+            self._weights.in_sync = False
 
     def _run_on(
         self, executable: Executable, replica: int, inputs: Mapping[str, Array]
@@ -448,49 +453,6 @@ class Session(Randomness, IpuOnly):
             "SessionOption::hardwareInstrumentations correctly.",
             hint="there is no hardware counter of cycles here; time the calls of run instead",
         )
-
-
-class InferenceSession(Session):
-    """
-    Runs a model: `InferenceSession(model, DataFlow(1, ["y"]))`.
-
-    `model` is a file, its bytes or a Builder. The device may be left out. `losses` are losses of
-    older programs, to be evaluated.
-    """
-
-    def __init__(
-        self,
-        fnModel: Source,
-        dataFlow: DataFlow | None = None,
-        deviceInfo: DeviceInfo | None = None,
-        inputShapeInfo: InputShapeInfo | None = None,
-        patterns: Patterns | None = None,
-        userOptions: SessionOptions | None = None,
-        name: str = "inference",
-        *,
-        dataFeed: DataFlow | None = None,
-        passes: Patterns | None = None,
-        losses: AnyLoss | None = None,
-    ) -> None:
-        flow = one_of("dataFlow", dataFlow, dataFeed)
-        if not flow.nAnchors():
-            raise popart_exception("User must specify an anchor tensor when doing inference.")
-        places = data_places()
-        super().__init__(
-            *open_model(fnModel, places),
-            as_losses(losses),
-            None,
-            flow,
-            deviceInfo,
-            inputShapeInfo,
-            patterns or passes,
-            userOptions,
-            name,
-            places.found,
-        )
-
-    def getAllTensorIds(self) -> list[str]:
-        return self._tensor_ids()
 
 
 def one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:

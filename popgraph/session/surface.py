@@ -69,7 +69,10 @@ WORKS: Mapping[str, str] = {
         isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
         removeNodeAttribute reshape_const saveInitializersExternally saveModelProto setGraphName
     """,
-    "InferenceSession": "getAllTensorIds",
+    "InferenceSession": """
+        areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
+        markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
+    """,
     "TrainingSession": """
         getTensorIds updateOptimizer updateOptimizerFromHost
     """,
@@ -131,12 +134,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
         (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
         (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
-    },
-    "InferenceSession": {
-        (Standing.MISSING, "PopXL's own"): """
-            areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost
-            markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
-        """,
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """

@@ -19,6 +19,8 @@ class HostWeights:
     def __init__(self, first: Mapping[str, Array]) -> None:
         self._values = {id: array.copy() for id, array in first.items()}
         self._fetched: Mapping[str, Array] | None = None
+        self.in_sync = False
+        """They are those of the device."""
 
     def __contains__(self, id: str) -> bool:
         return id in self._values
@@ -37,6 +39,7 @@ class HostWeights:
         for id in executable.variables:
             if id in self._values:
                 executable.write(id, self._values[id])
+        self.in_sync = True
 
     def fetch(self, executable: Executable) -> None:
         self._fetched = {
@@ -47,6 +50,7 @@ class HostWeights:
     def keep_fetched(self) -> None:
         """What was fetched is what will be sent."""
         self._values = {id: array.copy() for id, array in self.fetched().items()}
+        self.in_sync = True
 
     def fetched(self) -> Mapping[str, Array]:
         return self._values if self._fetched is None else self._fetched
@@ -86,3 +90,4 @@ class HostWeights:
                 f"Tensor ID: {id}"
             )
         self._values[id] = array.reshape(held.shape).copy()
+        self.in_sync = False

@@ -82,6 +82,37 @@ def test_deprecated_options_are_told_on_stderr() -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
+def test_states_of_adam_may_be_kept_in_half_precision(backend: str) -> None:
+    """Gradients of micro-batches are rounded as they are added up, moments after each update."""
+    half, options = popart.DataType.FLOAT16, popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    builder = popart.Builder()
+    w = builder.addInitializedInputTensor(np.ones(1, np.float32), "w")
+    loss = builder.aiGraphcore.l1loss([w], 1 / 3, popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(3, []),
+        loss,
+        popart.Adam({}, accum_type=half, accl1_type=half, accl2_type=half),
+        popart.DeviceManager().createCpuDevice(backend=backend),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({}, {}))
+    session.weightsToHost()
+    first, second = np.empty(1, np.float16), np.empty(1, np.float16)
+    session.readWeights(popart.PyWeightsIO({"Accl1___w": first, "Accl2___w": second}))
+    gradient = np.float16(np.float16(1 / 3) + np.float32(1 / 3))
+    m = v = np.float16(0)
+    for _ in range(3):
+        m = np.float16(0.9 * float(m) + 0.1 * float(gradient))
+        v = np.float16(0.999 * float(v) + 0.001 * float(gradient) ** 2)
+    assert session.getInfo("Accum___w").data_type() == "FLOAT16"
+    np.testing.assert_allclose([first[0], second[0]], [m, v], rtol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
 def test_a_velocity_of_its_own_may_be_kept_in_half_precision(backend: str) -> None:
     """Its type rounds what is kept from step to step; that of accumulated gradients nothing."""
 

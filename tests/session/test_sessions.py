@@ -278,6 +278,14 @@ def test_losses_that_do_not_fit() -> None:
         )
         == f"Loss tensor, '{each}', must be a scalar tensor"
     )
+    assert (
+        message(
+            lambda: popart.TrainingSession(
+                builder.getModelProto(), popart.DataFlow(1, []), "lost", popart.ConstSGD(0.1)
+            )
+        )
+        == "Could not find loss tensor 'lost' in main graph tensors"
+    )
     wrong = builder.aiGraphcore.nllloss([probabilities, builder.addInputTensor("INT32", [2, 5])])
     assert message(
         lambda: popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [wrong]))
@@ -291,6 +299,9 @@ def test_what_is_known_of_tensors() -> None:
     session, _ = training()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
     assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
+    for id in ("UpdatedVar___w", "Gradient___w"):
+        assert id in session.getTensorIds()
+        assert session.getInfo(id) == popart.TensorInfo("FLOAT", [3, 2])
     assert message(lambda: session.getInfo("nothing")) == "TensorId nothing does not exist"
 
 

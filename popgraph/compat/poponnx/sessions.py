@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.compat.poponnx.losses import anchored
-from popgraph.session import session, training_session
+from popgraph.session import inference_session, session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.losses import Loss, as_losses
@@ -55,7 +55,7 @@ class _OfEra(session.Session):
         return self.ERA.gradient
 
 
-class InferenceSession(_OfEra, session.InferenceSession):
+class InferenceSession(_OfEra, inference_session.InferenceSession):
     """`InferenceSession(model, dataFeed, losses)` and its like: what each era takes, in order."""
 
     def __init__(self, *args: object, **named: object) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from popgraph.builder.opset.enums import RecomputationType, VirtualGraphMode
+from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
@@ -67,6 +68,10 @@ class Ir:
 
     def operators(self, graph: str) -> Sequence[Op]:
         return self._orders[graph]
+
+    def infos(self) -> Mapping[str, TensorInfo]:
+        """The tensors of the main graph."""
+        return next(iter(self._graphs.values())).infos
 
     def serialised(self) -> str:
         """The JSON of all graphs."""

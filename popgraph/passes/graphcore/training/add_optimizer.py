@@ -197,8 +197,10 @@ class WeightContext:
         """From here on the gradient is the sum over micro-batches; state moves on the last."""
         self.last = last
         total = self.state("Accum___") + self.gradient
-        self.variables.set("Accum___" + self.name, total.known(0.0).where(last, total))
-        self.gradient = total
+        held = self.variables.term(self.variables.now["Accum___" + self.name])
+        kept = total.cast(held.dtype)
+        self.variables.set("Accum___" + self.name, kept.known(0.0).where(last, kept))
+        self.gradient = kept.cast(self.compute)
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]
@@ -209,10 +211,9 @@ class WeightContext:
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
 
-    def state(
-        self, prefix: str, first: float = 0.0, of_weight: bool = False, kept_as: str = ""
-    ) -> Term:
-        kept = dtypes.BY_NAME[kept_as] if kept_as else self.compute
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
+        asked = self.spec.state_type(prefix)
+        kept = dtypes.BY_NAME[asked] if asked else self.compute
         literal = self._first_state(first, of_weight, kept)
         return self.variables.get(prefix + self.name, literal).cast(self.compute)
 

@@ -21,9 +21,7 @@ class RuleContext(Protocol):
     def first(self, prefix: str) -> float:
         """The value that a compound scalar has when the program is made."""
 
-    def state(
-        self, prefix: str, first: float = 0.0, of_weight: bool = False, kept_as: str = ""
-    ) -> Term:
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
         """A tensor like the weight that is kept, full of `first` (times the weight) at first."""
 
     def step(self) -> Term:
@@ -94,15 +92,14 @@ class SeparateSGD(UpdateRule):
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
         super().__init__(context)
-        self.nesterov, self.velocity_type = spec.nesterov, spec.velocity_type
+        self.nesterov = spec.nesterov
 
     def enter(self) -> Term:
         return self.context.gradient
 
     def finish(self, entered: Term) -> Term:
         context = self.context
-        held = context.state("Accl1___", kept_as=self.velocity_type)
-        velocity = held * context.scalar("scaledMomentum2")
+        velocity = context.state("Accl1___") * context.scalar("scaledMomentum2")
         velocity += entered * context.scalar("dampeningScaleFactor2")
         velocity += context.weight * context.scalar("scaledWeightDecay1")
         context.keep("Accl1___", velocity)
