@@ -38,6 +38,7 @@ from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
+from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
@@ -115,6 +116,8 @@ class Session(Randomness, IpuOnly):
         self._replicas = Replicas(self._step.replicas, self._own())
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
         self._executions = Executions(self._step.runs)
+        if DotFiles(self._options).are_wanted:
+            self.getIr()
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
@@ -382,6 +385,8 @@ class Session(Randomness, IpuOnly):
             self._frozen(),
             self._constant_weights,
             self._step,
+            self._ipus or 1,
+            self._program.tracked,
         )
 
     def _frozen(self) -> Collection[str]:

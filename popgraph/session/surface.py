@@ -85,11 +85,12 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings constantWeights
+        automaticLossScalingSettings constantWeights dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
         enableGradientAccumulation enableLoadAndOffloadRNGState
-        enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
-        groupNormStridedChannelGrouping replicatedGraphCount syntheticDataMode useHostCopyOps
+        enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
+        getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
+        replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -180,8 +181,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             strictOpVersions
         """,
         (Standing.QUIET, "instruments, logs or draws what is not there; `popgraph print` does"): """
-            dotChecks dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph finalDotOp
-            firstDotOp hardwareInstrumentations instrumentWithHardwareCycleCounter logDir
+            exportPoplarComputationGraph exportPoplarVertexGraph
+            hardwareInstrumentations instrumentWithHardwareCycleCounter
             opxAliasChecking opxModifyChecking reportOptions serializedPoprithmsAnnealGraphsDir
             serializedPoprithmsShiftGraphsDir
         """,

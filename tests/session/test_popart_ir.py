@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -578,3 +579,84 @@ def test_a_lstm_takes_popart_s_form_where_the_pattern_is_on() -> None:
         )
         (op,) = [op for op in graphs["maingraph"] if op["type"] == "LSTM"]
         assert len(op["inputs"]) == operands
+
+
+def test_a_dot_file_for_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 2)
+    for word, count in (("", 2), ("PREALIAS:fwd1", 4), ("ALL", 6)):
+        folder = tmp_path / (word.replace(":", "-") or "options")
+        folder.mkdir()
+        monkeypatch.setenv("POPART_DOT_CHECKS", word)
+        trained(builder, loss, given=options(logDir=str(folder), dotChecks={"Final", "Fwd0"}))
+        assert len(list(folder.iterdir())) == count, word
+    first, last = (
+        (tmp_path / "options" / f"{check}_maingraph.dot").read_text() for check in ("fwd0", "final")
+    )
+    assert first.startswith("digraph")
+    assert [text.count('label="MatMul"') for text in (first, last)] == [2, 5]
+    monkeypatch.setenv("POPART_DOT_CHECKS", "LAST")
+    with pytest.raises(popart.popart_exception, match="dot check 'LAST'"):
+        trained(builder, loss)
+
+
+def test_layers_are_spread_over_the_ipus_of_a_device() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 4)
+    given = options(
+        virtualGraphMode=popart.VirtualGraphMode.Auto, virtualGraphSplitRatios=[0.25, 0.75]
+    )
+    for ipus, products in ((1, [None] * 4), (2, ["0", "1", "1", "1"])):
+        device = popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus})
+        ops = trained(builder, loss, given=given, device=device)["maingraph"]
+        places = [op["attributes"].get("__ipu_number") for op in ops if op["type"] == "MatMul"]
+        assert places[:4] == products
+        assert ("IpuCopy" in {op["type"] for op in ops}) == (ipus > 1)
+
+
+def test_gradients_that_a_loss_scale_follows_have_histograms() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [4, 4], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 4), np.float16), "w")
+    y = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w])])
+    loss = builder.aiGraphcore.identityloss([y])
+    settings = popart.AutomaticLossScalingSettings(enabled=True)
+    optimizer = popart.SGD({"lossScaling": (2.0, False)})
+    followed = options(automaticLossScalingSettings=settings)
+    ops = trained(builder, loss, optimizer=optimizer, given=followed)["maingraph"]
+    histograms = [op for op in ops if op["type"] == "Histogram"]
+    seen = {one["inputs"][0]["name"] for one in histograms}
+    assert f"Gradient___{y}" in seen
+    assert "Gradient___x" not in seen
+    assert [op["type"] for op in ops].count("LossScaleUpdate") == 1
+    assert "Histogram" not in types(trained(builder, loss, optimizer=optimizer))
+
+
+def test_a_table_that_a_product_reads_too_is_gathered_and_updated_by_rows() -> None:
+    builder = popart.Builder()
+    places = builder.addInputTensor("INT32", [4], "places")
+    table = weight(builder, 20, 8)
+    rows = builder.aiOnnx.gather([table, places])
+    y = builder.aiOnnx.matmul([rows, builder.aiOnnx.transpose([table])])
+    loss = builder.aiGraphcore.identityloss([y])
+    tied = popart.Patterns().enablePattern("TiedGather", True)
+    both = popart.Patterns(popart.PatternsLevel.All)
+    momentum = popart.SGD({"defaultMomentum": (0.9, True)})
+    plain = types(trained(builder, loss, optimizer=momentum))
+    assert {"Gather", "GatherGrad"} <= set(plain)
+    half = types(trained(builder, loss, optimizer=momentum, patterns=tied))
+    assert {"PopartTiedGather", "PopartTiedGatherGrad", "AddLhsInplace"} <= set(half)
+    whole = types(trained(builder, loss, optimizer=momentum, patterns=both))
+    assert whole.index("Accumulate") < whole.index("PopartSparseAccumulate")
+    assert not {"PopartTiedGatherGrad", "AddLhsInplace"} & set(whole)
+
+
+def test_what_is_expanded_is_cast_before() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 4], "x")
+    wide = builder.aiOnnx.expand([x, builder.aiOnnx.constant(np.array([4, 4]))])
+    y = builder.aiOnnx.cast([wide], "FLOAT16")
+    assert types(inferred(builder, y, patterns=minimal("ExpandCast"))) == ["Cast", "Expand"]
+    assert types(inferred(builder, y, patterns=minimal())) == ["Expand", "Cast"]
+    both = types(inferred(builder, y, wide, patterns=minimal("ExpandCast")))
+    assert both == ["Expand", "Cast"]
