@@ -68,6 +68,7 @@ class SessionModel:
         self._check_names()
         self._check_losses()
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
+        self.is_of_popart = opset <= LAST_OPSET
         check_limits(self.graph, self.weights, opset)
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:

@@ -39,6 +39,7 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.dot_files import DotFiles
+from popgraph.session.popart_ir.folding import left_to_the_device
 from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
@@ -56,6 +57,10 @@ from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
+
+_NOT_FOLDED = (
+    'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
+)
 
 
 class Session(Randomness, IpuOnly):
@@ -108,6 +113,7 @@ class Session(Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
+            self._tell_what_stays()
             check_placement(self._model, self._options, self._step, self._ipus, self._training)
             self._program = Program(self._model, self._request())
             self._program.check_work()
@@ -120,6 +126,14 @@ class Session(Randomness, IpuOnly):
             self.getIr()
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
+
+    def _tell_what_stays(self) -> None:
+        """Warns of operators of constants that PopART does not compute while it reads a model."""
+        if not self._model.is_of_popart:
+            return
+        weights = self._model.weight_names if self._constant_weights else ()
+        for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
+            log_of("ces").warning(_NOT_FOLDED, type_)
 
     def _check_device(self) -> None:
         """A device of several IPUs has room for the same number of IPUs per replica."""

@@ -141,6 +141,23 @@ def test_constant_weights_are_folded_unless_they_can_change() -> None:
     assert "Transpose" in types(inferred(builder, y, patterns=minimal(), given=changing))
 
 
+def test_operators_of_constants_that_popart_does_not_compute_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    literal = builder.aiOnnx.relu([builder.aiOnnx.constant(np.ones(2, np.float32))])
+    of_weight = builder.aiOnnx.relu([weight(builder, 2)])
+    steep = builder.aiOnnx.sigmoid([builder.aiOnnx.constant(np.ones(2, np.float32))])
+    y = builder.aiOnnx.sum([x, literal, of_weight, steep])
+    assert types(inferred(builder, y, patterns=minimal())) == ["Relu", "Sigmoid", "Sum"]
+    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    for line, type_ in zip(told, ("Relu", "Sigmoid"), strict=True):
+        assert f"No ConstExpr implementation of {type_}. Consider implementing" in line
+    inferred(builder, y, literal, steep, given=options(constantWeights=False))
+    assert "ConstExpr" not in capsys.readouterr().err
+
+
 # gradients
 
 

@@ -43,7 +43,7 @@ class AddOptimizer(Pass):
 
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
     in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
-    they are after the step, and `UpdatedVar___w`.
+    they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
     """
 
     name = "add-optimizer"
@@ -143,6 +143,8 @@ class Variables:
         self.trained: set[str] = set()
         self.now: dict[str, SSAValue] = {op.variable.text: op.result for op in graph.variables()}
         self.next: dict[str, SSAValue] = {}
+        self.told: dict[str, Term] = {}
+        """What rules compute on the way, by name."""
 
     def get(self, name: str, first: Array | Literal) -> Term:
         """The value at the start of the step of a variable, which is made if there is none."""
@@ -163,6 +165,8 @@ class Variables:
 
     def after(self, name: str) -> SSAValue:
         """The value of a variable after the step; what is an output and none stays what it is."""
+        if name in self.told:
+            return self.told[name].operand
         variable = name.removeprefix(UPDATED)
         given = {op.variable.text: op.value for op in self.graph.updates()}
         found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
@@ -230,6 +234,9 @@ class WeightContext:
     def keep(self, prefix: str, value: Term) -> None:
         old = self.variables.term(self.variables.now[prefix + self.name])
         self.variables.set(prefix + self.name, self.at_end(value.cast(old.dtype), old))
+
+    def tell(self, prefix: str, value: Term) -> None:
+        self.variables.told[prefix + self.name] = value
 
     def at_end(self, new: Term, old: Term) -> Term:
         """`new` when a batch is complete, else `old`."""

@@ -30,6 +30,9 @@ class RuleContext(Protocol):
     def keep(self, prefix: str, value: Term) -> None:
         """The next value of a state."""
 
+    def tell(self, prefix: str, value: Term) -> None:
+        """A value on the way, which may be asked for under this prefix and the weight's name."""
+
 
 class UpdateRule(ABC):
     """
@@ -80,10 +83,13 @@ class CombinedSGD(UpdateRule):
 
     def finish(self, entered: Term) -> Term:
         context = self.context
+        context.tell("AcclIntoUpdate___", entered)
         step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
         weight = context.weight - step * context.scalar("scaledLearningRate1")
         velocity = entered * context.scalar("scaledMomentum1")
-        context.keep("Accl___", velocity + weight * context.scalar("scaledWeightDecay1"))
+        velocity += weight * context.scalar("scaledWeightDecay1")
+        context.keep("Accl___", velocity)
+        context.tell("AcclOutOfAcclUpdate___", velocity)
         return weight
 
 
@@ -103,6 +109,7 @@ class SeparateSGD(UpdateRule):
         velocity += entered * context.scalar("dampeningScaleFactor2")
         velocity += context.weight * context.scalar("scaledWeightDecay1")
         context.keep("Accl1___", velocity)
+        context.tell("AcclIntoUpdate___", velocity)
         step = nesterov_step(context, 2, entered, velocity) if self.nesterov else velocity
         return context.weight - step * context.scalar("scaledLearningRate2")
 
@@ -138,6 +145,7 @@ class AdamRule(UpdateRule):
         step = self._step(entered)
         if self.spec.decay:
             step += context.weight * context.scalar("weightDecay")
+        context.tell("AdamUpdater___", step)
         if self.spec.is_lamb:
             step = step * self._trust(step)
         return context.weight - step * context.scalar("learningRate")
@@ -202,6 +210,7 @@ class AdaptiveRule(UpdateRule):
     def finish(self, entered: Term) -> Term:
         context, rate = self.context, self.context.scalar("learningRate")
         step = self._step(entered)
+        context.tell("AdaptiveUpdater___", step)
         decay = context.weight * context.scalar("weightDecay") if self.spec.decay else None
         if self.spec.has_velocity:
             if self.spec.tf_variant:
