@@ -134,6 +134,11 @@ class OptimizerSpec(ABC):
         """By how much gradients summed over micro-batches and replicas are to be divided."""
         return float(self.accumulation * self.replication) if self.mean else 1.0
 
+    @property
+    def accumulates_apart(self) -> bool:
+        """PopART adds gradients of micro-batches up in a state of its own."""
+        return True
+
     def for_weight(self: _Spec, weight: str) -> _Spec:
         """This optimizer with the weight's own numbers in place of the defaults."""
         own = {one.parameter: one.scalar for one in self.specific if one.weight == weight}
@@ -244,6 +249,10 @@ class SGD(OptimizerSpec):
     @property
     def has_velocity(self) -> bool:
         return not self.momentum.constant or self.momentum.value != 0
+
+    @property
+    def accumulates_apart(self) -> bool:
+        return not (self.has_velocity and self.combined)
 
     def formulas(self) -> tuple[Formula, ...]:
         if not self.has_velocity:

@@ -284,7 +284,6 @@ def _deprecated(old: str, new: str) -> None:
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
-    "enableStochasticRounding": lambda o: o.enableStochasticRounding,
     "customCodelets": lambda o: bool(o.customCodelets),
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }

@@ -17,11 +17,13 @@ from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
     popart_runtime_error,
+    popart_unsupported_exception,
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.graphcore.training.add_optimizer import ACCUMULATED, COUNTER
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
@@ -145,6 +147,18 @@ class Session(Randomness, IpuOnly):
                 "SessionOptions.replicatedGraphCount",
                 f"the device has {count} IPUs for {replicas} replicas",
             )
+        if self._options.enableStochasticRounding:
+            self._check_rounding()
+
+    def _check_rounding(self) -> None:
+        """PopART's CPU and its model of an IPU do not round at random, and say so."""
+        if self._device.type not in (DeviceType.Cpu, DeviceType.IpuModel):
+            raise popart_unsupported_exception(
+                "the session option enableStochasticRounding is not implemented",
+                "SessionOptions.enableStochasticRounding",
+                "leave it out, or take a device of createCpuDevice or createIpuModelDevice",
+            )
+        log_of("devicex").warning("Stochastic rounding cannot be enabled for non IPU devices")
 
     @property
     def _ipus(self) -> int | None:
@@ -309,8 +323,20 @@ class Session(Randomness, IpuOnly):
         _LOG.debug("Session::modelToHost(%s)", filename)
         values = self._current_weights()
         with as_popart_errors():
-            content = model_with_weights(self._model, values, self._external)
+            kept = {id: values[id] for id in values if self._is_saved(id)}
+            content = model_with_weights(self._model, kept, self._external)
             write_file(filename, [content])
+
+    def _is_saved(self, id: str) -> bool:
+        """Weights are, and states that PopART has, unless options keep them on the device."""
+        options, rule = self._options, self._rule
+        if id in self._model.weight_names:
+            return True
+        if rule is not None and id.startswith(ACCUMULATED):
+            apart = rule.for_weight(id.removeprefix(ACCUMULATED)).accumulates_apart
+            asked = options.enableGradientAccumulation
+            return asked and apart and not options.disableGradAccumulationTensorStreams
+        return id != COUNTER and not options.disableOptimizerStateTensorStreams
 
     def save(self, path: str | Path) -> None:
         """

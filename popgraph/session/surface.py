@@ -85,7 +85,8 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings constantWeights dotChecks dotOpNames
+        automaticLossScalingSettings constantWeights disableGradAccumulationTensorStreams
+        disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
         enableGradientAccumulation enableLoadAndOffloadRNGState
         enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
@@ -139,7 +140,13 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
             createImplicitPipeliningFwdOnlyProgram customCodelets
-            enableDistributedReplicatedGraphs enableStochasticRounding
+            enableDistributedReplicatedGraphs
+        """,
+        (
+            Standing.QUIET,
+            "only an IPU rounds at random: a CPU and its model warn, as in PopART",
+        ): """
+            enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
@@ -154,8 +161,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
             batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
-            defaultPrefetchBufferingDepth delayVarUpdates disableGradAccumulationTensorStreams
-            disableOptimizerStateTensorStreams
+            defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams

@@ -32,13 +32,13 @@ def training(
 ) -> tuple[popart.TrainingSession, Callable[[], None]]:
     """A session and a function that runs one step; the gradient of "w" is all ones."""
     builder, x, _, loss = linear()
+    cpu = popart.DeviceManager().createCpuDevice(backend="reference")
     session = popart.TrainingSession(
         builder.getModelProto(),
         popart.DataFlow(1, []),
         loss,
         optimizer or popart.ConstSGD(1.0),
-        popart.DeviceManager().createCpuDevice(backend="reference"),
-        **named,  # type: ignore[arg-type]
+        **{"deviceInfo": cpu, **named},  # type: ignore[arg-type]
     )
     stepio = popart.PyStepIO({x: np.ones((1, 3), np.float32)}, {})
     return session, lambda: session.run(stepio)
@@ -173,6 +173,37 @@ def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
     other.weightsFromHost()
     other_step()
     np.testing.assert_array_equal(weight(other), straight_on)
+
+
+COMBINED = popart.SGD({"defaultMomentum": (0.5, True)})
+SEPARATE = popart.SGD(
+    {"defaultMomentum": (0.5, True)},
+    accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "off", "states"),
+    [
+        (COMBINED, "", {"Accl___w"}),
+        (SEPARATE, "", {"Accum___w", "Accl1___w"}),
+        (SEPARATE, "disableGradAccumulationTensorStreams", {"Accl1___w"}),
+        (SEPARATE, "disableOptimizerStateTensorStreams", {"Accum___w"}),
+        (popart.Adam({}), "", {"Accum___w", "Accl1___w", "Accl2___w", "Step___w"}),
+    ],
+)
+def test_the_states_that_popart_has_are_saved_unless_they_are_not_streamed(
+    optimizer: popart.Optimizer, off: str, states: set[str], tmp_path: Path
+) -> None:
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    if off:
+        setattr(options, off, True)
+    session, _ = training(optimizer, userOptions=options)
+    session.prepareDevice()
+    session.modelToHost(tmp_path / "model.onnx")
+    initializers = onnx.load(tmp_path / "model.onnx").graph.initializer
+    assert {one.name for one in initializers} == {"w"} | states
 
 
 @pytest.mark.parametrize("place", ["nowhere/model.onnx", "."])
@@ -339,11 +370,16 @@ def test_reports() -> None:
     assert "input: f32[1, 3]" in session.getSummaryReport()
 
 
-def test_options_that_would_change_results_are_refused() -> None:
+def test_options_that_would_change_results_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = popart.SessionOptions()
     options.enableStochasticRounding = True
+    training(userOptions=options)
+    assert "Stochastic rounding cannot be enabled" in capsys.readouterr().err
+    device = popart.DeviceManager().acquireAvailableDevice()
     with pytest.raises(popart.popart_exception) as caught:
-        training(userOptions=options)
+        training(userOptions=options, deviceInfo=device)
     assert isinstance(caught.value, UnsupportedError)
     assert caught.value.args[0] == "the session option enableStochasticRounding is not implemented"
     options = popart.SessionOptions()

@@ -32,6 +32,8 @@ from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
 """An extra output of this name and a variable's is the variable's next value."""
+ACCUMULATED = "Accum___"
+"""With a weight's name: its gradients so far."""
 COUNTER = "Counter___accumulation"
 """How many micro-batches have been added up since the last update."""
 
@@ -200,10 +202,10 @@ class WeightContext:
     def accumulate(self, last: SSAValue) -> None:
         """From here on the gradient is the sum over micro-batches; state moves on the last."""
         self.last = last
-        total = self.state("Accum___") + self.gradient
-        held = self.variables.term(self.variables.now["Accum___" + self.name])
+        total = self.state(ACCUMULATED) + self.gradient
+        held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
         kept = total.cast(held.dtype)
-        self.variables.set("Accum___" + self.name, kept.known(0.0).where(last, kept))
+        self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
 
     def scalar(self, prefix: str) -> Term:
