@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,7 +61,10 @@ class Engine:
     def set_seed(self, seed: int) -> None:
         """The seed that steps draw from; its high bits count the steps that were taken with it."""
         if not self._program.uses_seed:
-            warnings.warn("the model has no random operation to seed", stacklevel=3)
+            log_of("session").warning(
+                "Trying to set the random seed, but this session has no random behaviour. Doing "
+                "nothing."
+            )
             return
         executable = self.prepared_for("setRandomSeedFromHost(uint64_t)")
         step, low = divmod(seed, 2**64)

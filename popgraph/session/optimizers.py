@@ -20,6 +20,7 @@ from popgraph.builder.opset.exceptions import (
     popart_unsupported_exception,
 )
 from popgraph.passes import optimizer_spec as ours
+from popgraph.session.deprecation import deprecated
 from popgraph.session.optimizer_value import (
     ClipNormSettings,
     OptimizerValue,
@@ -195,7 +196,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         values: Mapping[str, object] | float | None = None,
-        *old: float,
+        *old: Any,
         clip_norm_settings: Sequence[ClipNormSettings] = (),
         accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
         accumType: DataType = DataType.UNDEFINED,
@@ -210,8 +211,11 @@ class SGD(Optimizer):
             if "learning_rate" not in named:
                 raise TypeError("SGD() needs its values or a learning_rate")
             values = _from_numbers(named, constant=False)
-        elif old:
-            clip_norm_settings = old[0]  # type: ignore[assignment]
+        else:
+            behind: tuple[Any, ...]
+            behind = (clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type)
+            given = (*old[: len(behind)], *behind[len(old) :])
+            clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type = given
         self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
         self._types = _state_types("SGD()", accum_type=accumType, accl1_type=accl1Type)
         super().__init__(values, clip_norm_settings)
@@ -337,6 +341,7 @@ class Adam(Optimizer):
         self._scaled = scaled_optimizer_state
         values = dict(values)
         if "maxWeightNorm" in values:
+            deprecated("maxWeightNorm", "defaultMaxWeightNorm")
             values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
         super().__init__(values, clip_norm_settings)
 

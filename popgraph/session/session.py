@@ -362,13 +362,15 @@ class Session(Randomness, IpuOnly):
 
     # running
 
-    def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
+    def run(
+        self, stepio: Any, debugName: object = "", *rest: object, programHandle: int = 0
+    ) -> None:
         """
-        One step, inputs from and anchors to `stepio`.
+        One step, inputs from and anchors to `stepio`; there is one program, whatever its handle.
 
         The model runs `batchesPerStep` times, each time on the micro-batches of all replicas.
         """
-        if isinstance(stepio, int):  # the form with a program handle, of which there is one
+        if isinstance(stepio, int):  # the form with a program handle in front
             stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)

@@ -95,7 +95,16 @@ def test_what_is_said_to_the_compiler() -> None:
     assert (lamb.mode, lamb.scaled_state) == ("lamb_no_bias", True)
 
 
-def test_old_forms() -> None:
+def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    clip = [popart.ClipNormSettings.clipAllWeights(1.0)]
+    half = popart.DataType.FLOAT16
+    spec = SGD({"defaultMomentum": (0.9, True)}, clip, SEPARATE, half, half).spec()
+    assert (spec.combined, spec.accum_type, spec.accl1_type) == (False, "f16", "f16")
+    assert spec.clip == (ours.ClipNorm(1.0),)
+    with pytest.warns(DeprecationWarning):
+        old = Adam({"maxWeightNorm": (3.0, True)})
+    assert old.maxWeightNorms().getDefault().val() == 3
+    assert "maxWeightNorm has been deprecated" in capsys.readouterr().err
     assert not SGD(0.5).learningRates().getDefault().isConst()
     assert SGD(0.5, 0.1).weightDecays().getDefault().val() == 0.1
     assert SGD(learning_rate=0.5, values=0.25).learningRates().getDefault().val() == 0.5
