@@ -28,12 +28,14 @@ class Engine:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._executable: Executable | None = None
+        self._device: DeviceInfo | None = None
         self._idle_state = [0] * _STATE_WORDS
         self.loaded = False
 
     def prepare(self, device: DeviceInfo) -> None:
         """Compiles the program, and gives it the scalars that the host writes."""
         device.attach()
+        self._device = device
         log = log_of("devicex")
         log.info("Starting compilation for %s, backend %s", device.type, device.backend)
         start = time.perf_counter()
@@ -49,9 +51,14 @@ class Engine:
         log_of("session").info("Engine loaded")
 
     def prepared(self, message: str) -> Executable:
-        """The executable; `message` says what is wrong when there is none yet."""
-        if self._executable is None:
+        """
+        The executable, on a device that is attached.
+
+        `message` says what is wrong when there is none yet.
+        """
+        if self._executable is None or self._device is None:
             raise popart_runtime_error(message)
+        self._device.attach()
         return self._executable
 
     def prepared_for(self, call: str) -> Executable:

@@ -219,6 +219,16 @@ def test_optimizers_are_written_as_their_operators(optimizer: Any, wanted: dict[
     assert {name: found[name] for name in wanted} == wanted
 
 
+def test_states_have_the_types_in_which_they_are_kept() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    optimizer = popart.Adam({}, accl1_type=popart.DataType.FLOAT16)
+    ops = trained(builder, loss, optimizer=optimizer)["maingraph"]
+    (updater,) = (op for op in ops if op["type"] == "AdamUpdater")
+    kinds = {one["name"].partition("___")[0]: one["type"] for one in updater["inputs"]}
+    assert kinds == {"w0": "FLOAT", "Accl1": "FLOAT16", "Accl2": "FLOAT", "Step": "FLOAT"}
+
+
 def test_numbers_that_may_change_are_inputs_of_updates() -> None:
     builder = popart.Builder()
     loss = layers(builder, 1)

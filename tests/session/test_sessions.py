@@ -578,6 +578,17 @@ def test_devices() -> None:
     assert message(lambda: popart.syncPatternFromString("X")) == "Unknown syncPattern setting: X"
 
 
+def test_a_step_attaches_the_device_again() -> None:
+    device = popart.DeviceManager().createIpuModelDevice({})
+    device.backend = "reference"
+    session, step = training(deviceInfo=device)
+    session.prepareDevice()
+    session.weightsFromHost()
+    device.detach()
+    step()
+    assert device.isAttached
+
+
 def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [64])
