@@ -407,6 +407,15 @@ def test_a_transpose_and_its_inverse_are_nothing() -> None:
     assert "Transpose" not in types(inferred(builder, y, patterns=default))
 
 
+def test_a_transpose_that_moves_nothing_is_a_reshape() -> None:
+    builder = popart.Builder()
+    row = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [1, 3, 1])])
+    turned = builder.aiOnnx.transpose([row], [1, 2, 0])
+    alone = minimal("TransposeToIdentityOrReshapePattern")
+    assert types(inferred(builder, turned, patterns=minimal())) == ["Abs", "Transpose"]
+    assert types(inferred(builder, turned, patterns=alone)) == ["Abs", "Reshape"]
+
+
 def test_a_dropout_of_inference_is_a_copy() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
@@ -557,6 +566,17 @@ def test_repeated_layers_are_outlined() -> None:
     assert callees == set(graphs) - {"maingraph"}
     given.outlineThreshold = 1e6
     assert len(inferred(builder, y, given=given)) == 1
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0])
+def test_any_repetition_may_be_outlined(threshold: float) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 3)
+    graphs = trained(builder, loss, given=options(enableOutlining=True, outlineThreshold=threshold))
+    for name in graphs:
+        kinds = types(graphs, name)
+        assert kinds != ["Call"]
+        assert "MatMul" not in kinds or name != "maingraph"
 
 
 def test_outline_attributes_keep_layers_apart() -> None:

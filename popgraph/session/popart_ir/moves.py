@@ -211,10 +211,18 @@ def upsample(graph: OpGraph, op: Op) -> bool:
     return True
 
 
-def two_transposes(graph: OpGraph, op: Op) -> bool:
-    """Transpose(Transpose(x)) -> Identity(x). Only when the second undoes the first."""
+def needless_transpose(graph: OpGraph, op: Op) -> bool:
+    """
+    Transpose(Transpose(x)) -> Identity(x), and Transpose(x) -> Reshape(x).
+
+    Only when the second undoes the first, or when no elements move.
+    """
     if op.type not in ("Transpose", "TransposeGrad"):
         return False
+    moved = [axis for axis in permutation(graph, op) if graph.shape(op.input(0))[axis] != 1]
+    if moved == sorted(moved):
+        op.type, op.attributes = "Reshape", {}
+        return True
     before = graph.producer(op.input(0))
     if before is None or before.type not in ("Transpose", "TransposeGrad"):
         return False

@@ -106,6 +106,6 @@ _PATTERNS = [
     Pattern("SplitGradOpToConcat", _plain(moves.split_gradient)),
     Pattern("SumToAdd", _plain(moves.sum_to_add)),
     Pattern("NegativeOneScale", _plain(moves.negative_scale)),
-    Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.two_transposes)),
+    Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.needless_transpose)),
 ]
 """In the order in which they are tried."""
