@@ -76,8 +76,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "loops": "base analysis",
         "structured": "base options tuning analysis loops",
         "program": "base options tuning structured",
-        "graphcore": "base options optimizer_scalars optimizer_spec tuning analysis",
-        "onnx": "base options tuning analysis graphcore",
+        "graphcore": "base options optimizer_scalars optimizer_spec replication tuning analysis",
+        "onnx": "base options replication tuning analysis graphcore",
         "pipeline": "base options outside onnx graphcore structured loops program",
     },
     "passes/graphcore": {
@@ -360,7 +360,6 @@ NUMBERS = {
     "onnx/to_graphcore/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/movement.py:MOST_PIECES": "one more than reflected edges leave",
-    "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
     "onnx/to_graphcore/roi_align.py:CANDIDATES": "follows from the operator's definition",
     "onnx/to_graphcore/scores.py:NEARLY_ZERO": "the operator's definition",
     "onnx/to_graphcore/scores.py:WINITZKI": "the operator's definition",

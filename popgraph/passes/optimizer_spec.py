@@ -74,6 +74,16 @@ class ClipNorm:
     weights: tuple[str, ...] = ()
 
 
+_STATES = {
+    "Accum___": "accum_type",
+    "Accl1___": "accl1_type",
+    "Accl2___": "accl2_type",
+    "Accl3___": "accl3_type",
+}
+"""Which field says in which type states are kept, by the prefix of their names."""
+
+_STATE_TYPES = ("", "f16", "f32")
+
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
 
@@ -84,7 +94,9 @@ class OptimizerSpec(ABC):
 
     `loss_scaling` multiplies the gradient of the loss; the update rule divides it out again.
     Accumulation and replication factors enter the scalars as PopART defines; with `mean`
-    gradients are averaged over micro-batches and replicas, else summed.
+    gradients are averaged over micro-batches and replicas, else summed. `accum_type` is the type in
+    which gradients are added up, `accl1_type` and its like those of the states; without one, a
+    state has the weight's type, but at least single precision.
     """
 
     KIND: ClassVar[str]
@@ -99,6 +111,16 @@ class OptimizerSpec(ABC):
     """How many of the accumulated micro-batches one run of the program has."""
     replication: int = 1
     mean: bool = False
+    accum_type: str = ""
+
+    def __post_init__(self) -> None:
+        for prefix in _STATES:
+            _check_mode(self.state_type(prefix), _STATE_TYPES)
+
+    def state_type(self, prefix: str) -> str:
+        """The type in which the states of this prefix are kept, if one is asked for."""
+        type_: str = getattr(self, _STATES.get(prefix, ""), "")
+        return type_
 
     @abstractmethod
     def formulas(self) -> tuple[Formula, ...]:
@@ -119,9 +141,17 @@ class OptimizerSpec(ABC):
         """By how much gradients summed over micro-batches and replicas are to be divided."""
         return float(self.accumulation * self.replication) if self.mean else 1.0
 
+    @property
+    def accumulates_apart(self) -> bool:
+        """PopART adds gradients of micro-batches up in a state of its own."""
+        return True
+
     def for_weight(self: _Spec, weight: str) -> _Spec:
         """This optimizer with the weight's own numbers in place of the defaults."""
         own = {one.parameter: one.scalar for one in self.specific if one.weight == weight}
+        return self._with(own)
+
+    def _with(self: _Spec, own: Mapping[str, Scalar]) -> _Spec:
         return replace(self, **own)  # type: ignore[arg-type]
 
     def compounds(self, weight: str, dtype: DType) -> dict[str, Compound]:
@@ -196,8 +226,8 @@ class OptimizerSpec(ABC):
 
 
 def _value_of(spec: OptimizerSpec, wanted: Specific) -> float:
-    scalar: Scalar = getattr(spec.for_weight(wanted.weight), wanted.parameter)
-    return scalar.value
+    found: Scalar | bool = getattr(spec.for_weight(wanted.weight), wanted.parameter)
+    return found.value if isinstance(found, Scalar) else float(found)
 
 
 @dataclass(frozen=True)
@@ -206,7 +236,7 @@ class SGD(OptimizerSpec):
     Stochastic gradient descent; keeps a velocity where the momentum is streamed or not 0.
 
     `combined`: one state is accumulator and velocity (PopART's default, SGD1), else the velocity
-    is a state of its own (SGD2), which is kept in `velocity_type`, if that is given.
+    is a state of its own (SGD2).
     """
 
     KIND = "sgd"
@@ -216,14 +246,20 @@ class SGD(OptimizerSpec):
     velocity_scaling: Scalar = Scalar(1.0)
     nesterov: bool = False
     combined: bool = True
-    velocity_type: str = ""
+    accl1_type: str = ""
 
-    def __post_init__(self) -> None:
-        _check_mode(self.velocity_type, ("", "f16", "f32"))
+    def _with(self, own: Mapping[str, Scalar]) -> SGD:
+        nesterov = own.get("nesterov")
+        changed = super()._with({name: own[name] for name in own if name != "nesterov"})
+        return changed if nesterov is None else replace(changed, nesterov=bool(nesterov.value))
 
     @property
     def has_velocity(self) -> bool:
         return not self.momentum.constant or self.momentum.value != 0
+
+    @property
+    def accumulates_apart(self) -> bool:
+        return not (self.has_velocity and self.combined)
 
     def formulas(self) -> tuple[Formula, ...]:
         if not self.has_velocity:
@@ -252,8 +288,11 @@ class Adam(OptimizerSpec):
     max_weight_norm: Scalar = Scalar(10.0)
     decay: bool = True
     scaled_state: bool = False
+    accl1_type: str = ""
+    accl2_type: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_mode(self.mode, self.MODES)
 
     @property
@@ -287,8 +326,12 @@ class Adaptive(OptimizerSpec):
     epsilon: Scalar = Scalar(1e-6)
     decay: bool = True
     tf_variant: bool = False
+    accl1_type: str = ""
+    accl2_type: str = ""
+    accl3_type: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_mode(self.mode, self.MODES)
         if self.tf_variant and not self.mode.endswith("rms_prop"):
             raise PassError(f"tf_variant is a variant of rms_prop, not of {self.mode}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.enums import *  # noqa: F403
     from popgraph.builder.opset.exceptions import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
+    from popgraph.builder.opset.opsets import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
     from popgraph.builder.popart.contexts import *  # noqa: F403
     from popgraph.builder.popart.graph_transformer import *  # noqa: F403
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from popgraph.session.dataflow import *  # noqa: F403
     from popgraph.session.debugging import *  # noqa: F403
     from popgraph.session.devices import *  # noqa: F403
+    from popgraph.session.inference_session import *  # noqa: F403
     from popgraph.session.logger import *  # noqa: F403
     from popgraph.session.losses import *  # noqa: F403
     from popgraph.session.numerics import *  # noqa: F403
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from popgraph.session.optimizers import *  # noqa: F403
     from popgraph.session.options import *  # noqa: F403
     from popgraph.session.patterns import *  # noqa: F403
-    from popgraph.session.session import *  # noqa: F403
     from popgraph.session.settings import *  # noqa: F403
     from popgraph.session.step_io import *  # noqa: F403
     from popgraph.session.training_session import *  # noqa: F403
@@ -79,7 +80,7 @@ _MODULES = {
     "popgraph.session.optimizers": "Adam Adaptive ConstSGD Optimizer SGD",
     "popgraph.session.options": "SessionOptions",
     "popgraph.session.patterns": "Patterns",
-    "popgraph.session.session": "InferenceSession",
+    "popgraph.session.inference_session": "InferenceSession",
     "popgraph.session.settings": """
         AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
         BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings

@@ -15,4 +15,4 @@ class Builder(builder.Builder):
     """
 
     DEFAULT_OPSET: ClassVar[int] = 10
-    REFUSES_EARLY: ClassVar[bool] = False
+    _REFUSES_EARLY: ClassVar[bool] = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,11 +28,14 @@ class Engine:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._executable: Executable | None = None
+        self._device: DeviceInfo | None = None
         self._idle_state = [0] * _STATE_WORDS
+        self.loaded = False
 
     def prepare(self, device: DeviceInfo) -> None:
         """Compiles the program, and gives it the scalars that the host writes."""
         device.attach()
+        self._device = device
         log = log_of("devicex")
         log.info("Starting compilation for %s, backend %s", device.type, device.backend)
         start = time.perf_counter()
@@ -43,10 +45,20 @@ class Engine:
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)
 
+    def load(self) -> None:
+        """An executable of this machine is in memory as soon as it is made."""
+        self.loaded = True
+        log_of("session").info("Engine loaded")
+
     def prepared(self, message: str) -> Executable:
-        """The executable; `message` says what is wrong when there is none yet."""
-        if self._executable is None:
+        """
+        The executable, on a device that is attached.
+
+        `message` says what is wrong when there is none yet.
+        """
+        if self._executable is None or self._device is None:
             raise popart_runtime_error(message)
+        self._device.attach()
         return self._executable
 
     def prepared_for(self, call: str) -> Executable:
@@ -56,7 +68,10 @@ class Engine:
     def set_seed(self, seed: int) -> None:
         """The seed that steps draw from; its high bits count the steps that were taken with it."""
         if not self._program.uses_seed:
-            warnings.warn("the model has no random operation to seed", stacklevel=3)
+            log_of("session").warning(
+                "Trying to set the random seed, but this session has no random behaviour. Doing "
+                "nothing."
+            )
             return
         executable = self.prepared_for("setRandomSeedFromHost(uint64_t)")
         step, low = divmod(seed, 2**64)

@@ -77,6 +77,7 @@ class SessionModel:
         self._check_names()
         self._check_losses()
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
+        self.is_of_popart = opset <= LAST_OPSET
         check_limits(self.graph, self.weights, opset)
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
@@ -200,6 +201,11 @@ class SessionModel:
             found = [infos[name] for name in names if name in infos]
             if len(found) == 2:
                 _check_labels(*found)
+        if self.final_loss is not None and self.final_loss not in dict(self.values()):
+            raise popart_exception(
+                f"Could not find loss tensor '{self.final_loss}' in main graph tensors",
+                hint="give the id that a loss of the builder returned",
+            )
         loss = infos.get(self.final_loss or "")
         if loss is not None and loss.nelms() != 1:
             raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")

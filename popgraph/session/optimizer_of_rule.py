@@ -31,7 +31,8 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
                 values,
                 clip_norm_settings=clip,
                 accumulatorAndMomentum=state,
-                accl1Type=DataType.FLOAT16 if spec.velocity_type else DataType.UNDEFINED,
+                accumType=_type(spec.accum_type),
+                accl1Type=_type(spec.accl1_type),
             )
         case ours.Adam():
             return Adam(
@@ -40,6 +41,9 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
                 weight_decay_mode=_decay(spec.decay),
                 clip_norm_settings=clip,
                 scaled_optimizer_state=spec.scaled_state,
+                accum_type=_type(spec.accum_type),
+                accl1_type=_type(spec.accl1_type),
+                accl2_type=_type(spec.accl2_type),
             )
         case ours.Adaptive():
             return Adaptive(
@@ -47,9 +51,17 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
                 mode=Adaptive.mode_of(spec.mode),
                 weight_decay_mode=_decay(spec.decay),
                 rmsprop_tf_variant=spec.tf_variant,
+                accum_type=_type(spec.accum_type),
+                accl1_type=_type(spec.accl1_type),
+                accl2_type=_type(spec.accl2_type),
+                accl3_type=_type(spec.accl3_type),
                 clip_norm_settings=clip,
             )
     raise AssertionError("every optimizer is one of these")
+
+
+def _type(name: str) -> DataType:
+    return DataType.FLOAT16 if name == "f16" else DataType.UNDEFINED
 
 
 def _pair(scalar: Scalar) -> tuple[float, bool]:

@@ -17,7 +17,9 @@ class OptimizerValue:
     """
 
     def __init__(
-        self, val: float | tuple[float, bool] | OptimizerValue = 0.0, isConst: bool | None = None
+        self,
+        val: float | tuple[float, bool] | OptimizerValue = (0.0, False),
+        isConst: bool | None = None,
     ) -> None:
         self._value: float
         self._constant: bool

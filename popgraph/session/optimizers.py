@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from popgraph.builder.opset.exceptions import (
     popart_unsupported_exception,
 )
 from popgraph.passes import optimizer_spec as ours
+from popgraph.session.deprecation import deprecated
 from popgraph.session.optimizer_value import (
     ClipNormSettings,
     OptimizerValue,
@@ -167,13 +168,18 @@ class Optimizer(ABC):
         return tuple(ours.ClipNorm(one.maxNorm, one.weightIds) for one in self._clip)
 
 
-def _refuse_other_precision(where: str, **types: DataType) -> None:
-    """States are kept in the weight's element type, or FLOAT: asking for less is refused."""
+def _state_types(where: str, **types: DataType) -> dict[str, Any]:
+    """The types of states by the fields of specifications; UNDEFINED leaves the choice to them."""
     for name, type_ in types.items():
-        if type_ not in (DataType.UNDEFINED, DataType.FLOAT):
+        if type_ not in _STATE_TYPES:
             raise popart_unsupported_exception(
-                f"{name} = {type_.name} is not implemented", where, "leave it out"
+                f"{name} = {type_.name} is not implemented", where, "FLOAT or FLOAT16"
             )
+    return {name: _STATE_TYPES[type_] for name, type_ in types.items()}
+
+
+_STATE_TYPES = {DataType.UNDEFINED: "", DataType.FLOAT: "", DataType.FLOAT16: "f16"}
+"""By PopART's name of a type, ours; without one, states are kept in single precision."""
 
 
 class SGD(Optimizer):
@@ -182,8 +188,8 @@ class SGD(Optimizer):
 
     `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean says
     whether the number is constant. `SGD(0.1, 1e-4)` is the old form: learning rate, weight decay
-    and loss scaling, all of which may change later. `accl1Type` is the type in which a Separate
-    velocity is kept; `accumType` is that of accumulated gradients, of which there are none here.
+    and loss scaling, all of which may change later. `accumType` and `accl1Type` are the types of
+    accumulated gradients and of the velocity, where these are Separate.
     """
 
     KIND = "SGD"
@@ -199,7 +205,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         values: Mapping[str, object] | float | None = None,
-        *old: float,
+        *old: Any,
         clip_norm_settings: Sequence[ClipNormSettings] = (),
         accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
         accumType: DataType = DataType.UNDEFINED,
@@ -214,10 +220,13 @@ class SGD(Optimizer):
             if "learning_rate" not in named:
                 raise TypeError("SGD() needs its values or a learning_rate")
             values = _from_numbers(named, constant=False)
-        elif old:
-            clip_norm_settings = old[0]  # type: ignore[assignment]
+        else:
+            behind: tuple[Any, ...]
+            behind = (clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type)
+            given = (*old[: len(behind)], *behind[len(old) :])
+            clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type = given
         self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
-        self._velocity_type = "" if self._combined else _velocity_type(accl1Type)
+        self._types = _state_types("SGD()", accum_type=accumType, accl1_type=accl1Type)
         super().__init__(values, clip_norm_settings)
 
     def _other_keys(self) -> tuple[str, ...]:
@@ -247,31 +256,22 @@ class SGD(Optimizer):
         return self._maps["nesterov"]
 
     def _structure(self) -> tuple[object, ...]:
-        return (self._combined, self._nesterov, self._velocity_type)
+        return (self._combined, self._nesterov, *self._types.values())
 
     def spec(self) -> ours.SGD:
-        for weight, value in self._maps["nesterov"].specifics.items():
-            if bool(value.val()) != self._nesterov:
-                raise popart_unsupported_exception(
-                    "nesterov for some weights only is not implemented",
-                    f"SGD.insertSpecific({weight!r})",
-                )
         return ours.SGD(
             **self._scalars(),
-            specific=self._specifics(),
+            specific=(*self._specifics(), *self._nesterov_specifics()),
             clip=self._clips(),
             nesterov=self._nesterov,
             combined=self._combined,
-            velocity_type=self._velocity_type,
+            **self._types,
         )
 
-
-def _velocity_type(accl1Type: DataType) -> str:
-    """FLOAT and the weight's type are kept in single precision, at least."""
-    if accl1Type is DataType.FLOAT16:
-        return "f16"
-    _refuse_other_precision("SGD()", accl1Type=accl1Type)
-    return ""
+    def _nesterov_specifics(self) -> Iterator[ours.Specific]:
+        for weight, value in self._maps["nesterov"].specifics.items():
+            if bool(value.val()) != self._nesterov:
+                yield ours.Specific(weight, "nesterov", ours.Scalar(value.val()))
 
 
 class ConstSGD(SGD):
@@ -343,13 +343,14 @@ class Adam(Optimizer):
         scaled_optimizer_state: bool = False,
         debugContext: object = "adam",
     ) -> None:
-        _refuse_other_precision(
+        self._types = _state_types(
             "Adam()", accum_type=accum_type, accl1_type=accl1_type, accl2_type=accl2_type
         )
         self._mode, self._decay = mode, weight_decay_mode
         self._scaled = scaled_optimizer_state
         values = dict(values)
         if "maxWeightNorm" in values:
+            deprecated("maxWeightNorm", "defaultMaxWeightNorm")
             values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
         super().__init__(values, clip_norm_settings)
 
@@ -366,7 +367,7 @@ class Adam(Optimizer):
         return self._maps["maxWeightNorm"]
 
     def _structure(self) -> tuple[object, ...]:
-        return (self._mode, self._decay, self._scaled)
+        return (self._mode, self._decay, self._scaled, *self._types.values())
 
     def spec(self) -> ours.Adam:
         return ours.Adam(
@@ -376,6 +377,7 @@ class Adam(Optimizer):
             mode=self._MODES[self._mode],
             decay=self._decay is WeightDecayMode.Decay,
             scaled_state=self._scaled,
+            **self._types,
         )
 
 
@@ -415,7 +417,7 @@ class Adaptive(Optimizer):
         debugContext: object = "adaptive",
         clip_norm_settings: Sequence[ClipNormSettings] = (),
     ) -> None:
-        _refuse_other_precision(
+        self._types = _state_types(
             "Adaptive()",
             accum_type=accum_type,
             accl1_type=accl1_type,
@@ -440,7 +442,7 @@ class Adaptive(Optimizer):
         return self._maps["eps"]
 
     def _structure(self) -> tuple[object, ...]:
-        return (self._mode, self._decay, self._tf)
+        return (self._mode, self._decay, self._tf, *self._types.values())
 
     def spec(self) -> ours.Adaptive:
         return ours.Adaptive(
@@ -450,4 +452,5 @@ class Adaptive(Optimizer):
             mode=self._MODES[self._mode],
             decay=self._decay is WeightDecayMode.Decay,
             tf_variant=self._tf,
+            **self._types,
         )

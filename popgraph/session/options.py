@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.passes.options import Options
+from popgraph.session.deprecation import deprecated
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -191,7 +191,7 @@ class SessionOptions:
 
     @defaultPrefetchBufferingDepth.setter
     def defaultPrefetchBufferingDepth(self, depth: int) -> None:
-        _deprecated("defaultPrefetchBufferingDepth", "defaultBufferingDepth")
+        deprecated("defaultPrefetchBufferingDepth", "defaultBufferingDepth")
         self.defaultBufferingDepth = depth
 
     @property
@@ -200,7 +200,7 @@ class SessionOptions:
 
     @prefetchBufferingDepthMap.setter
     def prefetchBufferingDepthMap(self, depths: dict[str, int]) -> None:
-        _deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
+        deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
         self.bufferingDepthMap = depths
 
     @property
@@ -277,14 +277,8 @@ class SessionOptions:
                     log_of("session").info(_NO_EFFECT, kind, option, value)
 
 
-def _deprecated(old: str, new: str) -> None:
-    log_of("session").warning("%s has been deprecated, use %s instead", old, new)
-    warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
-
-
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
-    "enableStochasticRounding": lambda o: o.enableStochasticRounding,
     "customCodelets": lambda o: bool(o.customCodelets),
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }

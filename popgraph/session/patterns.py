@@ -35,11 +35,14 @@ class Patterns:
     """
 
     def __init__(
-        self, patterns: PatternsLevel | Sequence[str] | None = PatternsLevel.Default
+        self,
+        patterns: PatternsLevel | Sequence[str] | None = None,
+        *,
+        level: PatternsLevel = PatternsLevel.Default,
     ) -> None:
         self._asserts = True
         if patterns is None:
-            patterns = PatternsLevel.Default
+            patterns = level
         if isinstance(patterns, str):
             raise TypeError(
                 f"Patterns(): incompatible constructor arguments: {patterns!r} is one name; "

@@ -315,8 +315,9 @@ class Program:
 
     @property
     def moved(self) -> set[str]:
-        """The weights that a run changes; none where each replica has variables of its own."""
-        return {op.variable.text for op in self._graph.updates()} & self._model.weight_names
+        """The weights that a run changes."""
+        names = {without_group(op.variable.text) for op in self._graph.updates()}
+        return names & self._model.weight_names
 
     @property
     def uses_seed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from popgraph.builder.opset.enums import SyntheticDataMode
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.engine import Engine
 from popgraph.session.options import SessionOptions
@@ -30,6 +31,8 @@ class Randomness:
     def getRNGState(self) -> list[int]:
         """What `setRNGState` goes on from: seed and number of steps, in words of 32 bits."""
         self._check_state_is_kept("get")
+        if self._options.syntheticDataMode is not SyntheticDataMode.Off:
+            return []
         return self._engine.random_state()
 
     def setRNGState(self, rngValue: Sequence[int]) -> None:

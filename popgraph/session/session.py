@@ -12,17 +12,18 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external import Place
-from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
     popart_runtime_error,
+    popart_unsupported_exception,
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.graphcore.training.add_optimizer import ACCUMULATED, COUNTER
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
@@ -32,15 +33,17 @@ from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
-from popgraph.session.grouped_weights import Grouped, take_groups
+from popgraph.session.grouped_weights import Grouped
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
-from popgraph.session.losses import AnyLoss, Loss, as_losses
-from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.session.losses import Loss
+from popgraph.session.model import SessionModel, Source
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
+from popgraph.session.popart_ir.dot_files import DotFiles
+from popgraph.session.popart_ir.folding import left_to_the_device
 from popgraph.session.popart_ir.ir import Asked, Ir
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
@@ -58,6 +61,10 @@ from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
+
+_NOT_FOLDED = (
+    'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
+)
 
 
 class Session(Randomness, IpuOnly):
@@ -114,6 +121,7 @@ class Session(Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
+            self._tell_what_stays()
             check_placement(self._model, self._options, self._step, self._ipus, self._training)
             self._program = Program(self._model, self._request())
             self._program.check_work()
@@ -124,8 +132,18 @@ class Session(Randomness, IpuOnly):
         self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
         self._executions = Executions(self._step.runs)
+        if DotFiles(self._options).are_wanted:
+            self.getIr()
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
+
+    def _tell_what_stays(self) -> None:
+        """Warns of operators of constants that PopART does not compute while it reads a model."""
+        if not self._model.is_of_popart:
+            return
+        weights = self._model.weight_names if self._constant_weights else ()
+        for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
+            log_of("ces").warning(_NOT_FOLDED, type_)
 
     def _check_device(self) -> None:
         """A device of several IPUs has room for the same number of IPUs per replica."""
@@ -137,6 +155,18 @@ class Session(Randomness, IpuOnly):
                 "SessionOptions.replicatedGraphCount",
                 f"the device has {count} IPUs for {replicas} replicas",
             )
+        if self._options.enableStochasticRounding:
+            self._check_rounding()
+
+    def _check_rounding(self) -> None:
+        """PopART's CPU and its model of an IPU do not round at random, and say so."""
+        if self._device.type not in (DeviceType.Cpu, DeviceType.IpuModel):
+            raise popart_unsupported_exception(
+                "the session option enableStochasticRounding is not implemented",
+                "SessionOptions.enableStochasticRounding",
+                "leave it out, or take a device of createCpuDevice or createIpuModelDevice",
+            )
+        log_of("devicex").warning("Stochastic rounding cannot be enabled for non IPU devices")
 
     @property
     def _ipus(self) -> int | None:
@@ -212,13 +242,14 @@ class Session(Randomness, IpuOnly):
         return self._step.accumulation
 
     def getInfo(self, id: str) -> TensorInfo:
-        """The element type and shape of any tensor."""
-        if id not in self._program.infos:
+        """The element type and shape of any tensor, those of PopART's IR among them."""
+        found = self._program.infos.get(id) or self.getIr().infos().get(id)
+        if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
-        return self._program.infos[id]
+        return found
 
     def _tensor_ids(self) -> list[str]:
-        return sorted(self._program.infos)
+        return sorted({*self._program.infos, *self.getIr().infos()})
 
     def initAnchorArrays(self) -> dict[str, Array]:
         """An array for every anchor, of the shape that a step fills."""
@@ -248,10 +279,11 @@ class Session(Randomness, IpuOnly):
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
         if loadEngine:
-            _LOG.info("Engine loaded")
+            self._engine.load()
 
     def loadEngineAndConnectStreams(self) -> None:
         self._engine.prepared("no compiled engine: call prepareDevice first")
+        self._engine.load()
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
         """Of old programs, which chose the device after the session was made."""
@@ -317,8 +349,20 @@ class Session(Randomness, IpuOnly):
         _LOG.debug("Session::modelToHost(%s)", filename)
         values = self._current_weights()
         with as_popart_errors():
-            content = model_with_weights(self._model, values, self._external)
+            kept = {id: values[id] for id in values if self._is_saved(id)}
+            content = model_with_weights(self._model, kept, self._external)
             write_file(filename, [content])
+
+    def _is_saved(self, id: str) -> bool:
+        """Weights are, and states that PopART has, unless options keep them on the device."""
+        options, rule = self._options, self._rule
+        if id in self._model.weight_names:
+            return True
+        if rule is not None and id.startswith(ACCUMULATED):
+            apart = rule.for_weight(id.removeprefix(ACCUMULATED)).accumulates_apart
+            asked = options.enableGradientAccumulation
+            return asked and apart and not options.disableGradAccumulationTensorStreams
+        return id != COUNTER and not options.disableOptimizerStateTensorStreams
 
     def save(self, path: str | Path) -> None:
         """
@@ -344,16 +388,20 @@ class Session(Randomness, IpuOnly):
 
     # running
 
-    def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
+    def run(
+        self, stepio: Any, debugName: object = "", *rest: object, programHandle: int = 0
+    ) -> None:
         """
-        One step, inputs from and anchors to `stepio`.
+        One step, inputs from and anchors to `stepio`; there is one program, whatever its handle.
 
         The model runs `batchesPerStep` times, each time on the micro-batches of all replicas.
         """
-        if isinstance(stepio, int):  # the form with a program handle, of which there is one
+        if isinstance(stepio, int):  # the form with a program handle in front
             stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
+        if not self._engine.loaded:
+            self._engine.load()
         unsent = self._training and not self._sent and self._insists_on_weights()
         if unsent and self._model.weight_names:
             raise popart_runtime_error(
@@ -367,6 +415,8 @@ class Session(Randomness, IpuOnly):
             with self._executions.step(str(debugName)):
                 self._steps.run(stepio, partial(self._run_replicas, executable))
         self._has_run = True
+        if self._program.moved:
+            self._weights.in_sync = False
 
     def _run_replicas(
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
@@ -407,6 +457,8 @@ class Session(Randomness, IpuOnly):
             self._frozen(),
             self._constant_weights,
             self._step,
+            self._ipus or 1,
+            self._program.tracked,
         )
 
     def _frozen(self) -> Collection[str]:
@@ -483,51 +535,6 @@ class Session(Randomness, IpuOnly):
             "SessionOption::hardwareInstrumentations correctly.",
             hint="there is no hardware counter of cycles here; time the calls of run instead",
         )
-
-
-class InferenceSession(Session):
-    """
-    Runs a model: `InferenceSession(model, DataFlow(1, ["y"]))`.
-
-    `model` is a file, its bytes or a Builder. The device may be left out. `losses` are losses of
-    older programs, to be evaluated.
-    """
-
-    def __init__(
-        self,
-        fnModel: Source,
-        dataFlow: DataFlow | None = None,
-        deviceInfo: DeviceInfo | None = None,
-        inputShapeInfo: InputShapeInfo | None = None,
-        patterns: Patterns | None = None,
-        userOptions: SessionOptions | None = None,
-        name: str = "inference",
-        *,
-        dataFeed: DataFlow | None = None,
-        passes: Patterns | None = None,
-        losses: AnyLoss | None = None,
-    ) -> None:
-        flow = one_of("dataFlow", dataFlow, dataFeed)
-        if not flow.nAnchors():
-            raise popart_exception("User must specify an anchor tensor when doing inference.")
-        places = data_places()
-        model, grouped = take_groups(fnModel, userOptions)
-        super().__init__(
-            *open_model(model, places),
-            as_losses(losses),
-            None,
-            flow,
-            deviceInfo,
-            inputShapeInfo,
-            patterns or passes,
-            userOptions,
-            name,
-            places.found,
-            grouped,
-        )
-
-    def getAllTensorIds(self) -> list[str]:
-        return self._tensor_ids()
 
 
 def one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:

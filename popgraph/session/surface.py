@@ -72,7 +72,10 @@ WORKS: Mapping[str, str] = {
         isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
         removeNodeAttribute reshape_const saveInitializersExternally saveModelProto setGraphName
     """,
-    "InferenceSession": "getAllTensorIds",
+    "InferenceSession": """
+        areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
+        markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
+    """,
     "TrainingSession": """
         getTensorIds updateOptimizer updateOptimizerFromHost
     """,
@@ -85,11 +88,13 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings constantWeights
+        automaticLossScalingSettings constantWeights disableGradAccumulationTensorStreams
+        disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
         enableGradientAccumulation enableLoadAndOffloadRNGState
-        enablePipelining enableReplicatedGraphs engineOptions getGlobalReplicationFactor
-        groupNormStridedChannelGrouping replicatedGraphCount syntheticDataMode useHostCopyOps
+        enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
+        getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
+        replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -129,16 +134,16 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
         (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
     },
-    "InferenceSession": {
-        (Standing.MISSING, "PopXL's own"): """
-            areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost
-            markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
-        """,
-    },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
             createImplicitPipeliningFwdOnlyProgram customCodelets
-            enableDistributedReplicatedGraphs enableStochasticRounding
+            enableDistributedReplicatedGraphs
+        """,
+        (
+            Standing.QUIET,
+            "only an IPU rounds at random: a CPU and its model warn, as in PopART",
+        ): """
+            enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
@@ -153,8 +158,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
             batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
-            defaultPrefetchBufferingDepth delayVarUpdates disableGradAccumulationTensorStreams
-            disableOptimizerStateTensorStreams
+            defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams
@@ -180,8 +184,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             strictOpVersions
         """,
         (Standing.QUIET, "instruments, logs or draws what is not there; `popgraph print` does"): """
-            dotChecks dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph finalDotOp
-            firstDotOp hardwareInstrumentations instrumentWithHardwareCycleCounter logDir
+            exportPoplarComputationGraph exportPoplarVertexGraph
+            hardwareInstrumentations instrumentWithHardwareCycleCounter
             opxAliasChecking opxModifyChecking reportOptions serializedPoprithmsAnnealGraphsDir
             serializedPoprithmsShiftGraphsDir
         """,

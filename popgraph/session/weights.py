@@ -67,6 +67,8 @@ class HostWeights:
         self._held = dict(first)
         self._values = {id: one.array.copy() for id, one in first.items()}
         self._fetched: Mapping[str, Array] | None = None
+        self.in_sync = False
+        """They are those of the device."""
 
     def __contains__(self, id: str) -> bool:
         return id in self._values
@@ -86,6 +88,7 @@ class HostWeights:
             for name, array in held.sent(self._values[id]):
                 if name in executable.variables:
                     executable.write(name, array)
+        self.in_sync = True
 
     def fetch(self, executable: Executable) -> None:
         self._fetched = {
@@ -100,6 +103,7 @@ class HostWeights:
     def keep_fetched(self) -> None:
         """What was fetched is what will be sent."""
         self._values = {id: array.copy() for id, array in self.fetched().items()}
+        self.in_sync = True
 
     def fetched(self) -> Mapping[str, Array]:
         return self._values if self._fetched is None else self._fetched
@@ -140,3 +144,4 @@ class HostWeights:
                 f"Tensor ID: {id}"
             )
         self._values[id] = array.reshape(held.shape).copy()
+        self.in_sync = False

@@ -60,8 +60,9 @@ def test_a_kernel_shape_that_the_weight_contradicts_is_popart_s_error() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 2, 8, 8])
     w = builder.addInputTensor("FLOAT", [3, 2, 3, 3])
+    y = builder.aiOnnx.conv([x, w], kernel_shape=[5, 5])
     with pytest.raises(popart_exception, match=r"`kernel_shape` is \[5, 5\]"):
-        builder.aiOnnx.conv([x, w], kernel_shape=[5, 5])
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
 
 
 OLD_OPTIONS = """
@@ -79,6 +80,37 @@ def test_deprecated_options_are_told_on_stderr() -> None:
     assert found.returncode == 0, found.stderr
     assert "prefetchBufferingDepthMap has been deprecated" in found.stderr
     assert "defaultPrefetchBufferingDepth has been deprecated" in found.stderr
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_states_of_adam_may_be_kept_in_half_precision(backend: str) -> None:
+    """Gradients of micro-batches are rounded as they are added up, moments after each update."""
+    half, options = popart.DataType.FLOAT16, popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    builder = popart.Builder()
+    w = builder.addInitializedInputTensor(np.ones(1, np.float32), "w")
+    loss = builder.aiGraphcore.l1loss([w], 1 / 3, popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(3, []),
+        loss,
+        popart.Adam({}, accum_type=half, accl1_type=half, accl2_type=half),
+        popart.DeviceManager().createCpuDevice(backend=backend),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({}, {}))
+    session.weightsToHost()
+    first, second = np.empty(1, np.float16), np.empty(1, np.float16)
+    session.readWeights(popart.PyWeightsIO({"Accl1___w": first, "Accl2___w": second}))
+    gradient = np.float16(np.float16(1 / 3) + np.float32(1 / 3))
+    m = v = np.float16(0)
+    for _ in range(3):
+        m = np.float16(0.9 * float(m) + 0.1 * float(gradient))
+        v = np.float16(0.999 * float(v) + 0.001 * float(gradient) ** 2)
+    assert session.getInfo("Accum___w").data_type() == "FLOAT16"
+    np.testing.assert_allclose([first[0], second[0]], [m, v], rtol=1e-3)
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])

@@ -465,6 +465,8 @@ def test_the_names_are_there_only_when_asked_for() -> None:
     from popart.session import InferenceSession
 
     assert popart.InferenceSession is InferenceSession
+    assert popart.session.InferenceSession is InferenceSession
+    assert popart.tensorinfo.TensorInfo is popart.TensorInfo
     assert issubclass(poponnx.InferenceSession, InferenceSession)
     assert popart.versionNumber() == (3, 4, 0)
     assert issubclass(poponnx.poponnx_exception, popart.popart_exception)

@@ -47,7 +47,7 @@ def test_operators_of_2018_by_their_arguments() -> None:
     x = builder.addInputTensor(old.TensorInfo("FLOAT", [1, 2, 4, 4]))
     weights = [builder.addInitializedInputTensor(np.ones(2, np.float32)) for _ in range(4)]
     trained = builder.batchnormalizationTraining(x, *weights, epsilon=1e-5, momentum=0.9, spatial=1)
-    assert trained._fields == ("y", "mean", "var", "savedMean", "savedvar")
+    assert all(hasattr(trained, name) for name in ("y", "mean", "var", "savedMean", "savedvar"))
     assert builder.getTensorShape(trained.y) == [1, 2, 4, 4]
     tested = builder.batchnormalizationTesting(x, *weights, 1e-5, 0.9, 1, "tested")
     assert builder.getTensorShape(tested) == [1, 2, 4, 4]

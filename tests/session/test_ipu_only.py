@@ -11,8 +11,8 @@ from popgraph.builder.opset.exceptions import popart_exception, poplar_exception
 from popgraph.builder.popart.builder import Builder
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceManager
+from popgraph.session.inference_session import InferenceSession
 from popgraph.session.optimizers import ConstSGD
-from popgraph.session.session import InferenceSession
 from popgraph.session.training_session import TrainingSession
 
 

@@ -11,6 +11,9 @@ import pytest
 import popgraph.session as popart
 from popgraph.passes import optimizer_spec as ours
 from popgraph.session import SGD, Adam, Adaptive, ConstSGD
+from popgraph.session.optimizer_of_rule import popart_optimizer
+
+SEPARATE = popart.SGDAccumulatorAndMomentum.Separate
 
 
 def message(call: Callable[[], object]) -> str:
@@ -20,6 +23,7 @@ def message(call: Callable[[], object]) -> str:
 
 
 def test_optimizer_values() -> None:
+    assert popart.OptimizerValue() == popart.OptimizerValue(0.0, False)
     value = popart.OptimizerValue
     assert (value(0.5).val(), value(0.5).isConst()) == (0.5, True)
     assert (value().val(), value((2, False)).isConst()) == (0.0, False)
@@ -91,7 +95,16 @@ def test_what_is_said_to_the_compiler() -> None:
     assert (lamb.mode, lamb.scaled_state) == ("lamb_no_bias", True)
 
 
-def test_old_forms() -> None:
+def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    clip = [popart.ClipNormSettings.clipAllWeights(1.0)]
+    half = popart.DataType.FLOAT16
+    spec = SGD({"defaultMomentum": (0.9, True)}, clip, SEPARATE, half, half).spec()
+    assert (spec.combined, spec.accum_type, spec.accl1_type) == (False, "f16", "f16")
+    assert spec.clip == (ours.ClipNorm(1.0),)
+    with pytest.warns(DeprecationWarning):
+        old = Adam({"maxWeightNorm": (3.0, True)})
+    assert old.maxWeightNorms().getDefault().val() == 3
+    assert "maxWeightNorm has been deprecated" in capsys.readouterr().err
     assert not SGD(0.5).learningRates().getDefault().isConst()
     assert SGD(0.5, 0.1).weightDecays().getDefault().val() == 0.1
     assert SGD(learning_rate=0.5, values=0.25).learningRates().getDefault().val() == 0.5
@@ -141,10 +154,35 @@ def test_the_same_weights_must_be_special() -> None:
 
 
 def test_what_is_not_implemented_is_refused() -> None:
-    assert "accl1_type" in message(lambda: Adam({}, accl1_type=popart.DataType.FLOAT16))
-    special = SGD({})
+    assert "accl1_type" in message(lambda: Adam({}, accl1_type=popart.DataType.INT32))
+
+
+def test_nesterov_may_be_for_some_weights_only() -> None:
+    special = SGD({"defaultMomentum": (0.9, True)})
     special.insertSpecific("w", {"nesterov": (1.0, True)})
-    assert "nesterov" in message(special.spec)
+    spec = ours.OptimizerSpec.parse(str(special.spec()))
+    assert isinstance(spec, ours.SGD)
+    assert spec.for_weight("w").nesterov is True
+    assert not spec.for_weight("v").nesterov
+    assert spec.with_values_of(spec) == spec
+
+
+def test_states_have_the_types_that_are_asked_for() -> None:
+    half, single = popart.DataType.FLOAT16, popart.DataType.FLOAT
+    made = [
+        SGD({}, accumType=half, accl1Type=half, accumulatorAndMomentum=SEPARATE),
+        Adam({}, accum_type=half, accl1_type=half, accl2_type=single),
+        Adaptive({}, accum_type=half, accl2_type=half, accl3_type=half),
+    ]
+    for optimizer in made:
+        spec = ours.OptimizerSpec.parse(str(optimizer.spec()))
+        assert spec == optimizer.spec() == popart_optimizer(spec).spec()
+    types = ["Accum___", "Accl1___", "Accl2___", "Accl3___"]
+    assert [[one.spec().state_type(prefix) for prefix in types] for one in made] == [
+        ["f16", "f16", "", ""],
+        ["f16", "f16", "", ""],
+        ["f16", "", "f16", "f16"],
+    ]
 
 
 def test_enums_are_popart_s() -> None:

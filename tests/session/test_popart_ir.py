@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,23 @@ def test_constant_weights_are_folded_unless_they_can_change() -> None:
     assert "Transpose" in types(inferred(builder, y, patterns=minimal(), given=changing))
 
 
+def test_operators_of_constants_that_popart_does_not_compute_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    literal = builder.aiOnnx.relu([builder.aiOnnx.constant(np.ones(2, np.float32))])
+    of_weight = builder.aiOnnx.relu([weight(builder, 2)])
+    steep = builder.aiOnnx.sigmoid([builder.aiOnnx.constant(np.ones(2, np.float32))])
+    y = builder.aiOnnx.sum([x, literal, of_weight, steep])
+    assert types(inferred(builder, y, patterns=minimal())) == ["Relu", "Sigmoid", "Sum"]
+    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    for line, type_ in zip(told, ("Relu", "Sigmoid"), strict=True):
+        assert f"No ConstExpr implementation of {type_}. Consider implementing" in line
+    inferred(builder, y, literal, steep, given=options(constantWeights=False))
+    assert "ConstExpr" not in capsys.readouterr().err
+
+
 # gradients
 
 
@@ -199,6 +217,16 @@ def test_optimizers_are_written_as_their_operators(optimizer: Any, wanted: dict[
     loss = layers(builder, 1)
     found = Counter(types(trained(builder, loss, optimizer=optimizer)))
     assert {name: found[name] for name in wanted} == wanted
+
+
+def test_states_have_the_types_in_which_they_are_kept() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    optimizer = popart.Adam({}, accl1_type=popart.DataType.FLOAT16)
+    ops = trained(builder, loss, optimizer=optimizer)["maingraph"]
+    (updater,) = (op for op in ops if op["type"] == "AdamUpdater")
+    kinds = {one["name"].partition("___")[0]: one["type"] for one in updater["inputs"]}
+    assert kinds == {"w0": "FLOAT", "Accl1": "FLOAT16", "Accl2": "FLOAT", "Step": "FLOAT"}
 
 
 def test_numbers_that_may_change_are_inputs_of_updates() -> None:
@@ -379,6 +407,15 @@ def test_a_transpose_and_its_inverse_are_nothing() -> None:
     assert "Transpose" not in types(inferred(builder, y, patterns=default))
 
 
+def test_a_transpose_that_moves_nothing_is_a_reshape() -> None:
+    builder = popart.Builder()
+    row = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [1, 3, 1])])
+    turned = builder.aiOnnx.transpose([row], [1, 2, 0])
+    alone = minimal("TransposeToIdentityOrReshapePattern")
+    assert types(inferred(builder, turned, patterns=minimal())) == ["Abs", "Transpose"]
+    assert types(inferred(builder, turned, patterns=alone)) == ["Abs", "Reshape"]
+
+
 def test_a_dropout_of_inference_is_a_copy() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
@@ -531,6 +568,17 @@ def test_repeated_layers_are_outlined() -> None:
     assert len(inferred(builder, y, given=given)) == 1
 
 
+@pytest.mark.parametrize("threshold", [0.0, -1.0])
+def test_any_repetition_may_be_outlined(threshold: float) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 3)
+    graphs = trained(builder, loss, given=options(enableOutlining=True, outlineThreshold=threshold))
+    for name in graphs:
+        kinds = types(graphs, name)
+        assert kinds != ["Call"]
+        assert "MatMul" not in kinds or name != "maingraph"
+
+
 def test_outline_attributes_keep_layers_apart() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 4])
@@ -578,3 +626,84 @@ def test_a_lstm_takes_popart_s_form_where_the_pattern_is_on() -> None:
         )
         (op,) = [op for op in graphs["maingraph"] if op["type"] == "LSTM"]
         assert len(op["inputs"]) == operands
+
+
+def test_a_dot_file_for_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 2)
+    for word, count in (("", 2), ("PREALIAS:fwd1", 4), ("ALL", 6)):
+        folder = tmp_path / (word.replace(":", "-") or "options")
+        folder.mkdir()
+        monkeypatch.setenv("POPART_DOT_CHECKS", word)
+        trained(builder, loss, given=options(logDir=str(folder), dotChecks={"Final", "Fwd0"}))
+        assert len(list(folder.iterdir())) == count, word
+    first, last = (
+        (tmp_path / "options" / f"{check}_maingraph.dot").read_text() for check in ("fwd0", "final")
+    )
+    assert first.startswith("digraph")
+    assert [text.count('label="MatMul"') for text in (first, last)] == [2, 5]
+    monkeypatch.setenv("POPART_DOT_CHECKS", "LAST")
+    with pytest.raises(popart.popart_exception, match="dot check 'LAST'"):
+        trained(builder, loss)
+
+
+def test_layers_are_spread_over_the_ipus_of_a_device() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 4)
+    given = options(
+        virtualGraphMode=popart.VirtualGraphMode.Auto, virtualGraphSplitRatios=[0.25, 0.75]
+    )
+    for ipus, products in ((1, [None] * 4), (2, ["0", "1", "1", "1"])):
+        device = popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus})
+        ops = trained(builder, loss, given=given, device=device)["maingraph"]
+        places = [op["attributes"].get("__ipu_number") for op in ops if op["type"] == "MatMul"]
+        assert places[:4] == products
+        assert ("IpuCopy" in {op["type"] for op in ops}) == (ipus > 1)
+
+
+def test_gradients_that_a_loss_scale_follows_have_histograms() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [4, 4], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 4), np.float16), "w")
+    y = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w])])
+    loss = builder.aiGraphcore.identityloss([y])
+    settings = popart.AutomaticLossScalingSettings(enabled=True)
+    optimizer = popart.SGD({"lossScaling": (2.0, False)})
+    followed = options(automaticLossScalingSettings=settings)
+    ops = trained(builder, loss, optimizer=optimizer, given=followed)["maingraph"]
+    histograms = [op for op in ops if op["type"] == "Histogram"]
+    seen = {one["inputs"][0]["name"] for one in histograms}
+    assert f"Gradient___{y}" in seen
+    assert "Gradient___x" not in seen
+    assert [op["type"] for op in ops].count("LossScaleUpdate") == 1
+    assert "Histogram" not in types(trained(builder, loss, optimizer=optimizer))
+
+
+def test_a_table_that_a_product_reads_too_is_gathered_and_updated_by_rows() -> None:
+    builder = popart.Builder()
+    places = builder.addInputTensor("INT32", [4], "places")
+    table = weight(builder, 20, 8)
+    rows = builder.aiOnnx.gather([table, places])
+    y = builder.aiOnnx.matmul([rows, builder.aiOnnx.transpose([table])])
+    loss = builder.aiGraphcore.identityloss([y])
+    tied = popart.Patterns().enablePattern("TiedGather", True)
+    both = popart.Patterns(popart.PatternsLevel.All)
+    momentum = popart.SGD({"defaultMomentum": (0.9, True)})
+    plain = types(trained(builder, loss, optimizer=momentum))
+    assert {"Gather", "GatherGrad"} <= set(plain)
+    half = types(trained(builder, loss, optimizer=momentum, patterns=tied))
+    assert {"PopartTiedGather", "PopartTiedGatherGrad", "AddLhsInplace"} <= set(half)
+    whole = types(trained(builder, loss, optimizer=momentum, patterns=both))
+    assert whole.index("Accumulate") < whole.index("PopartSparseAccumulate")
+    assert not {"PopartTiedGatherGrad", "AddLhsInplace"} & set(whole)
+
+
+def test_what_is_expanded_is_cast_before() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 4], "x")
+    wide = builder.aiOnnx.expand([x, builder.aiOnnx.constant(np.array([4, 4]))])
+    y = builder.aiOnnx.cast([wide], "FLOAT16")
+    assert types(inferred(builder, y, patterns=minimal("ExpandCast"))) == ["Cast", "Expand"]
+    assert types(inferred(builder, y, patterns=minimal())) == ["Expand", "Cast"]
+    both = types(inferred(builder, y, wide, patterns=minimal("ExpandCast")))
+    assert both == ["Expand", "Cast"]

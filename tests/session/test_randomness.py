@@ -57,6 +57,18 @@ def test_a_program_that_draws_nothing_keeps_the_state() -> None:
     assert session.getRNGState() == [1] * len(state)
 
 
+def test_a_session_of_synthetic_data_has_no_state() -> None:
+    builder, options = popart.Builder(), popart.SessionOptions()
+    options.enableLoadAndOffloadRNGState = True
+    options.syntheticDataMode = popart.SyntheticDataMode.Zeros
+    drawn = builder.aiOnnx.randomuniform([2])
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [drawn]), userOptions=options
+    )
+    session.prepareDevice()
+    assert session.getRNGState() == []
+
+
 def test_the_state_is_refused_in_the_words_of_popart() -> None:
     session, _ = drawing(kept=False)
     words = "the RNG state, but the session option enableLoadAndOffloadRNGState must be set"

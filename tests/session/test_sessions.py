@@ -32,13 +32,13 @@ def training(
 ) -> tuple[popart.TrainingSession, Callable[[], None]]:
     """A session and a function that runs one step; the gradient of "w" is all ones."""
     builder, x, _, loss = linear()
+    cpu = popart.DeviceManager().createCpuDevice(backend="reference")
     session = popart.TrainingSession(
         builder.getModelProto(),
         popart.DataFlow(1, []),
         loss,
         optimizer or popart.ConstSGD(1.0),
-        popart.DeviceManager().createCpuDevice(backend="reference"),
-        **named,  # type: ignore[arg-type]
+        **{"deviceInfo": cpu, **named},  # type: ignore[arg-type]
     )
     stepio = popart.PyStepIO({x: np.ones((1, 3), np.float32)}, {})
     return session, lambda: session.run(stepio)
@@ -93,15 +93,15 @@ def test_reading_does_not_fetch() -> None:
     ) == ("sizes (in bytes) of src (24) and dst (8) differ in hostStreamToHost for w")
 
 
-def test_calls_in_the_wrong_order() -> None:
+def test_calls_in_the_wrong_order(capsys: pytest.CaptureFixture[str]) -> None:
     session, step = training()
     assert "no compiled engine" in message(session.loadEngineAndConnectStreams)
     assert message(session.weightsToHost) == (
         "Devicex::prepare() must be called before Devicex::weightsToHost("
         "const std::map<TensorId, MutableVoidData> &) is called."
     )
-    with pytest.warns(UserWarning, match="no random operation"):
-        session.setRandomSeed(1)
+    session.setRandomSeed(1)
+    assert "no random behaviour" in capsys.readouterr().err
     assert session.getRandomSeed() == 0
     session.prepareDevice()
     assert message(step) == (
@@ -173,6 +173,37 @@ def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
     other.weightsFromHost()
     other_step()
     np.testing.assert_array_equal(weight(other), straight_on)
+
+
+COMBINED = popart.SGD({"defaultMomentum": (0.5, True)})
+SEPARATE = popart.SGD(
+    {"defaultMomentum": (0.5, True)},
+    accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "off", "states"),
+    [
+        (COMBINED, "", {"Accl___w"}),
+        (SEPARATE, "", {"Accum___w", "Accl1___w"}),
+        (SEPARATE, "disableGradAccumulationTensorStreams", {"Accl1___w"}),
+        (SEPARATE, "disableOptimizerStateTensorStreams", {"Accum___w"}),
+        (popart.Adam({}), "", {"Accum___w", "Accl1___w", "Accl2___w", "Step___w"}),
+    ],
+)
+def test_the_states_that_popart_has_are_saved_unless_they_are_not_streamed(
+    optimizer: popart.Optimizer, off: str, states: set[str], tmp_path: Path
+) -> None:
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    if off:
+        setattr(options, off, True)
+    session, _ = training(optimizer, userOptions=options)
+    session.prepareDevice()
+    session.modelToHost(tmp_path / "model.onnx")
+    initializers = onnx.load(tmp_path / "model.onnx").graph.initializer
+    assert {one.name for one in initializers} == {"w"} | states
 
 
 @pytest.mark.parametrize("place", ["nowhere/model.onnx", "."])
@@ -278,6 +309,14 @@ def test_losses_that_do_not_fit() -> None:
         )
         == f"Loss tensor, '{each}', must be a scalar tensor"
     )
+    assert (
+        message(
+            lambda: popart.TrainingSession(
+                builder.getModelProto(), popart.DataFlow(1, []), "lost", popart.ConstSGD(0.1)
+            )
+        )
+        == "Could not find loss tensor 'lost' in main graph tensors"
+    )
     wrong = builder.aiGraphcore.nllloss([probabilities, builder.addInputTensor("INT32", [2, 5])])
     assert message(
         lambda: popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [wrong]))
@@ -291,6 +330,9 @@ def test_what_is_known_of_tensors() -> None:
     session, _ = training()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
     assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
+    for id in ("UpdatedVar___w", "Gradient___w"):
+        assert id in session.getTensorIds()
+        assert session.getInfo(id) == popart.TensorInfo("FLOAT", [3, 2])
     assert message(lambda: session.getInfo("nothing")) == "TensorId nothing does not exist"
 
 
@@ -328,11 +370,16 @@ def test_reports() -> None:
     assert "input: f32[1, 3]" in session.getSummaryReport()
 
 
-def test_options_that_would_change_results_are_refused() -> None:
+def test_options_that_would_change_results_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = popart.SessionOptions()
     options.enableStochasticRounding = True
+    training(userOptions=options)
+    assert "Stochastic rounding cannot be enabled" in capsys.readouterr().err
+    device = popart.DeviceManager().acquireAvailableDevice()
     with pytest.raises(popart.popart_exception) as caught:
-        training(userOptions=options)
+        training(userOptions=options, deviceInfo=device)
     assert isinstance(caught.value, UnsupportedError)
     assert caught.value.args[0] == "the session option enableStochasticRounding is not implemented"
     options = popart.SessionOptions()
@@ -529,6 +576,17 @@ def test_devices() -> None:
     )
     assert popart.syncPatternFromString("full") is popart.SyncPattern.Full
     assert message(lambda: popart.syncPatternFromString("X")) == "Unknown syncPattern setting: X"
+
+
+def test_a_step_attaches_the_device_again() -> None:
+    device = popart.DeviceManager().createIpuModelDevice({})
+    device.backend = "reference"
+    session, step = training(deviceInfo=device)
+    session.prepareDevice()
+    session.weightsFromHost()
+    device.detach()
+    step()
+    assert device.isAttached
 
 
 def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:

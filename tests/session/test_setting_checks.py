@@ -52,6 +52,7 @@ def test_anchors_that_no_session_overlaps(strategy: popart.ExchangeStrategy, wor
 
 
 def test_patterns_are_a_list_of_names() -> None:
+    assert not popart.Patterns(level=popart.PatternsLevel.Minimal).InPlace
     with pytest.raises(TypeError, match="incompatible constructor arguments"):
         popart.Patterns("InPlace")
     assert popart.Patterns(["InPlace"]).isPatternEnabled("InPlace")

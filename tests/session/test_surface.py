@@ -13,8 +13,9 @@ from popgraph.builder.opset import enums
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.compat import disable, enable, popart
+from popgraph.session.inference_session import InferenceSession
 from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
-from popgraph.session.session import InferenceSession, Session
+from popgraph.session.session import Session
 from popgraph.session.surface import Entry, Standing, entries
 from popgraph.session.training_session import TrainingSession
 

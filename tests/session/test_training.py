@@ -257,6 +257,8 @@ def test_gradients_weights_and_states_can_be_anchored(device: popart.DeviceInfo)
         f"Gradient___{x}",
         w,
         f"Accl___{w}",
+        f"AcclIntoUpdate___{w}",
+        f"AcclOutOfAcclUpdate___{w}",
         scalar,
     ]
     optimizer = popart.SGD(
@@ -286,4 +288,29 @@ def test_gradients_weights_and_states_can_be_anchored(device: popart.DeviceInfo)
         weight = weight - 0.1 * velocity
         np.testing.assert_allclose(found[w][batch], weight)
         np.testing.assert_allclose(found[f"Accl___{w}"][batch], 0.5 * velocity)
+        np.testing.assert_allclose(found[f"AcclIntoUpdate___{w}"][batch], velocity)
+        np.testing.assert_allclose(found[f"AcclOutOfAcclUpdate___{w}"][batch], 0.5 * velocity)
         np.testing.assert_allclose(found[scalar][batch], 0.1)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "prefix", "expected"),
+    [
+        (popart.Adam({"defaultWeightDecay": (0.5, True)}), "AdamUpdater___", 1.5),
+        (popart.Adaptive({"defaultAlpha": (0.75, True)}), "AdaptiveUpdater___", 2.0),
+    ],
+)
+def test_what_an_optimizer_subtracts_can_be_anchored(
+    optimizer: popart.Optimizer, prefix: str, expected: float, device: popart.DeviceInfo
+) -> None:
+    builder = popart.Builder()
+    w = builder.addInitializedInputTensor(np.ones(2), "w")
+    loss = builder.aiGraphcore.l1loss([w], 3.0, popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(1, [prefix + w]), loss, optimizer, device
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    found = session.initAnchorArrays()
+    session.run(popart.PyStepIO({}, found))
+    np.testing.assert_allclose(found[prefix + w], [expected] * 2, rtol=1e-5)

@@ -58,7 +58,7 @@ class Builder(Annotations):
     DEFAULT_OPSET: ClassVar[int] = LAST_OPSET
     """The version of ai.onnx behind `aiOnnx`, unless another one is chosen first."""
 
-    REFUSES_EARLY: ClassVar[bool] = True
+    _REFUSES_EARLY: ClassVar[bool] = True
     """Whether a call fails that gives an operator what it does not take; else a session does."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Builder(Annotations):
             if builderCore is None
             else builderCore._draft.inner()
         )
-        self._draft.refuses_early = self.REFUSES_EARLY
+        self._draft.refuses_early = self._REFUSES_EARLY
         if opsets is not None:
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
+
 from popgraph import session as _session
 from popgraph.session.about import versionString as _version
 
 __version__ = _version()
 __all__ = dir(_session)
 
+_MODULES = ("builder", "session", "tensorinfo")
+
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return _import_module(f"{__name__}.{name}")
     if name.startswith("__") or name not in __all__:
         raise AttributeError(f"module 'popart' has no attribute {name!r}")
     return getattr(_session, name)

@@ -9,7 +9,7 @@ from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes, of_era
 from popgraph.compat.poponnx import options as old_options
 from popgraph.compat.poponnx.losses import anchored, shared
 from popgraph.compat.poponnx.unreadable import in_words_of
-from popgraph.session import session, training_session
+from popgraph.session import inference_session, session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.graph_report import TileMap
@@ -86,7 +86,7 @@ def _as_bytes(report: str | bytes) -> bytes:
     return report.encode() if isinstance(report, str) else report
 
 
-class InferenceSession(_OfEra, session.InferenceSession):
+class InferenceSession(_OfEra, inference_session.InferenceSession):
     """`InferenceSession(model, dataFeed, losses)` and its like: what each era takes, in order."""
 
     def __init__(self, *args: object, **named: object) -> None:

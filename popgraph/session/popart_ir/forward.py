@@ -29,6 +29,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_ir.canonical import canonicalise
+from popgraph.session.popart_ir.folding import is_folded
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 
 MAIN = "maingraph"
@@ -54,39 +55,6 @@ _READ_AS_ATTRIBUTES = {
 }
 """Inputs that PopART makes attributes of."""
 
-_FOLDED = frozenset(
-    [
-        "Abs",
-        "Add",
-        "Cast",
-        "Concat",
-        "ConstantOfShape",
-        "Detach",
-        "Div",
-        "Exp",
-        "Expand",
-        "Flatten",
-        "Floor",
-        "Fmod",
-        "Gather",
-        "Identity",
-        "IdentityLoss",
-        "Mul",
-        "Neg",
-        "Reciprocal",
-        "ReduceProd",
-        "Relu",
-        "Reshape",
-        "Scale",
-        "Slice",
-        "Squeeze",
-        "Sub",
-        "Transpose",
-        "Unsqueeze",
-    ]
-)
-"""What PopART computes when it reads a model, where everything is constant."""
-
 _OTHER_TYPES = {"Squeeze": "Reshape", "Unsqueeze": "Reshape"}
 """Operators that are others as soon as they are read."""
 
@@ -110,6 +78,8 @@ class ForwardReader:
         self._anchors = set(anchors)
         self._initializers = model.weight_names
         self.called: dict[str, OpGraph] = {}
+        self._literals: set[str] = set()
+        """Tensors that are constants of the model itself, or computed of such."""
         module = model.module.clone()
         graph = model_of(module).graph
         for op in graph.nodes:
@@ -171,6 +141,7 @@ class ForwardReader:
                 kind = Kind.CONSTANT if constant else Kind.COMPUTED
                 ids[value] = outputs[index] = self._add(graph, scope + name, value, kind)
         if op.op_type == "Constant":
+            self._literals.update(outputs.values())
             return
         inputs = {}
         for index, value in enumerate(op.input_values()):
@@ -265,16 +236,14 @@ class ForwardReader:
     def _fold(self, graph: OpGraph) -> None:
         """Drops what is constant, unless it is anchored."""
         for op in list(graph.ops):
-            constant = all(graph.kind(id) is Kind.CONSTANT for id in op.inputs.values())
-            kept = any(graph.is_protected(id) for id in op.outputs.values())
-            if op.type == "Shape" and not kept:
-                constant = True
-            elif op.type not in _FOLDED:
-                continue
-            if constant and not kept:
+            inputs, outputs = op.inputs.values(), op.outputs.values()
+            literal = op.type == "Shape" or self._literals.issuperset(inputs)
+            constant = literal or all(graph.kind(id) is Kind.CONSTANT for id in inputs)
+            kept = any(graph.is_protected(id) for id in outputs)
+            if constant and not kept and is_folded(op.type, literal=literal):
                 graph.remove(op)
-                for id in op.outputs.values():
-                    graph.kinds[id] = Kind.CONSTANT
+                graph.kinds.update(dict.fromkeys(outputs, Kind.CONSTANT))
+                self._literals.update(outputs if literal else ())
 
 
 _SETTINGS = frozenset(

@@ -79,6 +79,7 @@ Nll: NllGrad i0 i1 g0 > 0
 OneHot: OneHotGrad g0 i0 > 2
 Pad: PadGrad g0 > 0
 Pow: PowArg0Grad g0 i0 i1 o0 > 0; PowArg1Grad g0 i0 i1 o0 > 1
+PopartTiedGather: PopartTiedGatherGrad g0 i1 > 0
 PrintTensor: PrintTensor g0 > 0
 RNN: RNNGrad i1 i2 i3 i5 i0 o0 g0 g1 > 0 1 2 3 5
 Reciprocal: ReciprocalGrad g0 i0 > 0

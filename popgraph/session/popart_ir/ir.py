@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from popgraph.builder.opset.enums import RecomputationType, VirtualGraphMode
+from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.inplace import InPlace
+from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.popart_ir.placement import (
@@ -22,11 +25,13 @@ from popgraph.session.popart_ir.placement import (
     add_seeds,
     add_stores,
     annotate_recomputation,
+    place_automatically,
     recompute_explicitly,
 )
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
+from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
 from popgraph.session.popart_ir.updates import Decomposition, add_updates
 from popgraph.session.step_shape import StepShape
 
@@ -43,6 +48,10 @@ class Asked:
     frozen: Collection[str]
     constant_weights: bool
     step: StepShape
+    ipus: int = 1
+    """Of each replica."""
+    tracked: tuple[str, ...] = ()
+    """The gradients that an automatic loss scale looks at."""
 
 
 class Ir:
@@ -57,6 +66,7 @@ class Ir:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._enabled = asked.patterns.enabled()
+        self._dots = DotFiles(asked.options)
         self._after: dict[Op, set[Op]] = {}
         self._graphs = self._made()
         self._orders = {name: scheduled(graph, self._after) for name, graph in self._graphs.items()}
@@ -68,6 +78,10 @@ class Ir:
     def operators(self, graph: str) -> Sequence[Op]:
         return self._orders[graph]
 
+    def infos(self) -> Mapping[str, TensorInfo]:
+        """The tensors of the main graph."""
+        return next(iter(self._graphs.values())).infos
+
     def serialised(self) -> str:
         """The JSON of all graphs."""
         return serialised(self._orders, self._graphs)
@@ -76,7 +90,7 @@ class Ir:
         asked, options = self._asked, self._asked.options
         trains = asked.rule is not None
         places = Places(
-            ipus=options.virtualGraphMode is not VirtualGraphMode.Off,
+            ipus=options.virtualGraphMode not in (VirtualGraphMode.Off, VirtualGraphMode.Auto),
             phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases,
         )
         reader = ForwardReader(
@@ -85,32 +99,43 @@ class Ir:
         main, called = reader.main, list(reader.called.values())
         if trains and asked.model.final_loss is not None:
             main.kept = {*asked.anchors, asked.model.final_loss}
+        self._dots.draw("FWD0", [main, *called])
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, Stage(trains))
+        self._dots.draw("FWD1", [main, *called])
+        if options.virtualGraphMode is VirtualGraphMode.Auto and asked.ipus > 1:
+            place_automatically(main, asked.ipus, options.virtualGraphSplitRatios)
         add_seeds(main)
         if asked.rule is not None:
             self._train(main, asked.rule)
+            self._dots.draw("BWD0", [main, *called])
         main.kept = set(asked.anchors)
         if options.useHostCopyOps:
             add_loads(main)
         main.prune()
         self._finish(main, [*called])
+        for check in ("PREALIAS", "MAINLOOPS"):
+            self._dots.draw(check, [main, *called])
         graphs = [main, *called, *self._outlined(main)]
         if "InPlace" in self._enabled:
             for graph in graphs:
                 pass_ = InPlace(graph)
                 pass_.run()
                 self._after |= pass_.order()
+        self._dots.draw("FINAL", graphs)
         return {graph.name: graph for graph in graphs}
 
     def _train(self, main: OpGraph, rule: OptimizerSpec) -> None:
         loss = self._asked.model.final_loss
         assert loss is not None, "a session that trains has a loss"
-        scaling = None
-        if not rule.loss_scaling.constant:
-            scaling = loss_scale_variable(main.infos[loss].row)
-        Gradients(main, loss, scaling).grow()
+        Gradients(main, loss, self._scaling(main, rule)).grow()
         add_updates(main, self._asked.frozen)
+
+    def _scaling(self, main: OpGraph, rule: OptimizerSpec) -> str | None:
+        """The tensor of the host that holds the loss scale, unless that is constant."""
+        if rule.loss_scaling.constant:
+            return None
+        return loss_scale_variable(main.infos[str(self._asked.model.final_loss)].row)
 
     def _finish(self, main: OpGraph, called: list[OpGraph]) -> None:
         asked, options = self._asked, self._asked.options
@@ -121,7 +146,12 @@ class Ir:
         main.prune()
         serialize_matmuls(main)
         if asked.rule is not None:
+            if (scaling := self._scaling(main, asked.rule)) is not None:
+                follow_gradients(main, scaling, asked.tracked)
             Decomposition(main, asked.rule, asked.step).run()
+            main.prune()
+            if "TiedGatherAccumulate" in self._enabled:
+                accumulate_sparsely(main)
         if options.virtualGraphMode is not VirtualGraphMode.Off:
             add_copies(main)
         main.prune()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.session.popart_ir.expression import added
+from popgraph.session.popart_ir.expression import added, finish
 from popgraph.session.popart_ir.graph import Op, OpGraph, words
 from popgraph.support.shapes import prod
 
@@ -187,6 +187,22 @@ def scan_to_loop(graph: OpGraph, op: Op) -> bool:
     return True
 
 
+def cast_of_expanded(graph: OpGraph, op: Op) -> bool:
+    """Cast(Expand(x)) -> Expand(Cast(x)). Only when nothing else reads what is expanded."""
+    before = graph.producer(op.input(0)) if op.type == "Cast" else None
+    if before is None or before.type != "Expand" or graph.uses(before.output) != 1:
+        return False
+    if graph.is_protected(before.output):
+        return False
+    small, wanted = graph.infos[before.input(0)], graph.infos[op.output]
+    info = TensorInfo(wanted.data_type(), small.shape())
+    cast = added(graph, op, "Cast", [before.input(0)], info, op.attributes)
+    made = added(graph, op, "Expand", [cast], wanted, before.attributes)
+    graph.remove(before)
+    finish(graph, op, made)
+    return True
+
+
 def upsample(graph: OpGraph, op: Op) -> bool:
     """Upsample -> Resize."""
     if op.type != "Upsample":
@@ -195,10 +211,18 @@ def upsample(graph: OpGraph, op: Op) -> bool:
     return True
 
 
-def two_transposes(graph: OpGraph, op: Op) -> bool:
-    """Transpose(Transpose(x)) -> Identity(x). Only when the second undoes the first."""
+def needless_transpose(graph: OpGraph, op: Op) -> bool:
+    """
+    Transpose(Transpose(x)) -> Identity(x), and Transpose(x) -> Reshape(x).
+
+    Only when the second undoes the first, or when no elements move.
+    """
     if op.type not in ("Transpose", "TransposeGrad"):
         return False
+    moved = [axis for axis in permutation(graph, op) if graph.shape(op.input(0))[axis] != 1]
+    if moved == sorted(moved):
+        op.type, op.attributes = "Reshape", {}
+        return True
     before = graph.producer(op.input(0))
     if before is None or before.type not in ("Transpose", "TransposeGrad"):
         return False

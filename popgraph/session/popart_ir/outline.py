@@ -66,7 +66,8 @@ class Outliner:
         """The most frequent sequence of a length that is worth it and has one form everywhere."""
         best: _Match | None = None
         for starts in _places(row.ids, length):
-            if len(starts) < 2 or _worth(row.part(starts[0], length)) < self._threshold:
+            part = row.part(starts[0], length)
+            if len(starts) < 2 or _is_call(part) or _worth(part) < self._threshold:
                 continue
             forms: dict[Hashable, list[int]] = {}
             for start in starts:
@@ -136,6 +137,11 @@ def _longest(ids: list[int]) -> int:
 
 def _worth(ops: Sequence[Op]) -> float:
     return sum(_COST if op.type in _COSTLY else _LITTLE for op in ops)
+
+
+def _is_call(ops: Sequence[Op]) -> bool:
+    """A call alone is as short as anything that could take its place."""
+    return [op.type for op in ops] == ["Call"]
 
 
 def _kind(graph: OpGraph, op: Op) -> Hashable:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from popgraph.session.popart_ir import gradient_patterns, losses, matmuls, moves, recurrent
 from popgraph.session.popart_ir.expression import replace_by
 from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.tied_gathers import tied_gather
 
 _ROUNDS = 50
 """More often than this no pattern helps another one; PopART has a limit, too."""
@@ -76,6 +77,10 @@ def _split(graph: OpGraph, op: Op, stage: Stage) -> bool:
     return (stage.has_gradients or not stage.trains) and moves.split(graph, op)
 
 
+def _tied_gather(graph: OpGraph, op: Op, stage: Stage) -> bool:
+    return stage.trains and not stage.has_gradients and tied_gather(graph, op)
+
+
 _PATTERNS = [
     Pattern("PreUniRepl", _plain(moves.before_one)),
     Pattern("PostNRepl", _plain(moves.after_copy)),
@@ -95,10 +100,12 @@ _PATTERNS = [
     Pattern("ScanToLoop", _plain(moves.scan_to_loop)),
     Pattern("UpsampleToResize", _plain(moves.upsample)),
     Pattern("LSTMOp", _plain(recurrent.lstm)),
+    Pattern("TiedGather", _tied_gather),
+    Pattern("ExpandCast", _plain(moves.cast_of_expanded)),
     Pattern("SplitOp", _split),
     Pattern("SplitGradOpToConcat", _plain(moves.split_gradient)),
     Pattern("SumToAdd", _plain(moves.sum_to_add)),
     Pattern("NegativeOneScale", _plain(moves.negative_scale)),
-    Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.two_transposes)),
+    Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.needless_transpose)),
 ]
 """In the order in which they are tried."""

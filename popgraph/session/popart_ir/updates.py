@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
+from popgraph.passes.graphcore.training.add_optimizer import state_dtype
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 from popgraph.session.step_shape import StepShape
@@ -105,8 +106,11 @@ class Decomposition:
     # parts of rules
 
     def _state(self, prefix: str, weight: str) -> str:
-        id = _reserved(prefix) + weight
-        return self._graph.add_tensor(id, self._graph.infos[weight], Kind.VARIABLE)
+        info = self._graph.infos[weight]
+        asked = self._rule.state_type(_reserved(prefix))
+        kept = dtypes.BY_NAME[asked] if asked else state_dtype(dtypes.BY_POPART[info.data_type()])
+        state = TensorInfo(kept.popart, info.shape())
+        return self._graph.add_tensor(_reserved(prefix) + weight, state, Kind.VARIABLE)
 
     def _add(
         self, type_: str, weight: str, inputs: list[str], output: str, writes: bool = True

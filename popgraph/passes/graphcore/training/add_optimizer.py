@@ -32,6 +32,8 @@ from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
 """An extra output of this name and a variable's is the variable's next value."""
+ACCUMULATED = "Accum___"
+"""With a weight's name: its gradients so far."""
 COUNTER = "Counter___accumulation"
 """How many micro-batches have been added up since the last update."""
 
@@ -43,7 +45,7 @@ class AddOptimizer(Pass):
 
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
     in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
-    they are after the step, and `UpdatedVar___w`.
+    they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
     """
 
     name = "add-optimizer"
@@ -143,6 +145,8 @@ class Variables:
         self.trained: set[str] = set()
         self.now: dict[str, SSAValue] = {op.variable.text: op.result for op in graph.variables()}
         self.next: dict[str, SSAValue] = {}
+        self.told: dict[str, Term] = {}
+        """What rules compute on the way, by name."""
 
     def get(self, name: str, first: Array | Literal) -> Term:
         """The value at the start of the step of a variable, which is made if there is none."""
@@ -163,6 +167,8 @@ class Variables:
 
     def after(self, name: str) -> SSAValue:
         """The value of a variable after the step; what is an output and none stays what it is."""
+        if name in self.told:
+            return self.told[name].operand
         variable = name.removeprefix(UPDATED)
         given = {op.variable.text: op.value for op in self.graph.updates()}
         found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
@@ -196,9 +202,11 @@ class WeightContext:
     def accumulate(self, last: SSAValue) -> None:
         """From here on the gradient is the sum over micro-batches; state moves on the last."""
         self.last = last
-        total = self.state("Accum___") + self.gradient
-        self.variables.set("Accum___" + self.name, total.known(0.0).where(last, total))
-        self.gradient = total
+        total = self.state(ACCUMULATED) + self.gradient
+        held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
+        kept = total.cast(held.dtype)
+        self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
+        self.gradient = kept.cast(self.compute)
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]
@@ -209,10 +217,9 @@ class WeightContext:
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
 
-    def state(
-        self, prefix: str, first: float = 0.0, of_weight: bool = False, kept_as: str = ""
-    ) -> Term:
-        kept = dtypes.BY_NAME[kept_as] if kept_as else self.compute
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
+        asked = self.spec.state_type(prefix)
+        kept = dtypes.BY_NAME[asked] if asked else self.compute
         literal = self._first_state(first, of_weight, kept)
         return self.variables.get(prefix + self.name, literal).cast(self.compute)
 
@@ -229,6 +236,9 @@ class WeightContext:
     def keep(self, prefix: str, value: Term) -> None:
         old = self.variables.term(self.variables.now[prefix + self.name])
         self.variables.set(prefix + self.name, self.at_end(value.cast(old.dtype), old))
+
+    def tell(self, prefix: str, value: Term) -> None:
+        self.variables.told[prefix + self.name] = value
 
     def at_end(self, new: Term, old: Term) -> Term:
         """`new` when a batch is complete, else `old`."""

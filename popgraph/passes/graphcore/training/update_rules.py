@@ -21,9 +21,7 @@ class RuleContext(Protocol):
     def first(self, prefix: str) -> float:
         """The value that a compound scalar has when the program is made."""
 
-    def state(
-        self, prefix: str, first: float = 0.0, of_weight: bool = False, kept_as: str = ""
-    ) -> Term:
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
         """A tensor like the weight that is kept, full of `first` (times the weight) at first."""
 
     def step(self) -> Term:
@@ -31,6 +29,9 @@ class RuleContext(Protocol):
 
     def keep(self, prefix: str, value: Term) -> None:
         """The next value of a state."""
+
+    def tell(self, prefix: str, value: Term) -> None:
+        """A value on the way, which may be asked for under this prefix and the weight's name."""
 
 
 class UpdateRule(ABC):
@@ -82,10 +83,13 @@ class CombinedSGD(UpdateRule):
 
     def finish(self, entered: Term) -> Term:
         context = self.context
+        context.tell("AcclIntoUpdate___", entered)
         step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
         weight = context.weight - step * context.scalar("scaledLearningRate1")
         velocity = entered * context.scalar("scaledMomentum1")
-        context.keep("Accl___", velocity + weight * context.scalar("scaledWeightDecay1"))
+        velocity += weight * context.scalar("scaledWeightDecay1")
+        context.keep("Accl___", velocity)
+        context.tell("AcclOutOfAcclUpdate___", velocity)
         return weight
 
 
@@ -94,18 +98,18 @@ class SeparateSGD(UpdateRule):
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
         super().__init__(context)
-        self.nesterov, self.velocity_type = spec.nesterov, spec.velocity_type
+        self.nesterov = spec.nesterov
 
     def enter(self) -> Term:
         return self.context.gradient
 
     def finish(self, entered: Term) -> Term:
         context = self.context
-        held = context.state("Accl1___", kept_as=self.velocity_type)
-        velocity = held * context.scalar("scaledMomentum2")
+        velocity = context.state("Accl1___") * context.scalar("scaledMomentum2")
         velocity += entered * context.scalar("dampeningScaleFactor2")
         velocity += context.weight * context.scalar("scaledWeightDecay1")
         context.keep("Accl1___", velocity)
+        context.tell("AcclIntoUpdate___", velocity)
         step = nesterov_step(context, 2, entered, velocity) if self.nesterov else velocity
         return context.weight - step * context.scalar("scaledLearningRate2")
 
@@ -141,6 +145,7 @@ class AdamRule(UpdateRule):
         step = self._step(entered)
         if self.spec.decay:
             step += context.weight * context.scalar("weightDecay")
+        context.tell("AdamUpdater___", step)
         if self.spec.is_lamb:
             step = step * self._trust(step)
         return context.weight - step * context.scalar("learningRate")
@@ -205,6 +210,7 @@ class AdaptiveRule(UpdateRule):
     def finish(self, entered: Term) -> Term:
         context, rate = self.context, self.context.scalar("learningRate")
         step = self._step(entered)
+        context.tell("AdaptiveUpdater___", step)
         decay = context.weight * context.scalar("weightDecay") if self.spec.decay else None
         if self.spec.has_velocity:
             if self.spec.tf_variant:
