@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.onnx.stacked_weights import StackedModel
 from popgraph.builder.opset.enums import RecomputationType
 from popgraph.builder.opset.exceptions import (
     popart_exception,
@@ -18,7 +19,7 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
-from popgraph.builder.popart.refusals import refused_while_read
+from popgraph.builder.popart.refusals import REFUSED, check_notes
 from popgraph.builder.popart.replication_notes import broadcast_inputs
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
@@ -232,11 +233,13 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
     Weights may stand in files relative to the working directory; `places` are told which.
     """
     with reading_model(source):
+        if isinstance(source, bytes) and REFUSED.encode() in source:
+            check_notes(StackedModel(source).notes)
         try:
             module, compilation = load(source, places=places or data_places())
         except TypeMismatchError as error:
             if isinstance(error.node, OnnxOp):
-                raise (refusal_while_read(error.node) or refused_while_read(error)) from error
+                raise (refusal_while_read(error.node) or error) from error
             raise
     if (level := level_of(module)) != ONNX:
         raise popart_exception(

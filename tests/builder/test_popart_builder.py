@@ -250,7 +250,7 @@ def test_a_label_by_any_of_its_names(name: str) -> None:
 
 
 def test_mistakes_are_popart_exceptions_and_ours() -> None:
-    builder, a, _ = two_inputs()
+    builder, _, _ = two_inputs()
     with pytest.raises(popart_exception, match="no value 'inpt'") as caught:
         builder.aiOnnx.relu(["inpt"])
     assert isinstance(caught.value, PopgraphError)
@@ -300,7 +300,8 @@ def test_nodes_are_refused_in_the_words_of_popart(early: bool) -> None:
     ]
     for call, message in refused:
         with pytest.raises(popart_exception) as caught:
-            InferenceSession(builder.getModelProto(), DataFlow(1, [call()]))
+            flow = DataFlow(1, [call()])
+            InferenceSession(builder.getModelProto(), flow)
         assert caught.value.args[0] == message
         if not early:
             return  # the builder has that node now

@@ -202,9 +202,7 @@ def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> 
         ),
     ],
 )
-def test_what_a_builder_or_a_session_refuses(
-    write: Callable[[Any, str], object], said: str
-) -> None:
+def test_what_builders_or_sessions_refuse(write: Callable[[Any, str], object], said: str) -> None:
     builder = popart.Builder(opsets={"ai.onnx": 11} if "Resize" in said else None)
     x = builder.addInputTensor("FLOAT", [2, 3])
     with pytest.raises(popart.popart_exception) as caught:

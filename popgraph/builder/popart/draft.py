@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.popart.names import Names
-from popgraph.builder.popart.refusals import Refused, words
+from popgraph.builder.popart.refusals import Refused, refusal_note, words
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
@@ -144,10 +144,11 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
+                said = self._refused(error, op_type, domain, name, args, ids, attributes)
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
-                    said = self._refused(error, op_type, domain, name, args, ids, attributes)
                     raise said from error
-                values = list(error.node.results)  # whoever reads the model refuses the node
+                values = list(error.node.results)
+                self.notes = {**refusal_note(said), **self.notes}
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
         if _LOG.isEnabledFor(DEBUG):

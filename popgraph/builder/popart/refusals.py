@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.types import static_shape
-from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
+
+REFUSED = "popgraph.refused"
+"""The property of a model with a node that a session is to refuse."""
 
 BROADCASTING = frozenset(
     ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
@@ -40,23 +42,16 @@ class Refused:
         return f"Op({shown}, inputs=[{inputs}], outputs=[{outputs}])"
 
 
-def refused_while_read(error: TypeMismatchError) -> TypeMismatchError:
-    """The error for a node of a model in PopART's words, where it has any; ONNX's are the hint."""
-    op = error.node
-    if not isinstance(op, OnnxOp) or op.domain:
-        return error
-    inputs = [value for value in op.input_values() if value is not None]
-    node = Refused(
-        op.op_type,
-        op.since_version,
-        op.node_name,
-        ["" if value is None else value_name(value) for value in op.input_values()],
-        op.output_names,
-        [value.type for value in inputs],
-        op.attribute_values(WeightStore()),
-    )
-    said = words(node, error.what)
-    return TypeMismatchError(said, error.where, error.what) if said else error
+def refusal_note(error: TypeMismatchError) -> dict[str, str]:
+    """What a model says of the first of its nodes that does not take its inputs."""
+    return {REFUSED: json.dumps([error.what, error.where, error.hint])}
+
+
+def check_notes(notes: Iterable[tuple[str, str]]) -> None:
+    """Raises the error that a model brings along."""
+    for key, value in notes:
+        if key == REFUSED:
+            raise TypeMismatchError(*json.loads(value))
 
 
 def words(node: Refused, reason: str) -> str | None:
