@@ -32,7 +32,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
-        "viewer": "support dialects passes backends compiler training measure",
+        "viewer": "support dialects builder passes backends compiler training measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends hosted compiler training session testing "
         "measure viewer backend conformance",

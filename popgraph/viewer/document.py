@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from linecache import getlines
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
@@ -52,6 +53,8 @@ class Document:
     """How often calls are measured; 0: they are not."""
     origin: Path | None = None
     """The file that it was read from."""
+    traced: bool = False
+    """Whether its nodes tell which lines of a program in Python made them."""
     live: dict[str, Callable[[], Part]] = field(default_factory=dict)
     """Makes parts that change, again whenever they are asked for."""
     trained: Mapping[str, Array] = field(default_factory=dict)
@@ -96,14 +99,18 @@ class Document:
     def _graph(self) -> Graph:
         """The model as it was written; lines are those of files as seen from the model's folder."""
         found = graph_of(self.module, ONNX)
+        folder = self._folder({node["file"] for node in found.nodes})
         for node in found.nodes:
-            node["file"] = self._files.setdefault(node["file"], self._relative(node["file"]))
+            name = _relative(node["file"], folder)
+            node["file"] = self._files.setdefault(node["file"], name)
         return found
 
-    def _relative(self, file: str) -> str:
-        if not file or self.origin is None:
-            return file
-        return Path(os.path.relpath(file, self.origin.parent)).as_posix()
+    def _folder(self, files: set[str]) -> str | None:
+        """The folder of the model's file, or the one that all files are in."""
+        if self.origin is not None:
+            return str(self.origin.parent)
+        folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
+        return os.path.commonpath(folders) if folders else None
 
     @cached_property
     def _marked(self) -> ModuleOp:
@@ -127,6 +134,9 @@ class Document:
 
     def _sources(self) -> dict[str, str]:
         """The texts in which the nodes were written, if the model comes from such a text."""
+        if self.traced:
+            texts = {name: "".join(getlines(file)) for file, name in self._files.items()}
+            return {name: text for name, text in sorted(texts.items()) if text}
         if self.origin is None or self.origin.suffix not in SOURCES:
             return {}
         written = {name: file for file, name in self._files.items() if file.endswith(SOURCES)}
@@ -181,6 +191,13 @@ class Document:
         return {
             "weights": weights(model_of(self.module).graph, self.compilation.weights, self.trained)
         }
+
+
+def _relative(file: str, folder: str | None) -> str:
+    """A file as seen from a folder; what is no file, such as `<stdin>`, keeps its name."""
+    if not file or folder is None or file.startswith("<"):
+        return file
+    return Path(os.path.relpath(file, folder)).as_posix()
 
 
 def _error(error: PopgraphError) -> dict[str, str]:

@@ -150,7 +150,7 @@ def opened(browser: Any, address: str) -> Iterator[Any]:
     tab.on("console", lambda message: said.append(message.text))
     tab.on("pageerror", lambda error: said.append(str(error)))
     tab.goto(address)
-    tab.wait_for_selector("#status:has-text('kernels')")
+    tab.wait_for_selector("#status:has-text('kernel')")
     yield tab
     tab.close()
     assert not said
@@ -331,6 +331,24 @@ def test_clicks_go_from_a_kernel_to_its_line_and_back(shown: Any) -> None:
     assert shown.inner_text("#right h2") == "MaxPool"
     shown.click("[data-tab=way]")
     assert shown.query_selector(f"#right [data-call='{call}']")
+
+
+def test_clicks_go_from_a_kernel_to_the_call_of_a_builder_and_back(
+    browser: Any, tmp_path: Path
+) -> None:
+    builder, path = popgraph.Builder(), tmp_path / "built.html"
+    x = builder.addInputTensor("FLOAT", [4, 8])
+    builder.addOutputTensor(builder.aiOnnx.tanh([x]))
+    popgraph.view(builder).save(path)
+    with opened(browser, path.as_uri()) as tab:
+        tab.click("[data-view=program]")
+        tab.click("tr[data-call]:has-text('tanh')")
+        tab.click("[data-tab=way]")
+        assert "builder.aiOnnx.tanh([x])" in tab.inner_text("#right .step .code >> nth=0")
+        tab.click("#right [data-line]")
+        assert "addOutputTensor(builder.aiOnnx.tanh" in tab.inner_text(".line.chosen .text")
+        tab.click(".line.chosen")
+        assert tab.inner_text("#right h2") == "Tanh"
 
 
 def test_a_click_on_the_canvas_chooses_a_node_and_groups_open(shown: Any) -> None:

@@ -104,7 +104,7 @@ class Details {
     if (lines.size) {
       steps.push(this.step("Written", [...lines].map(([text, node]) => element("div", {},
         linkTo(text, () => this.act.line(node.file, node.line), { "data-line": node.line }),
-        code(sourceLine(node), "pgraph", true)))));
+        code(sourceLine(node), languageOf(node.file), true)))));
     }
     steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
     for (const level of ["graphcore", "structured"]) {

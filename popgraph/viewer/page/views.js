@@ -239,7 +239,7 @@ function sourceLines(file, text, lines, act) {
       "data-nodes": ids.join(" "), tabindex: nodes.length ? "0" : false,
       onclick: () => last && act.choose({ kind: "onnx", id: last.id }),
       onkeydown: (event) => event.key === "Enter" && last && act.choose({ kind: "onnx", id: last.id }) },
-      element("span", { class: "number" }, String(at + 1)), element("span", { class: "text" }, coloured(line, "pgraph")),
+      element("span", { class: "number" }, String(at + 1)), element("span", { class: "text" }, coloured(line, languageOf(file))),
       element("span", { class: "what" }, nodes.map((node) => node.kind).join(", ")));
   });
 }
