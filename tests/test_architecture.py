@@ -144,6 +144,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "lowered": "flame kernels memory recording",
         "steps": "flame graphs kernels lowered marks",
         "document": "flame graphs lowered passes steps weights",
+        "explorer": "document",
         "page": "",
         "server": "document page",
         "viewing": "document flame page server",
