@@ -5,7 +5,7 @@ from __future__ import annotations
 import webbrowser
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,12 @@ from popgraph.cli.options import (
     options_here,
 )
 
+if TYPE_CHECKING:
+    from popgraph.viewer.viewing import View
+
 ROUNDS = 20
+TIMES = ("--json", "--csv")
+"""The options that keep what was measured."""
 
 
 def command(
@@ -33,6 +38,14 @@ def command(
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="Write the page as one file instead."),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Keep the times by level; with --profile."),
+    ] = None,
+    csv_file: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Keep them as a row for each; with --profile."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     profile: Annotated[
@@ -57,18 +70,24 @@ def command(
     popgraph view net.pgraph --dim N=4 --profile
     popgraph view net.pgraph --train
     popgraph view model.onnx --save page.html      one file that works offline
+    popgraph view model.onnx --profile --csv times.csv
 
     The page is served on this machine only, to whoever has the address that is printed, until
-    Ctrl+C ends it. Nothing leaves the machine. Sizes that nobody says are 1.
+    Ctrl+C ends it; when files are asked for, they are written instead. Nothing leaves the machine.
+    The times of --json and --csv are those of the flame graph in the page. Sizes that nobody says
+    are 1.
     """
     from popgraph.cli import models
-    from popgraph.support.writing import write_text
     from popgraph.viewer.document import Document
     from popgraph.viewer.server import Server
     from popgraph.viewer.viewing import View
 
-    if save is not None:
-        models.check_place(save, "--save")
+    wanted = {"--save": save, "--json": json_file, "--csv": csv_file}
+    files = {option: file for option, file in wanted.items() if file is not None}
+    for option, file in files.items():
+        models.check_place(file, option)
+        if option in TIMES and not profile:
+            raise typer.BadParameter("times are measured with --profile", param_hint=option)
     module, compilation, training = models.opened(
         model, dim, value, train=train, static=False, assumed=True
     )
@@ -77,9 +96,8 @@ def command(
     )
     rounds = ROUNDS if profile else 0
     document = Document(model.name, module, compilation, made, rounds, origin=model)
-    if save is not None:
-        write_text(save, View(document).html())
-        typer.echo(f"{save} is written")
+    if files:
+        _write(files, View(document))
         return
     server = Server(document)
     typer.echo(f"{server.address}  (Ctrl+C ends it)")
@@ -89,3 +107,13 @@ def command(
         server.run()
     except KeyboardInterrupt:
         typer.echo("")
+
+
+def _write(files: dict[str, Path], shown: View) -> None:
+    """The page and its times, each as one file."""
+    from popgraph.support.writing import write_text
+
+    texts = {"--save": shown.html, "--json": shown.times_as_json, "--csv": shown.times_as_csv}
+    for option, file in files.items():
+        write_text(file, texts[option]())
+        typer.echo(f"{file} is written")

@@ -29,6 +29,8 @@ class RanNode:
 
     step: HostStep
     again: Callable[[], None]
+    values: Values
+    """All that is known then."""
 
 
 def run_steps(
@@ -39,7 +41,8 @@ def run_steps(
 
     def watch(step: Step, values: Values) -> None:
         if isinstance(step, HostStep):
-            found.append(RanNode(step, partial(model.again, step, dict(values))))
+            known = dict(values)
+            found.append(RanNode(step, partial(model.again, step, known), known))
             return
         piece = segment_request(request, model, step)
         called, rest = piece.for_call(taken(step, values))

@@ -6,34 +6,37 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from linecache import getlines
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.run.profile import Profile
 from popgraph.dialects.levels import MEANINGS, ONNX, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.facts import facts_of
-from popgraph.measure.profile_rows import Described
 from popgraph.measure.roof import roof
-from popgraph.measure.timing import random_model_inputs
+from popgraph.measure.steps import RanNode, RanSegment
 from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ErrorGroup, ModelError, PopgraphError
+from popgraph.support.errors import ErrorGroup, ModelError, NeedsHostError, PopgraphError
 from popgraph.support.texts import read_text
+from popgraph.viewer.flame import Box, flame
 from popgraph.viewer.graphs import Graph, graph_of
-from popgraph.viewer.kernels import calls, kernels, program_text
-from popgraph.viewer.memory import memory
-from popgraph.viewer.passes import Passes
-from popgraph.viewer.recording import Recording
+from popgraph.viewer.lowered import Lowered, lowered
+from popgraph.viewer.passes import passes_of, passes_of_steps
+from popgraph.viewer.steps import joined, ran_steps
 from popgraph.viewer.weights import weights
 
 Part = dict[str, Any]
+Made = TypeVar("Made")
+Joint: TypeAlias = Callable[[list[RanSegment | RanNode]], Made]
+"""Makes something of the steps of a model."""
 SOURCES = (".pgraph",)
 """Endings of the files whose lines are shown."""
 
@@ -50,11 +53,13 @@ class Document:
     """How often calls are measured; 0: they are not."""
     origin: Path | None = None
     """The file that it was read from."""
+    traced: bool = False
+    """Whether its nodes tell which lines of a program in Python made them."""
     live: dict[str, Callable[[], Part]] = field(default_factory=dict)
     """Makes parts that change, again whenever they are asked for."""
     trained: Mapping[str, Array] = field(default_factory=dict)
     """Weights that are no longer what the module says."""
-    _made: dict[str, Part] = field(default_factory=dict)
+    _parts: dict[str, Part] = field(default_factory=dict)
     _files: dict[str, str] = field(default_factory=dict)
     """What the page calls the files in which nodes were written."""
     _lock: RLock = field(default_factory=RLock)
@@ -83,25 +88,29 @@ class Document:
         if name in self.live:
             return self.live[name]()
         with self._lock:
-            if name not in self._made:
+            if name not in self._parts:
                 try:
-                    self._made[name] = self.parts[name]()
+                    self._parts[name] = self.parts[name]()
                 except PopgraphError as error:
-                    self._made[name] = {"error": _error(error)}
-            return self._made[name]
+                    self._parts[name] = {"error": _error(error)}
+            return self._parts[name]
 
     @cached_property
     def _graph(self) -> Graph:
         """The model as it was written; lines are those of files as seen from the model's folder."""
         found = graph_of(self.module, ONNX)
+        folder = self._folder({node["file"] for node in found.nodes})
         for node in found.nodes:
-            node["file"] = self._files.setdefault(node["file"], self._relative(node["file"]))
+            name = _relative(node["file"], folder)
+            node["file"] = self._files.setdefault(node["file"], name)
         return found
 
-    def _relative(self, file: str) -> str:
-        if not file or self.origin is None:
-            return file
-        return Path(os.path.relpath(file, self.origin.parent)).as_posix()
+    def _folder(self, files: set[str]) -> str | None:
+        """The folder of the model's file, or the one that all files are in."""
+        if self.origin is not None:
+            return str(self.origin.parent)
+        folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
+        return os.path.commonpath(folders) if folders else None
 
     @cached_property
     def _marked(self) -> ModuleOp:
@@ -120,54 +129,75 @@ class Document:
             "parameters": said.parameters_text,
             "sources": self._sources(),
             "live": list(self.live),
+            "measured": self.rounds > 0,
         }
 
     def _sources(self) -> dict[str, str]:
         """The texts in which the nodes were written, if the model comes from such a text."""
+        if self.traced:
+            texts = {name: "".join(getlines(file)) for file, name in self._files.items()}
+            return {name: text for name, text in sorted(texts.items()) if text}
         if self.origin is None or self.origin.suffix not in SOURCES:
             return {}
         written = {name: file for file, name in self._files.items() if file.endswith(SOURCES)}
         return {name: read_text(Path(written[name])) for name in sorted(written)}
 
-    def _copy(self) -> tuple[ModuleOp, Compilation]:
-        return self._marked.clone(), Compilation(WeightStore(self.compilation.weights))
+    def _request(self) -> compiler.BuildRequest:
+        """What is to be compiled: a copy of the marked module."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        threads = self.options.threads
+        return compiler.BuildRequest(self._marked.clone(), compilation, self.options, "c", threads)
+
+    def _made(self, whole: Callable[[compiler.BuildRequest], Made], joint: Joint[Made]) -> Made:
+        """What is made of a model as one program, or of its steps, if Python computes some."""
+        request = self._request()
+        reason: NeedsHostError | None = None
+        compiler.settle_constants(request.module, request.compilation.weights, self.options)
+        if not host_nodes(request.module):
+            try:
+                return whole(request)
+            except NeedsHostError as error:
+                if not request.splits:
+                    raise
+                request, reason = request.whole(error), error
+        return joint(ran_steps(request, reason))
+
+    @cached_property
+    def _way_down(self) -> Lowered:
+        return self._made(
+            lambda request: lowered(request, self.rounds),
+            lambda steps: joined(steps, self.options.threads, self.rounds),
+        )
+
+    def times(self) -> Box:
+        """The time of a step by level, if calls are measured."""
+        with self._lock:
+            found = self._way_down
+            graphs = {ONNX: self._graph.nodes, **found.graphs}
+            return flame(self.name, found.measured, found.calls, graphs)
 
     def _lowered(self) -> Part:
-        module, compilation = self._copy()
-        recording = Recording(options=self.options)
-        compiler.lower(module, compilation, self.options, observer=recording)
-        found = {
-            "machine": asdict(self.options.target.machine),
-            "graphs": recording.graphs,
-            "types": recording.types,
-            "kernels": kernels(module),
-            "calls": calls(module, recording),
-            "program": program_text(module, self.options),
-            "memory": memory(module),
-        }
-        return found | (self._times(module, compilation) if self.rounds else {})
-
-    def _times(self, module: ModuleOp, compilation: Compilation) -> Part:
-        """What each call of a step takes, in microseconds, and what it could reach at most."""
-        measured = Profile(module, compilation.weights, self.options.threads)
-        measured.measure(random_model_inputs(measured.executable.inputs), self.rounds)
-        rows = Described(module, measured).calls(sum(measured.times))
-        return {
-            "total": measured.total / 1e3,
-            "times": [row.microseconds for row in rows],
-            "roof": asdict(roof(self.options.threads)),
-        }
+        shown = {**vars(self._way_down), "machine": asdict(self.options.target.machine)}
+        del shown["measured"]
+        if not self.rounds:
+            return shown
+        measured = roof(self.options.threads)
+        return shown | {"flame": asdict(self.times()), "roof": asdict(measured)}
 
     def _passes(self) -> Part:
-        module, compilation = self._copy()
-        passes = Passes(options=self.options)
-        compiler.lower(module, compilation, self.options, observer=passes)
-        return {"passes": passes.described(ONNX)}
+        return {"passes": self._made(passes_of, passes_of_steps)}
 
     def _weights(self) -> Part:
         return {
             "weights": weights(model_of(self.module).graph, self.compilation.weights, self.trained)
         }
+
+
+def _relative(file: str, folder: str | None) -> str:
+    """A file as seen from a folder; what is no file, such as `<stdin>`, keeps its name."""
+    if not file or folder is None or file.startswith("<"):
+        return file
+    return Path(os.path.relpath(file, folder)).as_posix()
 
 
 def _error(error: PopgraphError) -> dict[str, str]:

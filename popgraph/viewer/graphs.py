@@ -96,10 +96,10 @@ def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
             reader.inputs(one.block, list(one.inputs), name)
             reader.block(one.block, name)
             reader.outputs(list(one.outputs.values()), list(one.outputs), name)
-    return Graph(level, [_plain(node) for node in reader.nodes], reader.operations)
+    return Graph(level, [plain(node) for node in reader.nodes], reader.operations)
 
 
-def _plain(node: Node) -> dict[str, Any]:
+def plain(node: Node) -> dict[str, Any]:
     """As `dataclasses.asdict`, which copies all that there is, at a tenth of its time."""
     operands = {"inputs": node.inputs, "outputs": node.outputs}
     return vars(node) | {name: [vars(one) for one in given] for name, given in operands.items()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from popgraph.backends.c.emit import sources
 from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
@@ -18,11 +18,11 @@ from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_touched
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.facts import cycles
-from popgraph.passes.options import Options
 from popgraph.passes.structured.alternatives import ContractionCandidates
 from popgraph.viewer.marks import marks, place
 from popgraph.viewer.recording import CONTRACTION, Recording
 
+MAIN = "main"
 MOST_SHOWN = 8
 """Candidates of a contraction."""
 
@@ -36,11 +36,6 @@ def kernels(module: ModuleOp) -> list[dict[str, Any]]:
     ]
 
 
-def program_text(module: ModuleOp, options: Options) -> str:
-    """The C that calls the kernels in order."""
-    return sources(module, threads=options.threads)["program.c"]
-
-
 def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
     """
     Every call of a kernel, those of loading first, in the order of the program.
@@ -48,9 +43,32 @@ def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
     With the operations of each level that it comes from, and what it takes by estimate.
     """
     reader = _Calls(module, recording)
-    main = find_program(module, "main")
+    steps = count()
+    return [
+        {
+            **reader.row(op, program),
+            "program": program.sym_name.data,
+            "prepared": prepared,
+            "step": next(steps) if is_step(program, prepared) else None,
+        }
+        for program, prepared, op in called(module)
+    ]
+
+
+def is_step(program: ProgramOp, prepared: bool) -> bool:
+    """Whether what a program calls there is a call of a step, and not inside of one."""
+    return not prepared and program.sym_name.data == MAIN
+
+
+def called(module: ModuleOp) -> Iterator[tuple[ProgramOp, bool, CallOp | RunsPrograms]]:
+    """Every call with its program, and whether it is one of loading."""
+    main = find_program(module, MAIN)
     others = [op for op in module.ops if isinstance(op, ProgramOp) and op is not main]
-    return [row for program in (main, *others) for row in reader.rows(program)]
+    for program in (main, *others):
+        for prepared, block in ((True, program.prepare.block), (False, program.body.block)):
+            for op in block.ops:
+                if isinstance(op, CallOp | RunsPrograms):
+                    yield program, prepared, op
 
 
 class _Calls:
@@ -60,22 +78,9 @@ class _Calls:
         self._counter, self._recording = Counter(module), recording
         self._machine = recording.options.target.machine
 
-    def rows(self, program: ProgramOp) -> Iterator[dict[str, Any]]:
-        """Those of loading, then those of a step."""
+    def row(self, op: CallOp | RunsPrograms, program: ProgramOp) -> dict[str, Any]:
+        """What a call is, does and comes from."""
         held = program.arena.value.data + program.persistent.value.data
-        step = 0
-        for prepared, block in ((True, program.prepare.block), (False, program.body.block)):
-            for op in block.ops:
-                if isinstance(op, CallOp | RunsPrograms):
-                    yield {
-                        **self._row(op, held),
-                        "program": program.sym_name.data,
-                        "prepared": prepared,
-                        "step": None if prepared else step,
-                    }
-                    step += not prepared
-
-    def _row(self, op: CallOp | RunsPrograms, held: int) -> dict[str, Any]:
         work = self._counter.call(op)
         moved = bytes_touched([argument.owner for argument in op.arguments])
         return {

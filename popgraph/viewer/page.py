@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent / "page"
-SCRIPTS = ("data", "elements", "layout", "graph", "paint", "tree", "details", "views", "main")
+SCRIPTS = (
+    "data",
+    "elements",
+    "layout",
+    "graph",
+    "paint",
+    "tree",
+    "details",
+    "views",
+    "flame",
+    "main",
+)
 """In the order in which each finds what it stands on."""
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph import compiler
+from popgraph.dialects.levels import ONNX
 from popgraph.dialects.program import WeightStore
+from popgraph.measure.steps import RanNode, RanSegment
 from popgraph.passes.base import Pass
 from popgraph.passes.changes import difference, elided
 from popgraph.passes.observer import Observer
@@ -45,6 +48,23 @@ class Passes(Observer):
             row | {"level": step.level, "to": step.result, "reason": step.reason}
             for row, step in zip(self.rows, steps, strict=True)
         ]
+
+
+def passes_of(request: compiler.BuildRequest) -> list[dict[str, Any]]:
+    """What each pass changes in a module, which is spent."""
+    observer = Passes(options=request.options)
+    compiler.lower(request.module, request.compilation, request.options, observer=observer)
+    return observer.described(ONNX)
+
+
+def passes_of_steps(steps: Iterable[RanSegment | RanNode]) -> list[dict[str, Any]]:
+    """The same of each step that is compiled, by its number."""
+    return [
+        row | {"step": number}
+        for number, ran in enumerate(steps, 1)
+        if isinstance(ran, RanSegment)
+        for row in passes_of(ran.request)
+    ]
 
 
 def _changes(before: str, after: str, name: str) -> dict[str, Any]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from threading import Thread
 
 from popgraph import compiler
+from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
 from popgraph.support.files import path_of
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
+from popgraph.viewer.flame import csv_of
 from popgraph.viewer.page import page
 from popgraph.viewer.server import Server
 
@@ -37,6 +40,14 @@ class View:
     def save(self, path: str | Path) -> None:
         """Writes the page as one file."""
         write_text(Path(path), self.html())
+
+    def times_as_json(self) -> str:
+        """What was measured, by level, as the flame graph shows it."""
+        return json.dumps(asdict(self.document.times()), indent=1) + "\n"
+
+    def times_as_csv(self) -> str:
+        """The same as a row for each part, below the number of the part that holds it."""
+        return csv_of(self.document.times())
 
     def open(self) -> str:
         """Shows the page in the browser, as long as this process runs; gives its address."""
@@ -75,4 +86,5 @@ def view(
     module, compilation = compiler.load(model, search=wanted.search)
     specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
-    return View(Document(name or "model", module, compilation, wanted, origin=path_of(model)))
+    traced, origin = isinstance(model, Builder), path_of(model)
+    return View(Document(name or "model", module, compilation, wanted, 0, origin, traced))

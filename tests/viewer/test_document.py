@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls, lifeti
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.options import Options
 from popgraph.support.errors import ModelError
-from popgraph.viewer.document import Document
+from popgraph.viewer.document import Document, Part
+from popgraph.viewer.flame import Box
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = {"digits_cnn.pgraph": {"N": 2}, "transformer.pgraph": {"N": 1, "length": 8}}
@@ -166,8 +168,140 @@ def test_lifetimes_cover_the_bytes_in_use(name: str) -> None:
         assert alive.max(initial=0) <= 2
 
 
+def view(path: Path) -> Document:
+    module, compilation, _ = models.opened(path, [], static=False)
+    return Document(path.stem, module, compilation, for_this_machine(Options()), 1, origin=path)
+
+
+def boxes(box: Box) -> Iterator[Box]:
+    yield box
+    for inner in box.below:
+        yield from boxes(inner)
+
+
 def test_measured_times_stand_beside_the_calls_of_a_step() -> None:
     lowered = document("mlp.pgraph", rounds=1, N=2).part("lowered")
     steps = [call for call in lowered["calls"] if call["step"] is not None]
-    assert len(lowered["times"]) == len(steps) and lowered["total"] > 0
+    assert steps and all(call["time"] >= 0 for call in steps) and lowered["total"] > 0
+    assert all("time" not in call for call in lowered["calls"] if call["prepared"])
     assert 1 < lowered["roof"]["gflops"] < 1e4 and 0.1 < lowered["roof"]["gigabytes"] < 1e4
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_flame_graph_has_all_time_by_level(name: str) -> None:
+    viewed = document(name, rounds=1, **SIZES[name])
+    lowered, nodes = viewed.part("lowered"), viewed.part("model")["graph"]
+    root = viewed.times()
+    assert asdict(root) == lowered["flame"]
+    steps = [call for call in lowered["calls"] if call["step"] is not None]
+    assert root.microseconds == pytest.approx(sum(call["time"] for call in steps))
+    assert root.calls == len(steps) and root.share == 1
+    kernels = [box.places for box in boxes(root) if box.level == "kernel"]
+    assert sorted(kernels) == sorted([call["id"]] for call in ids(lowered["calls"], steps))
+    for box in boxes(root):
+        if box.below:
+            assert box.microseconds == pytest.approx(sum(one.microseconds for one in box.below))
+            assert box.calls == sum(one.calls for one in box.below)
+        if box.level == "onnx":
+            assert all(nodes[place]["kind"] in box.name for place in box.places)
+            assert {one.level for one in box.below} == {"graphcore"}
+    if name == "transformer.pgraph":
+        layers = {f"layer{number}" for number in range(12)}
+        assert layers <= {box.name for box in root.below if box.level == "scope"}
+
+
+def ids(calls: list[Part], chosen: list[Part]) -> list[Part]:
+    return [{"id": number} for number, call in enumerate(calls) if call in chosen]
+
+
+def test_what_a_kernel_computes_together_stays_together(tmp_path: Path) -> None:
+    path = tmp_path / "scopes.pgraph"
+    path.write_text(
+        "opset 21\ngraph g(x: f32[64, 64]) -> (y) {\n  h = Relu(x) * x\n  y = h @ h\n}\n"
+    )
+    root = view(path).times()
+    ways = {box.name: [one.name for one in box.below] for box in boxes(root)}
+    assert ways["scopes"] == ["Relu + Mul", "MatMul y"]
+    assert ways["Relu + Mul"] == ["relu + mul"]
+
+
+def test_a_loop_shows_what_its_turns_take(tmp_path: Path) -> None:
+    path = tmp_path / "turns.pgraph"
+    path.write_text(
+        "opset 21\ngraph g(x: f32[5, 8, 8], w: f32[8, 8]) -> (h) {\n"
+        "  h = loop row in x with h = w {\n    h = Tanh(h @ row)\n  }\n}\n"
+    )
+    root = view(path).times()
+    kernels = [box for box in boxes(root) if box.level == "kernel"]
+    assert [box.calls for box in kernels if box.name == "the loop itself"] == [1]
+    assert [box.calls for box in kernels if "tanh" in box.name] == [5]
+    ways = {box.name: [one.name for one in box.below] for box in boxes(root)}
+    assert ways["turns"] == ["h (body)", "Scan h"] and ways["Scan h"] == ["loop h"]
+    assert ways["MatMul + Tanh"] == ["mat_mul + tanh"]
+
+
+HOSTED = """
+opset 21
+graph g(x: f32[3, 4]) -> (y, z) {
+  a = Relu(x) * x
+  i = NonZero(a)
+  s = Cast(i, to=f32)
+  y = ReduceSum(s + 1.0, keepdims=0)
+  u = Unique(s)
+  z = Exp(u)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def hosted(tmp_path_factory: pytest.TempPathFactory) -> Document:
+    path = tmp_path_factory.mktemp("models") / "hosted.pgraph"
+    path.write_text(HOSTED)
+    return view(path)
+
+
+def test_steps_of_python_stand_between_what_is_compiled(hosted: Document) -> None:
+    lowered = hosted.part("lowered")
+    steps = lowered["steps"]
+    assert [bool(step["why"]) for step in steps] == [False, True, False, True, False]
+    assert steps[1]["why"] == "the data decide the size of its result"
+    for before, after in pairwise(steps):
+        gives = {one["name"]: one["type"] for one in before["gives"]}
+        taken = {one["name"]: one["type"] for one in after["takes"]}
+        assert taken and taken.items() <= gives.items()
+    labels = [lowered["calls"][step["calls"][0]]["label"] for step in steps if step["why"]]
+    assert labels == ["NonZero in Python", "Unique in Python"]
+
+
+def test_steps_are_one_graph_at_each_level(hosted: Document) -> None:
+    """Every step is reached from the input, and every kernel is linked with the model."""
+    lowered = hosted.part("lowered")
+    graphs = {"onnx": hosted.part("model")["graph"], **lowered["graphs"]}
+    for above, level in pairwise(LEVELS):
+        nodes = graphs[level]
+        assert [node["id"] for node in nodes] == list(range(len(nodes)))
+        (first, *others) = [node for node in nodes if node["kind"] == "input"]
+        assert first["name"] == "x" and not first["inputs"]
+        assert all(one["inputs"][0]["node"] is not None for one in others)
+        for node in nodes:
+            assert all(0 <= one < len(graphs[above]) for one in node["sources"])
+            assert all((one["node"] or 0) < node["id"] for one in node["inputs"])
+    assert {node["scope"] for node in graphs["structured"]} == {"", "step 1", "step 3", "step 5"}
+    kernels = {one["name"] for one in lowered["kernels"]}
+    for call in lowered["calls"]:
+        kinds = {graphs["onnx"][number]["kind"] for number in call["onnx"]}
+        assert call["kernel"] in kernels or kinds <= {"NonZero", "Unique"}
+    assert [call["step"] for call in lowered["calls"]] == list(range(len(lowered["calls"])))
+    assert hosted.times().microseconds == pytest.approx(
+        sum(call["time"] for call in lowered["calls"])
+    )
+    memories = [one["title"] for one in lowered["memories"]]
+    assert memories == ["step 1", "step 3", "step 5"]
+    assert {row["step"] for row in hosted.part("passes")["passes"]} == {1, 3, 5}
+
+
+def test_steps_of_unknown_sizes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "open.pgraph"
+    path.write_text("opset 21\ngraph g(x: f32[N]) -> (y) {\n  y = NonZero(x)\n}\n")
+    viewed = popgraph.view(path).document
+    assert "input 'x' is f32[N]" in viewed.part("lowered")["error"]["what"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -149,7 +150,7 @@ def opened(browser: Any, address: str) -> Iterator[Any]:
     tab.on("console", lambda message: said.append(message.text))
     tab.on("pageerror", lambda error: said.append(str(error)))
     tab.goto(address)
-    tab.wait_for_selector("#status:has-text('kernels')")
+    tab.wait_for_selector("#status:has-text('kernel')")
     yield tab
     tab.close()
     assert not said
@@ -216,11 +217,92 @@ def test_the_page_shows_every_view(shown: Any) -> None:
     shown.click("#theme")
 
 
-def test_measured_calls_stand_below_the_roof(browser: Any, tmp_path: Path) -> None:
-    path = tmp_path / "measured.html"
-    arguments = ["view", str(DIGITS), "--dim", "N=1", "--profile", "--save", str(path)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    with opened(browser, path.as_uri()) as tab:
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page, and its times in files beside it."""
+    path = tmp_path_factory.mktemp("measured") / "measured.html"
+    files = [("--save", "html"), ("--json", "json"), ("--csv", "csv")]
+    arguments = [one for option, end in files for one in (option, str(path.with_suffix(f".{end}")))]
+    asked = ["view", str(DIGITS), "--dim", "N=1", "--profile", *arguments]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0 and result.output.count("is written") == 3, result.output
+    return path
+
+
+def test_times_are_the_same_in_all_forms(measured: Path) -> None:
+    found = References()
+    found.feed(measured.read_text())
+    root = json.loads(measured.with_suffix(".json").read_text())
+    assert root == found.parts["lowered"]["flame"]
+    with measured.with_suffix(".csv").open() as file:
+        rows = list(csv.DictReader(file))
+
+    def told(box: dict[str, Any], above: str) -> Iterator[tuple[str, str, float, int]]:
+        yield above, box["name"], box["microseconds"], box["calls"]
+        for inner in box["below"]:
+            yield from told(inner, box["name"])
+
+    names = {row["number"]: row["name"] for row in rows} | {"": ""}
+    assert list(told(root, "")) == [
+        (names[row["in"]], row["name"], float(row["microseconds"]), int(row["calls"]))
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv"])
+def test_times_are_asked_for_with_a_profile(option: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["view", str(DIGITS), option, str(tmp_path / "times")])
+    assert result.exit_code == 2 and "times are measured with --profile" in result.output
+
+
+def test_the_flame_graph_tells_times_and_goes_to_places(browser: Any, measured: Path) -> None:
+    with opened(browser, measured.as_uri()) as tab:
+        tab.click("[data-view=time]")
+        assert "DIGITS" in tab.inner_text(".told").upper() and "100.0 %" in tab.inner_text(".told")
+        whole = tab.wait_for_selector(".flame .model").bounding_box()["width"]
+        box = tab.wait_for_selector(".flame .onnx:has-text('Conv + Relu')")
+        part = box.bounding_box()["width"] / whole
+        box.hover()
+        words = tab.inner_text(".told")
+        assert "ONNX node" in words and "1 call" in words
+        share = float(re.search(r"([\d.]+) %", words)[1])  # type: ignore[index]
+        assert share / 100 == pytest.approx(part, abs=0.02)
+        box.click()
+        assert tab.inner_text("#right h2") == "Conv"
+        assert tab.query_selector(".flame .kernel.chosen")
+        wide = tab.wait_for_selector(".flame .onnx.chosen").bounding_box()["width"]
+        assert wide == pytest.approx(whole, abs=2)
+        tab.click("#go")
+        tab.wait_for_selector("[data-view=onnx][aria-selected=true]")
+        tab.click("[data-view=time]")
+        tab.click(".flame .kernel >> nth=-1")
+        title = tab.inner_text("#right h2")
+        tab.click("#go")
+        assert title in tab.inner_text("tr.chosen")
+
+
+def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
+    path, saved = tmp_path / "net.pgraph", tmp_path / "net.html"
+    path.write_text(
+        "graph g(x: f32[3]) -> (y) {\n  i = NonZero(Relu(x))\n  y = Cast(i, to=f32)\n}\n"
+    )
+    assert CliRunner().invoke(app, ["view", str(path), "--save", str(saved)]).exit_code == 0
+    with opened(browser, saved.as_uri()) as tab:
+        for view in ("graphcore", "structured", "memory", "passes", "program"):
+            tab.click(f"[data-view={view}]")
+            tab.wait_for_selector(f"[data-view={view}][aria-selected=true]")
+        titles = [one.inner_text() for one in tab.query_selector_all("#center h3")]
+        why = "the data decide the size of its result"
+        assert titles == ["step 1: compiled", f"step 2: Python, because {why}", "step 3: compiled"]
+        flows = [one.inner_text() for one in tab.query_selector_all(".flow")]
+        assert flows[0].startswith("takes x f32[3]; gives i")
+        assert "gives y f32[1, " in flows[2]
+        tab.click("tr[data-call]:has-text('NonZero in Python')")
+        assert f"Python computes it: {why}." in tab.inner_text("#right")
+
+
+def test_measured_calls_stand_below_the_roof(browser: Any, measured: Path) -> None:
+    with opened(browser, measured.as_uri()) as tab:
         tab.click("[data-view=program]")
         tab.click(".roofline circle >> nth=0")
         assert tab.inner_text("#right h2") in tab.inner_text("tr.chosen")
@@ -249,6 +331,24 @@ def test_clicks_go_from_a_kernel_to_its_line_and_back(shown: Any) -> None:
     assert shown.inner_text("#right h2") == "MaxPool"
     shown.click("[data-tab=way]")
     assert shown.query_selector(f"#right [data-call='{call}']")
+
+
+def test_clicks_go_from_a_kernel_to_the_call_of_a_builder_and_back(
+    browser: Any, tmp_path: Path
+) -> None:
+    builder, path = popgraph.Builder(), tmp_path / "built.html"
+    x = builder.addInputTensor("FLOAT", [4, 8])
+    builder.addOutputTensor(builder.aiOnnx.tanh([x]))
+    popgraph.view(builder).save(path)
+    with opened(browser, path.as_uri()) as tab:
+        tab.click("[data-view=program]")
+        tab.click("tr[data-call]:has-text('tanh')")
+        tab.click("[data-tab=way]")
+        assert "builder.aiOnnx.tanh([x])" in tab.inner_text("#right .step .code >> nth=0")
+        tab.click("#right [data-line]")
+        assert "addOutputTensor(builder.aiOnnx.tanh" in tab.inner_text(".line.chosen .text")
+        tab.click(".line.chosen")
+        assert tab.inner_text("#right h2") == "Tanh"
 
 
 def test_a_click_on_the_canvas_chooses_a_node_and_groups_open(shown: Any) -> None:

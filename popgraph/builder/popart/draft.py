@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.refusals import Refused, refusal_note, words
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
@@ -151,6 +152,7 @@ class Draft:
                 self.notes = {**refusal_note(said), **self.notes}
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
+        owner.locate(place_of_call())
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner

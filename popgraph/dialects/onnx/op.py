@@ -9,6 +9,7 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
+    FileLineColLoc,
     FloatAttr,
     IntegerAttr,
     NameLoc,
@@ -161,10 +162,10 @@ class OnnxOp(IRDLOperation, ABC):
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
         return f"node {label!r} ({self.domain + '::' if self.domain else ''}{self.op_type})"
 
-    def locate(self) -> None:
-        """Makes the node's name its location, so that every later level can report it."""
+    def locate(self, place: FileLineColLoc | None = None) -> None:
+        """Makes the node's name, and the line, its location: every later level can report it."""
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
-        self.location = NameLoc(StringAttr(label), NOTHING)
+        self.location = NameLoc(StringAttr(label), place or NOTHING)
 
 
 def graph_in(region: Region) -> Graph:

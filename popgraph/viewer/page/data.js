@@ -43,10 +43,6 @@ function takeLowered(lowered) {
   for (const [id, types] of Object.entries(lowered.types)) {
     known.graphs.onnx[id].outputs.forEach((output, at) => (output.type = types[at] ?? output.type));
   }
-  const times = lowered.times ?? [];
-  for (const call of known.calls) {
-    if (call.program === "main" && call.step !== null) call.time = times[call.step];
-  }
   link();
 }
 

@@ -15,14 +15,15 @@ class Details {
     const node = is ? null : known.graphs[chosen.kind][chosen.id];
     const call = is ? known.calls[chosen.id] : null;
     const title = is ? call.label : node.kind;
-    const below = is ? [call.name, call.prepared ? "once, at loading" : `call ${call.step}`]
+    const below = is ? [call.name, when(call)]
       : [titleOf(node), chosen.kind];
     const tabs = is ? { kernel: "Kernel", way: "Way down" } : { node: "Node", way: "Way down", kernel: "Kernel" };
     if (!(this.tab in tabs)) this.tab = is ? "kernel" : "node";
     const body = element("div", { class: "body", role: "tabpanel" });
     this.panel.replaceChildren(
       element("div", { class: "head" }, element("h2", {}, title),
-        element("p", {}, below.filter(Boolean).join("  ·  ")),
+        element("p", {}, below.filter(Boolean).join("  ·  "), state.view === (is ? "program" : chosen.kind) ? null
+          : element("span", {}, "  ·  ", linkTo(is ? "all calls" : "in the graph", () => this.act.go(chosen), { id: "go" }))),
         element("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([name, text]) =>
           element("button", { type: "button", role: "tab", "data-tab": name, "aria-selected": String(name === this.tab),
             onclick: () => { this.tab = name; this.show(); } }, text)))), body);
@@ -103,7 +104,7 @@ class Details {
     if (lines.size) {
       steps.push(this.step("Written", [...lines].map(([text, node]) => element("div", {},
         linkTo(text, () => this.act.line(node.file, node.line), { "data-line": node.line }),
-        code(sourceLine(node), "pgraph", true)))));
+        code(sourceLine(node), languageOf(node.file), true)))));
     }
     steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
     for (const level of ["graphcore", "structured"]) {
@@ -135,7 +136,7 @@ class Details {
     const call = known.calls[id];
     return element("div", {}, linkTo(call.label, () => { this.tab = "kernel"; this.act.choose({ kind: "call", id }); },
       { "data-call": id }), element("span", { class: "type" },
-      call.prepared ? "  once, at loading" : `  call ${call.step}, at least ${figure(Math.round(call.cycles))} cycles`));
+      `  ${when(call)}${call.cycles && !call.prepared ? `, at least ${figure(Math.round(call.cycles))} cycles` : ""}`));
   }
 
   kernels(ids, chosen) {
@@ -151,7 +152,7 @@ class Details {
 
   kernel(call, chosen) {
     const kernel = known.kernels.get(call.kernel);
-    const rows = [["operations", figure(call.flops)], ["bytes", bytes(call.moved)],
+    const rows = call.why ? [] : [["operations", figure(call.flops)], ["bytes", bytes(call.moved)],
       ["cycles, at least", figure(Math.round(call.cycles))]];
     if (call.time !== undefined) rows.push(["measured", `${figure(call.time)} µs`]);
     if (call.chunks > 1) rows.push(["chunks", String(call.chunks)]);
@@ -160,6 +161,7 @@ class Details {
       found.push(element("h3", {}, "Computes"), ...call.onnx.map((id) => this.reference("onnx", id)));
     }
     if (call.schedules) found.push(...schedules(call.schedules));
+    if (call.why) return [...found, element("p", { class: "empty" }, `Python computes it: ${call.why}.`)];
     if (!kernel) return [...found, element("p", { class: "empty" }, `Runs ${call.programs.join(" or ")}.`)];
     const place = element("div");
     const forms = { "C": () => code(kernel.c, "c"), "Loops": () => code(kernel.loops, "ir") };
@@ -174,6 +176,9 @@ class Details {
     return [...found, element("h3", {}, "Code"), tabs, place];
   }
 }
+
+const when = (call) =>
+  (call.prepared ? "once, at loading" : call.step === null ? "in a branch or a loop" : `call ${call.step}`);
 
 /** How a contraction runs, and how else it could by estimate. */
 function schedules({ candidates, of, contraction }) {

@@ -56,11 +56,18 @@ const TOKENS = {
     String.raw`(?<c>//[^\n]*)|(?<s>"(?:[^"\\\n]|\\.)*")|(?<t>[!#][\w.$-]+|\b(?:tensor|memref|vector|` +
     String.raw`index)\b|\b(?:bf|f|i|u|si|ui)\d+\b)|(?<k>%[\w.$-]+|\^[\w.$-]+|@[\w.$-]+)|` +
     String.raw`(?<o>(?<![\w.])[a-z_]+\.[A-Za-z_][\w.]*)|(?<n>(?<![\w.%])-?\d+(?:\.\d+)?\b)`, "g"),
+  python: new RegExp(
+    String.raw`(?<c>#[^\n]*)|(?<s>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?<k>\b(?:and|as|class|def|elif|else|` +
+    String.raw`for|from|if|import|in|is|lambda|not|or|return|while|with|yield|None|True|False)\b)|` +
+    String.raw`(?<o>\b\w+(?=\())|(?<n>(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\b)`, "g"),
   pgraph: new RegExp(
     String.raw`(?<c>#[^\n]*)|(?<s>"""[\s\S]*?"""|"(?:[^"\\\n]|\\.)*")|(?<k>\b(?:graph|def|train|` +
     String.raw`weight|opset|import|if|else|loop|for|in|with|return|loss|optimizer)\b)|` +
     String.raw`(?<t>\b(?:bf|f|i|u)\d+\b)|(?<o>\b[A-Z]\w*(?=\())|(?<n>(?<![\w.])-?\d+(?:\.\d+)?\b)`, "g"),
 };
+
+/** The language of the text in which nodes were written. */
+const languageOf = (file) => (file.endsWith(".pgraph") ? "pgraph" : "python");
 
 /** A text in colours, as nodes. */
 function coloured(text, language) {

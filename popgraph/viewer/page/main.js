@@ -1,6 +1,6 @@
 // The page: which view is shown, what is chosen, and how one comes from one to the other.
 
-const VIEWS = { training: "Training", onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program",
+const VIEWS = { training: "Training", onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program", time: "Time",
   memory: "Memory", passes: "Passes", source: "Source" };
 
 const state = { view: null, chosen: null, graph: null };
@@ -13,9 +13,14 @@ const act = {
     mark();
   },
 
-  /** To a node, in the graph of its level. */
-  go(chosen) {
+  /** To a node, in the graph of its level; to a call, in the list of all. */
+  async go(chosen) {
     state.chosen = chosen;
+    if (chosen.kind === "call") {
+      await show("program");
+      center.querySelector(`tr[data-call="${chosen.id}"]`)?.scrollIntoView({ block: "center" });
+      return;
+    }
     if (state.view !== chosen.kind) show(chosen.kind);
     else state.graph.reveal(chosen.id);
     mark();
@@ -48,6 +53,8 @@ function mark() {
   for (const row of center.querySelectorAll("tr[data-call]")) {
     row.classList.toggle("chosen", linked.call.includes(Number(row.dataset.call)));
   }
+  const chart = center.querySelector(".flame");
+  if (chart) markFlame(chart, linked);
   for (const line of center.querySelectorAll(".line.has")) {
     line.classList.toggle("chosen", line.dataset.nodes.split(" ").some((id) => linked.onnx.includes(Number(id))));
   }
@@ -95,6 +102,7 @@ async function showPart(view) {
   if (found.error) center.replaceChildren(scroll(element("h1", {}, VIEWS[view]), errorBox(found.error)));
   else if (view === "passes") center.replaceChildren(passesView(found.passes));
   else if (known.graphs[view]) showGraph(view);
+  else if (view === "time") center.replaceChildren(flameView(act, found.flame));
   else center.replaceChildren(view === "memory" ? memoryView(act) : programView(act));
 }
 
@@ -104,7 +112,8 @@ function begin(model) {
   document.getElementById("model-name").textContent = model.name;
   document.getElementById("model-facts").textContent =
     `${counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node")}, parameters: ${model.parameters}`;
-  const there = { training: model.live.includes("training"), source: Object.keys(model.sources).length };
+  const there = { training: model.live.includes("training"), source: Object.keys(model.sources).length,
+    time: model.measured };
   const names = Object.entries(VIEWS).filter(([view]) => there[view] ?? true);
   document.getElementById("views").replaceChildren(...names.flatMap(([view, text]) => [
     view === "program" ? element("span", { class: "gap" }) : null,
@@ -136,7 +145,7 @@ async function start() {
   } else {
     takeLowered(found);
     say(`${counted(found.kernels.length, "kernel")}, ${counted(found.calls.length, "call")}`);
-    for (const graph of graphs.values()) graph.frame.querySelector("#by-time").hidden = !found.times;
+    for (const graph of graphs.values()) graph.frame.querySelector("#by-time").hidden = !found.total;
   }
   mark();
   state.graph?.arrange();

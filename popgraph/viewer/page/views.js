@@ -3,7 +3,7 @@
 /** The calls of the program in their order, with what they take. */
 function programView(act) {
   const { calls, lowered } = known;
-  const field = lowered.times ? "time" : "cycles";
+  const field = lowered.total ? "time" : "cycles";
   const most = Math.max(...calls.map((call) => (call.prepared ? 0 : call[field] ?? 0)), 1e-9);
   const sum = calls.reduce((total, call) => total + (call.prepared ? 0 : call[field] ?? 0), 0);
   const row = (call) => {
@@ -12,22 +12,32 @@ function programView(act) {
     const bar = element("span", { class: `bar ${field}`, style: `width:${(110 * (amount ?? 0)) / most}px` });
     return { attributes: { tabindex: "0", "data-call": call.id, onclick: () => act.choose({ kind: "call", id: call.id }),
       onkeydown: (event) => event.key === "Enter" && act.choose({ kind: "call", id: call.id }) },
-      cells: [call.prepared ? "" : String(call.step), element("code", {}, call.label), call.name, figure(call.flops),
-        bytes(call.moved), figure(Math.round(call.cycles)), ...(lowered.times ? [figure(call.time)] : []), share,
+      cells: [call.step === null ? "" : String(call.step), element("code", {}, call.label), call.name, figure(call.flops),
+        bytes(call.moved), figure(Math.round(call.cycles)), ...(lowered.total ? [figure(call.time)] : []), share,
         call.prepared ? "" : bar] };
   };
-  const headings = ["", "kernel", "from", "operations", "bytes", "cycles", ...(lowered.times ? ["µs"] : []), "share", ""];
-  const numbers = lowered.times ? [0, 3, 4, 5, 6, 7] : [0, 3, 4, 5, 6];
-  const groups = [["Each step", calls.filter((call) => !call.prepared && call.program === "main")],
-    ["Once, at loading", calls.filter((call) => call.prepared)],
-    ["In branches and loops", calls.filter((call) => !call.prepared && call.program !== "main")]];
+  const headings = ["", "kernel", "from", "operations", "bytes", "cycles", ...(lowered.total ? ["µs"] : []), "share", ""];
+  const numbers = lowered.total ? [0, 3, 4, 5, 6, 7] : [0, 3, 4, 5, 6];
+  const stepped = calls.filter((call) => call.step !== null);
+  const groups = lowered.steps.length ? lowered.steps.map((step) => [stepTitle(step), step.calls.map((id) => calls[id]), stepFlow(step)])
+    : [["Each step", stepped], ["Once, at loading", calls.filter((call) => call.prepared)],
+      ["In branches and loops", calls.filter((call) => !call.prepared && call.step === null)]];
   return scroll(element("h1", {}, "Program"),
-    element("p", { class: "lead" }, lowered.times
-      ? `${counted(lowered.times.length, "call")} a step, ${figure(lowered.total)} µs as a whole. Each was measured alone, on the memory that the one before it left.`
+    element("p", { class: "lead" }, lowered.total
+      ? `${counted(calls.filter((call) => call.step !== null).length, "call")} a step, ${figure(lowered.total)} µs as a whole. Each was measured alone, on the memory that the one before it left.`
       : "The calls of kernels in their order. Cycles are those that arithmetic at full rate takes, or memory, whichever is more. Measured times stand here after popgraph view --profile."),
-    lowered.roof ? rooflineOf(groups[0][1], lowered.roof, act) : null,
-    groups.filter(([, rows]) => rows.length).flatMap(([title, rows]) =>
-      [element("h3", {}, title), table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
+    lowered.roof ? rooflineOf(stepped, lowered.roof, act) : null,
+    lowered.steps.length ? element("p", { class: "lead" }, "Python computes some nodes: what lies between them is compiled, for the sizes that made-up inputs led to.") : null,
+    groups.filter(([, rows, flow]) => rows.length || flow).flatMap(([title, rows, flow]) =>
+      [element("h3", {}, title), flow, table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
+}
+
+const stepTitle = (step) => `${step.title}: ${step.why ? `Python, because ${step.why}` : "compiled"}`;
+
+/** What flows into a step, and out of it. */
+function stepFlow(step) {
+  const said = (ends) => (ends.length ? ends.flatMap((one, at) => [at ? ", " : "", element("b", {}, one.name), ` ${one.type}`]) : ["nothing"]);
+  return element("p", { class: "type flow" }, "takes ", ...said(step.takes), "; gives ", ...said(step.gives));
 }
 
 const ROOF = { width: 640, height: 300, left: 58, right: 14, top: 16, bottom: 34 };
@@ -66,19 +76,25 @@ const scroll = (...children) => element("div", { class: "scroll", tabindex: "-1"
 
 /** Bytes in use at each call, and the arena as a map: calls from left to right, offsets upwards. */
 function memoryView(act) {
-  const { memory, calls } = { ...known.lowered, calls: known.calls };
-  const steps = calls.filter((call) => call.program === "main" && !call.prepared);
+  const { memories, steps } = known.lowered;
+  const of = (memory) => (memory.title ? steps.find((step) => step.title === memory.title).calls.map((id) => known.calls[id]) : known.calls);
+  return scroll(element("h1", {}, "Memory"),
+    element("p", { class: "lead" }, "Above, the bytes of the arena that hold something at each call. Below, where they lie: a block is a piece that is written by the call at its left end and needed to its right end."),
+    memories.map((memory) => [memory.title ? element("h3", {}, `The program of ${memory.title}`) : null,
+      memoryOf(memory, of(memory).filter((call) => call.step !== null), act)]));
+}
+
+function memoryOf(memory, steps, act) {
   const peak = memory.in_use.indexOf(Math.max(0, ...memory.in_use));
   const figures = [["arena", bytes(memory.arena)], ["in use at the peak", bytes(memory.in_use[peak] ?? 0)],
     ["peak at call", String(peak)], ["prepared weights", bytes(memory.persistent)]];
   const alive = element("div");
   const chart = element("canvas", { class: "chart", height: "460", role: "img",
     "aria-label": "the arena over the calls of a step; the table below has what is alive" });
-  const page = scroll(element("h1", {}, "Memory"),
-    element("p", { class: "lead" }, "Above, the bytes of the arena that hold something at each call. Below, where they lie: a block is a piece that is written by the call at its left end and needed to its right end."),
-    element("div", { class: "figures" }, figures.map(([name, value]) => element("div", {}, element("b", {}, value), name))),
-    chart, alive);
+  const page = element("div", {},
+    element("div", { class: "figures" }, figures.map(([name, value]) => element("div", {}, element("b", {}, value), name))));
   if (!memory.in_use.length || !memory.arena) return page;
+  page.append(chart, alive);
   let at = peak;
   const show = (step) => {
     at = Math.max(0, Math.min(memory.in_use.length - 1, step));
@@ -152,12 +168,13 @@ function passesView(rows) {
       element("p", { class: "lead" }, `${row.reason}.`), ...changeOf(row));
     place.scrollTop = 0;
   };
-  let level = null;
+  let before = null;
   for (const row of rows) {
-    if (row.level !== level) list.append(element("li", { class: "level" }, `${row.level} level`));
-    level = row.level;
-    const [before, after] = row.lines;
-    const many = !row.changed ? "" : after === before ? "±0" : `${after > before ? "+" : "−"}${Math.abs(after - before)}`;
+    const part = `${row.step ? `step ${row.step}, ` : ""}${row.level} level`;
+    if (part !== before) list.append(element("li", { class: "level" }, part));
+    before = part;
+    const [old, now] = row.lines;
+    const many = !row.changed ? "" : now === old ? "±0" : `${now > old ? "+" : "−"}${Math.abs(now - old)}`;
     const button = element("button", { type: "button", class: row.changed ? "" : "same" },
       row.name, element("span", { class: "many" }, many));
     button.addEventListener("click", () => show(row, button));
@@ -222,7 +239,7 @@ function sourceLines(file, text, lines, act) {
       "data-nodes": ids.join(" "), tabindex: nodes.length ? "0" : false,
       onclick: () => last && act.choose({ kind: "onnx", id: last.id }),
       onkeydown: (event) => event.key === "Enter" && last && act.choose({ kind: "onnx", id: last.id }) },
-      element("span", { class: "number" }, String(at + 1)), element("span", { class: "text" }, coloured(line, "pgraph")),
+      element("span", { class: "number" }, String(at + 1)), element("span", { class: "text" }, coloured(line, languageOf(file))),
       element("span", { class: "what" }, nodes.map((node) => node.kind).join(", ")));
   });
 }

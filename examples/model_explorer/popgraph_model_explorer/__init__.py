@@ -1,0 +1,1 @@
+"""An extension of Model Explorer, which looks for its adapter in `main`."""

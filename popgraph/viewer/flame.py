@@ -1,0 +1,140 @@
+"""The flame graph of a profile: time by level, from the scopes of a model to its kernels."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from popgraph.dialects.levels import GRAPHCORE, ONNX
+
+MODEL, SCOPE, KERNEL = "model", "scope", "kernel"
+ADDED = "added by passes"
+"""The scope of what comes from no node of the model, such as the update of a weight."""
+CSV_COLUMNS = ("level", "name", "calls", "microseconds", "share")
+"""Fields of `Box`."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A call that was measured: of a kernel, of a host step, or a loop without its kernels."""
+
+    call: int
+    """Its number among the calls of the document."""
+    name: str
+    microseconds: float
+    calls: int
+    """How often it ran in a step."""
+
+
+@dataclass
+class Box:
+    """A part of the time: what of a level takes it, and of what on the level below it consists."""
+
+    level: str
+    name: str
+    places: list[int] = field(default_factory=list)
+    """The nodes of the level; of a kernel, its call."""
+    microseconds: float = 0.0
+    share: float = 0.0
+    """Of the time of all calls of a step."""
+    calls: int = 0
+    """How many calls of kernels that are in a step."""
+    below: list[Box] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step on the way from the model to a kernel."""
+
+    level: str
+    name: str
+    places: tuple[int, ...] = ()
+
+
+def flame(
+    name: str,
+    measured: Iterable[Measured],
+    calls: Sequence[Mapping[str, Any]],
+    graphs: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Box:
+    """
+    The time of a step by level.
+
+    A kernel that computes several nodes stands below all of them together, in the scope that
+    they share: no part of what was measured is shared out by estimate.
+    """
+    root = Box(MODEL, name)
+    boxes: dict[tuple[_Step, ...], Box] = {(): root}
+    for one in measured:
+        way = tuple(_way(one, calls[one.call], graphs))
+        for end in range(len(way) + 1):
+            if way[:end] not in boxes:
+                step = way[end - 1]
+                boxes[way[:end]] = Box(step.level, step.name, list(step.places))
+                boxes[way[: end - 1]].below.append(boxes[way[:end]])
+            box = boxes[way[:end]]
+            box.microseconds += one.microseconds
+            box.calls += one.calls
+    for box in boxes.values():
+        box.share = box.microseconds / (root.microseconds or 1)
+    return root
+
+
+def _way(
+    one: Measured,
+    call: Mapping[str, Any],
+    graphs: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Iterator[_Step]:
+    nodes, operations = (_computed(call, level, graphs) for level in (ONNX, GRAPHCORE))
+    for scope in _shared([node["scope"] for node in nodes]) if nodes else [ADDED]:
+        yield _Step(SCOPE, scope)
+    if nodes:
+        yield _together(ONNX, nodes)
+    if operations:
+        yield _together(GRAPHCORE, operations)
+    yield _Step(KERNEL, one.name, (one.call,))
+
+
+def _computed(
+    call: Mapping[str, Any], level: str, graphs: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[Mapping[str, Any]]:
+    """The nodes of a level that a kernel computes; of a loop, which is no kernel, it alone."""
+    numbers = sorted(call[level]) if call["kernel"] else call[level][:1]
+    return [graphs[level][number] for number in numbers]
+
+
+def _shared(scopes: Sequence[str]) -> list[str]:
+    """The scopes, outermost first, that all have in common."""
+    first, *others = [scope.split("/") if scope else [] for scope in scopes]
+    common = 0
+    while common < len(first) and all(first[: common + 1] == one[: common + 1] for one in others):
+        common += 1
+    return first[:common]
+
+
+def _together(level: str, nodes: Sequence[Mapping[str, Any]]) -> _Step:
+    """The nodes that a kernel computes: their kinds, and the name of one that is alone."""
+    kinds = " + ".join(dict.fromkeys(node["kind"] for node in nodes))
+    own = nodes[0]["name"].rpartition("/")[2] if len(nodes) == 1 else ""
+    return _Step(level, f"{kinds} {own}".strip(), tuple(node["id"] for node in nodes))
+
+
+def csv_of(root: Box) -> str:
+    """A row for each box, below the number of the box that it is a part of."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["number", "in", *CSV_COLUMNS])
+    numbers = count(1)
+
+    def write(box: Box, above: int | str) -> None:
+        number = next(numbers)
+        writer.writerow([number, above, *(getattr(box, name) for name in CSV_COLUMNS)])
+        for inner in box.below:
+            write(inner, number)
+
+    write(root, "")
+    return file.getvalue()
