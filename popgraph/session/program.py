@@ -90,7 +90,9 @@ class Program:
         self.aborts = take_aborts(self._module)
         self.printed = self._found_printed()
         self.replicas, self._rule = request.replicas, request.optimizer
-        self._lower(self._sorted_anchors())
+        anchors = self._sorted_anchors()
+        self._after_step = frozenset(anchors.after_step)
+        self._lower(anchors)
         self._loss_row = self._found_loss_dtype()
         self.tracked = tuple(self._found_tracked())
         self._keep_only_anchors()
@@ -268,11 +270,13 @@ class Program:
 
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
+        if id in self._after_step:
+            return self.replicas.states(id) if self.replicas.count > 1 else [id]
         outputs = self._graph.outputs
         for name in (id, self._canonical(id)):
             if (found := self.results(name))[0] in outputs:
                 return found
-        return self.replicas.states(self._canonical(id))
+        raise _no_such_anchor(id, outputs)
 
     def check_work(self) -> None:
         """Refuses a model of which no node is needed for an anchor or for a weight."""

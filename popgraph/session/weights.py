@@ -25,13 +25,12 @@ class Held:
     """The group of each value that comes back; none: the array does as it is."""
 
     def of_group(self, group: int) -> Array:
-        found: Array = self.array[group] if self.stacked else self.array
-        return found
+        return np.asarray(self.array[group] if self.stacked else self.array)
 
     def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
         """What each variable gets of an array."""
         for place, name in enumerate(self.variables):
-            yield name, array[place] if self.stacked else array
+            yield name, np.asarray(array[place]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
         """The array, as the program holds it."""

@@ -256,3 +256,51 @@ def test_what_popart_does_not_support_either() -> None:
     flow = popart.DataFlow(1, [y])
     with pytest.raises(popart.popart_unsupported_exception, match="w is to come back reduced"):
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options())
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_replicas_of_one_program_draw_numbers_of_their_own(backend: str) -> None:
+    """And the gradient of each drops what its own values dropped."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [50], "x")
+    w = builder.addInitializedInputTensor(np.ones((2, 50), np.float32), settings_of("each"), "w")
+    y = builder.aiOnnx.dropout([builder.aiOnnx.mul([x, w])], 1, 0.5)[0]
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y, "Gradient___x"]),
+        loss,
+        popart.ConstSGD(0.1),
+        device(backend),
+        userOptions=options(replicas=2),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.setRandomSeed(5)
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 50), np.float32)}, anchors))
+    first, second = anchors[y]
+    assert np.sum(first != second) > 5
+    np.testing.assert_array_equal(anchors["Gradient___x"], anchors[y])
+
+
+@pytest.mark.parametrize("state", ["UpdatedVar___w", "Accl1___w", "Step___w", "w"])
+def test_states_of_groups_are_anchors(state: str) -> None:
+    two = Two(settings_of("each"))
+    session = popart.TrainingSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(1, [state]),
+        two.loss,
+        popart.Adam({"defaultLearningRate": (RATE, False)}),
+        device(),
+        userOptions=options(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    session.weightsToHost()
+    held = session.weights()[state.removeprefix("UpdatedVar___")]
+    np.testing.assert_array_equal(anchors[state], held)
+    assert not np.array_equal(held, two.w)

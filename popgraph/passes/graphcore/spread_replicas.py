@@ -11,7 +11,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore.arithmetic import AddOp
-from popgraph.dialects.graphcore.base import Random
 from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.graphcore.random import REPLICA_STREAMS, SEED
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp
@@ -148,18 +147,17 @@ class _Spread:
         self._know(op.result, [made[name].result for name in names])
 
     def _copy(self, op: Operation) -> None:
-        shared = not any(isinstance(inner, Random) for inner in op.walk()) and all(
+        shared = not any(_draws(inner) for inner in op.walk()) and all(
             len(set(self._of(value))) == 1 for value in op.operands
         )
         made: list[Operation] = []
         for replica in range(1 if shared else self.replicas.count):
             copy = op.clone(dict(self.values[replica]))
-            for inner in copy.walk():
-                if isinstance(inner, Random):
-                    stream = inner.properties["stream"]
-                    assert isinstance(stream, IntegerAttr)
-                    moved = stream.value.data + replica * REPLICA_STREAMS
-                    inner.properties["stream"] = IntegerAttr(moved, i64)
+            for inner in filter(_draws, copy.walk()):
+                stream = inner.properties["stream"]
+                assert isinstance(stream, IntegerAttr)
+                moved = stream.value.data + replica * REPLICA_STREAMS
+                inner.properties["stream"] = IntegerAttr(moved, i64)
             self.block.add_op(copy)
             made.append(copy)
         made *= self.replicas.count // len(made)
@@ -199,3 +197,8 @@ class _Spread:
             totals[copy] = value
         for copy, total_value in totals.items():
             yield PREFIX + copy, total_value
+
+
+def _draws(op: Operation) -> bool:
+    """Whether an operation draws random numbers: replicas have streams of their own."""
+    return "stream" in op.properties
