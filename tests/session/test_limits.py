@@ -195,6 +195,13 @@ def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> 
             "Padding vector (length 3) does not have 2 values for each spatial dimension 2",
         ),
         (
+            lambda b, x: b.aiOnnx.batchnormalization(
+                [b.addInputTensor("FLOAT", shape) for shape in ([2, 2, 2, 2], [2], [3], [2], [2])],
+                1,
+            )[0],
+            "expected shape of batch norm input tensor B ([3]) to be [2] to match dimension 1 of X",
+        ),
+        (
             lambda b, x: b.aiOnnxOpset11.resize(
                 [x, *(b.aiOnnxOpset11.constant(a) for a in RESIZED)]
             ),

@@ -83,6 +83,25 @@ def _of_one_operator(node: Refused, shapes: Sequence[Shape | None], reason: str)
         return BOTH_SCALES_AND_SIZES
     if node.op_type in WINDOWED and shapes and shapes[0] is not None:
         return _padding(node, len(shapes[0]) - 2)
+    if node.op_type == "BatchNormalization":
+        return _statistics(node, shapes)
+    return None
+
+
+def _statistics(node: Refused, shapes: Sequence[Shape | None]) -> str | None:
+    """Scale, shift and statistics have one number for each channel, or for each element."""
+    if not shapes or shapes[0] is None or len(shapes[0]) < 2:
+        return None
+    x = shapes[0]
+    spatial = bool(node.attributes.get("spatial", 1))
+    wanted = x[1:2] if spatial else x[1:]
+    match = "dimension 1" if spatial else "all but the first dimension"
+    for name, shape in zip(("scale", "B", "mean", "var"), shapes[1:], strict=False):
+        if shape is not None and shape != wanted:
+            return (
+                f"expected shape of batch norm input tensor {name} ({_spaced(shape)}) to be "
+                f"{_spaced(wanted)} to match {match} of X ({_spaced(x)})"
+            )
     return None
 
 
