@@ -13,6 +13,7 @@ import typer
 
 from popgraph.cli.options import LEVELS, Level, Load
 from popgraph.cli.options import level as ir_level
+from popgraph.cli.pager import show
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
 from popgraph.support.texts import read_text
@@ -78,7 +79,7 @@ def command(
         from popgraph.cli.dialect_page import page
         from popgraph.dialects.registry import OWN
 
-        typer.echo(page(OWN[dialect]()), nl=False)
+        show(page(OWN[dialect]()).removesuffix("\n"))
         return
     from popgraph.cli.report import load_installed, markdown_page
     from popgraph.support.extensions import OPERATORS
@@ -98,7 +99,7 @@ def command(
         if level == Level.ONNX and not pattern:
             typer.echo(_without_gradient())
     else:
-        typer.echo(table(found))
+        show(table(found))
 
 
 def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:

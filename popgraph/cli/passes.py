@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import Load
+from popgraph.cli.pager import show
 
 ABOUT = """In the order in which they run. Each works at one level, or takes the model to the next
 one. Those with a star make programs faster or smaller; the others make them possible."""
@@ -43,7 +44,7 @@ def command(
         columns = ("level", "pass", "what it does", "why it stands here")
         typer.echo(markdown_page("Passes", ABOUT, columns, rows))
     else:
-        typer.echo(table([*rows, *_from_outside()]))
+        show(table([*rows, *_from_outside()]))
 
 
 def _from_outside() -> list[tuple[str, str, str]]:

@@ -28,6 +28,7 @@ from popgraph.cli.options import (
     options_here,
     pass_name,
 )
+from popgraph.cli.pager import show
 
 if TYPE_CHECKING:
     from popgraph.compiler import BuildRequest
@@ -102,7 +103,7 @@ def command(
     for which values and shapes the cache has compiled programs.
 
     An elided text is there to be read, and does not parse. With --diff, passes run down to --at, or
-    to the program level. A terminal shows colours, unless NO_COLOR is set.
+    to the program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
     """
     from popgraph import compiler
     from popgraph.cli import models, print_steps
@@ -118,12 +119,11 @@ def command(
         trained = training is not None  # Such models have steps, but no training.
         notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
         lines = [*notes, *models.structural_lines(model, module, compilation), str(module)]
-        typer.echo(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
+        show(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
         return
     asked = Asked(at, stop_after, print_after or (), tuple(diff), elide)
     texts = print_steps.lowered_steps if hosted else print_steps.lowered_whole
-    for text in texts(request, asked.text):
-        typer.echo(asked.shown(text))
+    show("\n".join(asked.shown(text) for text in texts(request, asked.text)))
 
 
 @dataclass
