@@ -23,6 +23,10 @@ RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
 ELSEWHERE = {
     "ai.onnx.preview.training.Gradient": "passes/test_derivatives.py",
     "ai.graphcore.PackedDataBlock": "session/test_popart_sequences.py",
+    **dict.fromkeys(
+        (f"ai.graphcore.Replicated{name}" for name in ("AllGather", "AllReduce", "ReduceScatter")),
+        "passes/test_spread_replicas.py",
+    ),
 }
 """Operators that no node alone shows, and the tests of their gradients."""
 SHARE = 20

@@ -1151,6 +1151,18 @@ NODES: dict[str, tuple[Broken, ...]] = {
     ),
     "ai.graphcore.IncrementMod": (row("bool[2]", increment=1.0, modulus=2.0), row("f32[2]")),
     "ai.graphcore.Init": (row("", shape=[2], data_type=99), row("", shape=[-2], data_type=1)),
+    **dict.fromkeys(
+        ("ai.graphcore.ReplicatedAllReduce", "ai.graphcore.ReplicatedReduceScatter"),
+        (
+            row("bool[2]"),
+            row("f32[2]", __collectiveOperator=9),
+            row("f32[2]", __collectiveCommGroup=[1, 3]),
+        ),
+    ),
+    "ai.graphcore.ReplicatedAllGather": (
+        row("bool[2]"),
+        row("f32[2]", __collectiveReplicaGrouping=[4, 1, 4]),
+    ),
     "ai.graphcore.MultiConv": (
         row("f32[1, 2, 5] f32[3, 4, 3] _", strides=[1]),
         row("f32[1, 2, 5] f32[3, 2, 7] _"),

@@ -342,8 +342,8 @@ def place_of(mutant: Mutant) -> Place:
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
-PLANTED_ELSEWHERE = {"alternate-chunks"}
-"""In tests/backends/test_control.py: few random loops have anything for it to do."""
+PLANTED_ELSEWHERE = {"alternate-chunks", "spread-replicas"}
+"""In tests/backends/test_control.py and test_spread_replicas.py: few random networks show them."""
 
 
 def test_every_pass_has_a_mutant() -> None:

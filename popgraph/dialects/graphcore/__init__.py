@@ -28,4 +28,4 @@ from popgraph.dialects.graphcore.reductions import *
 from popgraph.dialects.graphcore.scatter import *
 from popgraph.dialects.graphcore.softmax import *
 
-GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL])
+GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL, *COLLECTIVES])

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp
 from popgraph.dialects.graphcore.base import (
@@ -18,7 +18,6 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Tensor,
     integer,
-    operation,
     shape_of,
 )
 from popgraph.dialects.graphcore.broadcasting import reshaped, scalar
@@ -135,7 +134,7 @@ class _Combining(Collective):
         return self.combine.data
 
 
-@operation
+@irdl_op_definition
 class AllReduceOp(_Combining):
     """One tensor made of those of a group, for each of its replicas. PopART ReplicatedAllReduce."""
 
@@ -154,7 +153,7 @@ class AllReduceOp(_Combining):
         return (AllReduceOp(dy, combine=self._passed(), **self.groups),)
 
 
-@operation
+@irdl_op_definition
 class AllGatherOp(Collective):
     """The elements of all replicas of a group, one after the other. PopART ReplicatedAllGather."""
 
@@ -172,7 +171,7 @@ class AllGatherOp(Collective):
         return (reshaped(back, shape_of(self.x)),)
 
 
-@operation
+@irdl_op_definition
 class ReduceScatterOp(_Combining):
     """
     A share of one tensor made of those of a group: each replica gets as many of its elements.
@@ -212,3 +211,7 @@ class ReduceScatterOp(_Combining):
         row = SliceOp(whole, starts=[0], sizes=[prod(shape)], steps=[1])
         count = integer(self.size) if self.combine.data == MEAN else 1
         return (DivOp(reshaped(row, shape), scalar(count, row)),)
+
+
+COLLECTIVES: tuple[type[Collective], ...] = (AllReduceOp, AllGatherOp, ReduceScatterOp)
+"""What no program of one replica computes: they are gone before anything is expanded."""

@@ -13,8 +13,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore.arithmetic import AddOp
 from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.graphcore.random import REPLICA_STREAMS, SEED
-from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp
-from popgraph.passes.analysis.graph import only_graph, origin
+from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
+from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import PREFIX
@@ -46,19 +46,25 @@ class SpreadReplicas(Pass):
         return cls(str(options.replicas or Replication()))
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        graph, replicas = only_graph(module), Replication.parse(self.replicas)
-        _check_bodies(graph)
-        if replicas.count > 1:
-            spread = _Spread(graph, replicas)
-            spread.write()
-            Rewriter.replace_op(graph, spread.graph)
-            return
-        for op in list(graph.block.ops):
-            if isinstance(op, Collective):
-                with made_for(op):
-                    (value,) = op.together([op.x])
-                op.result.replace_all_uses_with(SSAValue.get(value))
-                Rewriter.erase_op(op)
+        replicas = Replication.parse(self.replicas)
+        for graph in graphs_of(module):
+            _check_bodies(graph)
+            if replicas.count > 1:
+                spread = _Spread(graph, replicas)
+                spread.write()
+                Rewriter.replace_op(graph, spread.graph)
+            else:
+                _alone(graph)
+
+
+def _alone(graph: GraphOp) -> None:
+    """A replica on its own is told what it has."""
+    for op in list(graph.block.ops):
+        if isinstance(op, Collective):
+            with made_for(op):
+                (value,) = op.together([op.x])
+            op.result.replace_all_uses_with(SSAValue.get(value))
+            Rewriter.erase_op(op)
 
 
 def _check_bodies(graph: GraphOp) -> None:
