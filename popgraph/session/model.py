@@ -167,8 +167,9 @@ class SessionModel:
 
     @property
     def has_collectives(self) -> bool:
-        """Whether replicas tell each other something."""
-        return any((op.domain, op.op_type) in _COLLECTIVES for op in self.graph.nodes)
+        """Whether replicas tell each other something, in a graph inside a node perhaps."""
+        nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
+        return any((op.domain, op.op_type) in _COLLECTIVES for op in nodes)
 
     def heed(self, options: SessionOptions) -> None:
         """Puts on nodes what options say of their meaning; refuses what PopART refuses."""

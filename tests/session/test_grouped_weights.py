@@ -304,3 +304,34 @@ def test_states_of_groups_are_anchors(state: str) -> None:
     held = session.weights()[state.removeprefix("UpdatedVar___")]
     np.testing.assert_array_equal(anchors[state], held)
     assert not np.array_equal(held, two.w)
+
+
+def test_a_graph_that_is_called_tells_other_replicas() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3], "x")
+    called = builder.createSubgraphBuilder()
+    inner = called.addInputTensor("FLOAT", [2, 3])
+    called.addOutputTensor(called.aiGraphcore.replicatedallreduce([inner]))
+    y = builder.aiGraphcore.call([x], 1, called)[0]
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [y]), device(), userOptions=options()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[y], [data.sum(0)] * REPLICAS, 1e-5, 1e-6)
+
+
+def test_replicas_cannot_wait_in_a_branch() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    chosen = builder.addInputTensor("BOOL", [], "chosen")
+    branches = [builder.createSubgraphBuilder() for _ in range(2)]
+    for branch in branches:
+        branch.addInputTensorFromParentGraph(x)
+        branch.addOutputTensor(branch.aiGraphcore.replicatedallreduce([x]))
+    y = builder.aiOnnx.logical_if([chosen], 1, branches[1], branches[0])[0]
+    flow = popart.DataFlow(1, [y])
+    with pytest.raises(popart.popart_exception, match="cannot wait for each other inside a loop"):
+        popart.InferenceSession(builder.getModelProto(), flow, device(), userOptions=options())
