@@ -40,11 +40,13 @@ class Replication:
         return replace(self, groups=self.groups + own)
 
     def copies(self, name: str) -> list[str]:
-        """The names of a tensor, replica by replica."""
+        """The names of a tensor, replica by replica; one on its own changes no name."""
+        if self.count == 1:
+            return [name]
         return [f"{name}{REPLICA}{replica}" for replica in range(self.count)]
 
     def inputs(self, name: str) -> list[str]:
-        """The names of an input, replica by replica."""
+        """The names of an input, replica by replica: one name, if it is shared."""
         return [name] * self.count if name in self.shared else self.copies(name)
 
     def variables(self, name: str) -> list[str]:

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from popgraph.builder.onnx.stacked_weights import StackedModel
-from popgraph.builder.opset.enums import VariableRetrievalMode
+from popgraph.builder.opset.enums import (
+    MeanReductionStrategy,
+    ReductionType,
+    VariableRetrievalMode,
+)
 from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.replication_notes import GROUPS, grouped_weights
 from popgraph.builder.popart.variable_settings import VariableSettings
+from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
 
@@ -35,10 +40,6 @@ class GroupedWeight:
     def is_stacked(self) -> bool:
         """Whether arrays hold one value after the other."""
         return len(self.groups) > 1
-
-    def of_group(self, group: int) -> Array:
-        found: Array = self.first[group] if self.is_stacked else self.first
-        return found
 
     @property
     def returned(self) -> list[int]:
@@ -71,6 +72,27 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
         settings[id].shapeOnReplica(array.shape, replicas, id)
         found[id] = GroupedWeight(settings[id], replicas, array)
     return model.with_firsts([id for id, one in found.items() if one.is_stacked]), found
+
+
+def check_groups(grouped: Grouped, options: SessionOptions, rule: OptimizerSpec | None) -> None:
+    """Refuses what would make other numbers of weights of groups than PopART's."""
+    apart = [id for id, one in grouped.items() if one.is_stacked]
+    if rule is None or not apart:
+        return
+    if any(not one.weights or not set(one.weights).isdisjoint(apart) for one in rule.clip):
+        raise popart_unsupported_exception(
+            f"gradients cannot be clipped together where replicas differ in {apart[0]}",
+            "clip_norm_settings",
+            "each replica would have a norm of its own: leave clipping out, or the groups",
+        )
+    mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
+    strategy = options.meanAccumulationAndReplicationReductionStrategy
+    if mean and strategy is MeanReductionStrategy.Running:
+        raise popart_unsupported_exception(
+            f"running means of gradients are not implemented where replicas differ in {apart[0]}",
+            "SessionOptions.meanAccumulationAndReplicationReductionStrategy",
+            "take MeanReductionStrategy.Post, which divides by the number of all replicas",
+        )
 
 
 def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:

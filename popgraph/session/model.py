@@ -32,6 +32,7 @@ from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
@@ -45,10 +46,6 @@ Source = Any
 
 
 _PLACES = {("", "ArgMax"), ("", "ArgMin")}
-_COLLECTIVES = {
-    (DOMAIN, name)
-    for name in ("ReplicatedAllReduce", "ReplicatedReduceScatter", "ReplicatedAllGather")
-}
 
 
 class SessionModel:
@@ -169,7 +166,7 @@ class SessionModel:
     def has_collectives(self) -> bool:
         """Whether replicas tell each other something, in a graph inside a node perhaps."""
         nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
-        return any((op.domain, op.op_type) in _COLLECTIVES for op in nodes)
+        return any(is_collective(op) for op in nodes)
 
     def heed(self, options: SessionOptions) -> None:
         """Puts on nodes what options say of their meaning; refuses what PopART refuses."""

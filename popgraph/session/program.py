@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
@@ -96,7 +97,9 @@ class Program:
         self._loss_row = self._found_loss_dtype()
         self.tracked = tuple(self._found_tracked())
         self._keep_only_anchors()
-        inputs = {id: self._graph.inputs[self.taken(id)[0]] for id in model.graph.input_names}
+        inputs = {
+            id: self._graph.inputs[self.replicas.inputs(id)[0]] for id in model.graph.input_names
+        }
         self.inputs = self._streams(inputs)
         outputs = {id: self._graph.outputs[self.results(id)[0]] for id in request.anchors}
         self.outputs = self._streams(outputs)
@@ -202,7 +205,7 @@ class Program:
         return replace(options, replicas=self.replicas, training=training)
 
     def _tell_groups(self) -> None:
-        """Puts the first values of groups on the variables that they are of."""
+        """Puts the first values of groups on their variables, as an attribute."""
         store = self._compilation.weights
         variables = {op.variable.text: op for op in self._graph.variables()}
         for id, weight in self._request.grouped.items():
@@ -214,7 +217,7 @@ class Program:
                     "VariableSettings",
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
-            firsts = [store.attribute(weight.of_group(at)) for at in range(len(weight.groups))]
+            firsts = [store.attribute(np.asarray(value)) for value in weight.first]
             variables[id].attributes[GROUPS] = ArrayAttr(firsts)
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
@@ -225,13 +228,7 @@ class Program:
             for one in rule.specific
             for name in names.get(one.weight, [one.weight])
         ]
-        clip = [
-            replace(group, weights=tuple(n for one in group.weights for n in names.get(one, [one])))
-            for group in rule.clip
-        ]
-        return replace(
-            rule, specific=tuple(specific), clip=tuple(clip), at_once=self.replicas.count
-        )
+        return replace(rule, specific=tuple(specific), at_once=self.replicas.count)
 
     def _as_anchor_error(
         self, error: PassError | DifferentiationError, anchors: _Anchors
@@ -262,16 +259,12 @@ class Program:
 
     def results(self, id: str) -> list[str]:
         """The results that an anchor is, replica by replica."""
-        return self.replicas.copies(id) if self.replicas.count > 1 else [id]
-
-    def taken(self, id: str) -> list[str]:
-        """What an input of the model is of the program, replica by replica."""
-        return self.replicas.inputs(id) if self.replicas.count > 1 else [id]
+        return self.replicas.copies(id)
 
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
         if id in self._after_step:
-            return self.replicas.states(id) if self.replicas.count > 1 else [id]
+            return self.replicas.states(id)
         outputs = self._graph.outputs
         for name in (id, self._canonical(id)):
             if (found := self.results(name))[0] in outputs:
@@ -317,9 +310,9 @@ class Program:
             found[id] = Held(first, tuple(values), stacked, returned)
         return found
 
-    @property
+    @cached_property
     def moved(self) -> set[str]:
-        """The weights that a run changes."""
+        """The weights that a run changes; sessions ask in every step."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return names & self._model.weight_names
 

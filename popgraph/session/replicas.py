@@ -77,7 +77,8 @@ class Together(Replicas):
     """Replicas that talk to each other, or differ in their weights: a program is all of them."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._inputs = {id: program.replicas.inputs(id) for id in program.inputs}
+        self._results = {id: program.results(id) for id in program.computed}
 
     def enter(self, executable: Executable, replica: int) -> None:
         """The program has the values of all replicas."""
@@ -90,12 +91,11 @@ class Together(Replicas):
     ) -> list[Results]:
         given = {
             name: values[id]
-            for id in self._program.inputs
-            for name, values in zip(self._program.taken(id), inputs, strict=True)
+            for id, names in self._inputs.items()
+            for name, values in zip(names, inputs, strict=True)
         }
         found = run(given)
-        wanted = {id: self._program.results(id) for id in self._program.computed}
         return [
-            {id: found[names[replica]] for id, names in wanted.items()}
+            {id: found[names[replica]] for id, names in self._results.items()}
             for replica in range(len(inputs))
         ]

@@ -112,8 +112,9 @@ class TrainingSession(TrainingOnly, Session):
         settings = self._options.automaticLossScalingSettings
         if not settings.enabled:
             return None
-        loss = self._program.infos[str(self._model.final_loss)]
-        return LossScale(settings, self._program.tracked, loss.data_type())
+        tracked = self._program.tracked
+        results = [name for id in tracked for name in self._program.results(id)]
+        return LossScale(settings, tuple(results), self._program.scalars.loss.popart)
 
     def _request(self) -> Request:
         model, task = self._model, self._task

@@ -307,6 +307,17 @@ def test_nodes_are_refused_in_the_words_of_popart(early: bool) -> None:
             return  # the builder has that node now
 
 
+def test_a_node_in_a_graph_that_is_called_is_refused_in_these_words_too() -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [3, 4], "x")
+    called = builder.createSubgraphBuilder()
+    a = called.addInputTensor("FLOAT", [3, 4])
+    called.addOutputTensor(called.aiOnnx.matmul([a, a]))
+    y = builder.aiGraphcore.call([x], 1, called)[0]
+    with pytest.raises(popart_exception, match="contracting dimensions unequal"):
+        InferenceSession(builder.getModelProto(), DataFlow(1, [y]))
+
+
 def test_questions_about_tensors() -> None:
     builder, a, _ = two_inputs()
     w = builder.addInitializedInputTensor(np.arange(6, dtype=np.float64).reshape(3, 2).T)

@@ -198,11 +198,11 @@ def check_exchange(drawn: Exchange) -> None:
     SpreadReplicas(str(Replication(count))).run(compilation, module)
     check_ir(module)
     rows = [np.random.default_rng(at).integers(-2, 3, shape) / 2.0 for at in range(count)]
-    copies = Replication(count).copies("x") if count > 1 else ["x"]
+    copies = Replication(count).copies("x")
     found = evaluate(module, dict(zip(copies, rows, strict=True)), compilation.weights)[0]
 
     def of(name: str, replica: int) -> Array:
-        return found[Replication(count).copies(name)[replica] if count > 1 else name]
+        return found[Replication(count).copies(name)[replica]]
 
     def value(given: list[Array]) -> list[Array]:
         result: dict[int, Array] = {}

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import popgraph.session as popart
+from popgraph.dialects.program import GraphOp
 from popgraph.support.arrays import Array
 
 REPLICAS = 4
@@ -258,6 +259,25 @@ def test_what_popart_does_not_support_either() -> None:
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options())
 
 
+def test_replicas_of_one_program_draw_uniform_numbers_of_their_own() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [20], "x")
+    drawn = builder.aiOnnx.randomuniformlike([x])
+    y = builder.aiGraphcore.replicatedallreduce([drawn])
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [drawn, y]),
+        device(),
+        userOptions=options(),
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = np.zeros((REPLICAS, 20), np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    assert len(np.unique(anchors[drawn])) > 70
+    np.testing.assert_allclose(anchors[y], [anchors[drawn].sum(0)] * REPLICAS, 1e-6)
+
+
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_replicas_of_one_program_draw_numbers_of_their_own(backend: str) -> None:
     """And the gradient of each drops what its own values dropped."""
@@ -335,3 +355,91 @@ def test_replicas_cannot_wait_in_a_branch() -> None:
     flow = popart.DataFlow(1, [y])
     with pytest.raises(popart.popart_exception, match="cannot wait for each other inside a loop"):
         popart.InferenceSession(builder.getModelProto(), flow, device(), userOptions=options())
+
+
+def test_one_replica_tells_itself_in_a_branch() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    chosen = builder.addInputTensor("BOOL", [], "chosen")
+    branches = [builder.createSubgraphBuilder() for _ in range(2)]
+    for branch in branches:
+        branch.addInputTensorFromParentGraph(x)
+        branch.addOutputTensor(branch.aiGraphcore.replicatedallreduce([x]))
+    y = builder.aiOnnx.logical_if([chosen], 1, branches[1], branches[0])[0]
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    given = {"x": np.array([1, 2], np.float32), "chosen": np.array(True)}
+    session.run(popart.PyStepIO(given, anchors))
+    np.testing.assert_array_equal(anchors[y], [1, 2])
+
+
+def trained_with(rule: Any, made: Any) -> Any:
+    two = Two(settings_of("each"))
+    return popart.TrainingSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(1, [two.y]),
+        two.loss,
+        rule,
+        device(),
+        userOptions=made,
+    )
+
+
+def test_what_would_be_other_numbers_than_popart_s_is_refused() -> None:
+    rate = {"defaultLearningRate": (RATE, True)}
+    for weights in (["w"], ["v", "w"]):
+        rule = popart.SGD(rate, [popart.ClipNormSettings(weights, 1.0)])
+        with pytest.raises(popart.popart_unsupported_exception, match="cannot be clipped together"):
+            trained_with(rule, options())
+    trained_with(popart.SGD(rate, [popart.ClipNormSettings(["v"], 1.0)]), options())
+    made = options()
+    made.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    trained_with(popart.SGD(rate), made)
+    running = popart.MeanReductionStrategy.Running
+    made.meanAccumulationAndReplicationReductionStrategy = running
+    with pytest.raises(popart.popart_unsupported_exception, match="running means of gradients"):
+        trained_with(popart.SGD(rate), made)
+
+
+def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [2, 3], "x")
+    first = np.ones((2, 3, 2), np.float16)
+    w = builder.addInitializedInputTensor(first, settings_of("each"), "w")
+    y = builder.aiOnnx.matmul([x, w])
+    loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+    made = options(replicas=2)
+    made.automaticLossScalingSettings = popart.AutomaticLossScalingSettings(True, None, 0.5, 0.1, 1)
+    rule = popart.SGD({"defaultLearningRate": (0.0, False), "lossScaling": (2.0, False)})
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, ["Gradient___" + y]),
+        loss,
+        rule,
+        device(),
+        userOptions=made,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    seen = []
+    for _ in range(3):
+        given = {"x": np.ones((2, 2, 3), np.float16)}
+        session.run(popart.PyStepIO(given, anchors))
+        seen.append(float(anchors["Gradient___" + y].max()))
+    assert seen == [2, 4, 8]
+
+
+def test_a_step_does_not_look_through_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program is was found when it was made: a step costs no time for it."""
+    two = Two(settings_of("each"))
+    session = popart.InferenceSession(
+        two.builder.getModelProto(), popart.DataFlow(1, [two.y]), device("c"), userOptions=options()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    given = {"x": np.zeros((REPLICAS, 2, 3), np.float32)}
+    session.run(popart.PyStepIO(given, anchors))
+    monkeypatch.setattr(GraphOp, "block", property(lambda self: pytest.fail("looked at")))
+    session.run(popart.PyStepIO(given, anchors))

@@ -76,7 +76,7 @@ class Draft:
         """A graph inside of this one, which sees its tensors."""
         names = type(self.names)(self.names)
         found = Draft(self.writer.subgraph(names.new("subgraph")), names)
-        found.refuses_early = self.refuses_early
+        found.refuses_early, found.notes = self.refuses_early, self.notes
         return found
 
     # inputs, weights, outputs
@@ -149,7 +149,8 @@ class Draft:
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
                     raise said from error
                 values = list(error.node.results)
-                self.notes = {**refusal_note(said), **self.notes}
+                for key, note in refusal_note(said).items():
+                    self.notes.setdefault(key, note)
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
         owner.locate(place_of_call())

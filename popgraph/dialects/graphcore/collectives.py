@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -87,12 +88,13 @@ class Collective(GraphcoreOp):
             raise self.fail("groups have at least one replica, at least one apart")
         return (tensor_type(element, self._shape()),)
 
+    @abstractmethod
     def _shape(self) -> Shape:
-        raise NotImplementedError
+        """Of the result."""
 
+    @abstractmethod
     def together(self, values: Sequence[SSAValue]) -> list[Operand]:
         """What the replicas of a group get of what they have (implicit builder)."""
-        raise NotImplementedError
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         if integer(self.size) > 1:
@@ -136,7 +138,7 @@ class _Combining(Collective):
 
 @irdl_op_definition
 class AllReduceOp(_Combining):
-    """One tensor made of those of a group, for each of its replicas. PopART ReplicatedAllReduce."""
+    """One tensor made of those of a group, for all of it. PopART ReplicatedAllReduce."""
 
     name = "graphcore.all_reduce"
 

@@ -48,8 +48,8 @@ class SpreadReplicas(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         replicas = Replication.parse(self.replicas)
         for graph in graphs_of(module):
-            _check_bodies(graph)
             if replicas.count > 1:
+                _check_bodies(graph)
                 spread = _Spread(graph, replicas)
                 spread.write()
                 Rewriter.replace_op(graph, spread.graph)
@@ -59,7 +59,7 @@ class SpreadReplicas(Pass):
 
 def _alone(graph: GraphOp) -> None:
     """A replica on its own is told what it has."""
-    for op in list(graph.block.ops):
+    for op in list(graph.walk()):
         if isinstance(op, Collective):
             with made_for(op):
                 (value,) = op.together([op.x])

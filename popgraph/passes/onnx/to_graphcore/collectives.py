@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowering_of, lowers
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.replicas import Grouping, grouping
 
@@ -56,3 +57,11 @@ def replicated_reduce_scatter(node: Node) -> Lowered:
 @lowers("ReplicatedAllGather", domain=GRAPHCORE)
 def replicated_all_gather(node: Node) -> Lowered:
     return gc.AllGatherOp(node[0], **_groups(node))
+
+
+_NODES = (replicated_all_reduce, replicated_reduce_scatter, replicated_all_gather)
+
+
+def is_collective(op: OnnxOp) -> bool:
+    """Whether replicas tell each other something by a node."""
+    return lowering_of(op.domain, op.op_type) in _NODES
