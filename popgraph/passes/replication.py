@@ -25,6 +25,11 @@ class Replication:
     shared: tuple[str, ...] = ()
     groups: tuple[tuple[str, int, int], ...] = ()
 
+    def __post_init__(self) -> None:
+        numbers = (self.count, *(number for _, *pair in self.groups for number in pair))
+        if min(numbers) < 1:
+            raise ValueError("replicas, strides and sizes are at least 1")
+
     def groups_of(self, stride: int, size: int) -> list[list[int]]:
         """The replicas of each group of `size` that are `stride` apart."""
         if self.count % (stride * size):
@@ -94,8 +99,8 @@ class Replication:
             )
         except ValueError as error:
             raise PassError(
-                f"{text!r} describes no replicas: {error}",
-                hint="4 shared=x,y groups=w:1:2 (name:stride:size)",
+                f"{text!r} describes no replicas",
+                hint="4 shared=x,y groups=w:1:2 (name:stride:size, all at least 1)",
             ) from error
 
 

@@ -13,7 +13,7 @@ from popgraph.builder.opset.enums import (
     ReductionType,
     VariableRetrievalMode,
 )
-from popgraph.builder.opset.exceptions import popart_unsupported_exception
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.replication_notes import GROUPS, grouped_weights
 from popgraph.builder.popart.variable_settings import VariableSettings
@@ -103,7 +103,11 @@ def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:
             "VariableRetrievalMode.AllReduceReplicas",
             "PopART does not support it either: take OnePerGroup or AllReplicas",
         )
-    return settings.numReplicasReturningVariable(replicas) > 1
+    try:
+        return settings.numReplicasReturningVariable(replicas) > 1
+    except popart_exception as error:
+        error.add_note(f"  at: the weight {id}")
+        raise
 
 
 def _noted(source: Any) -> bytes:

@@ -312,7 +312,9 @@ def test_groups_that_do_not_divide_the_replicas() -> None:
         SpreadReplicas("4").run(Compilation(), module)
 
 
-@pytest.mark.parametrize("text", ["", "two", "2 groups=w:1", "2 shares=x", "2 groups=w:a:b"])
+@pytest.mark.parametrize(
+    "text", ["", "two", "0", "2 groups=w:1", "2 shares=x", "2 groups=w:a:b", "2 groups=w:0:1"]
+)
 def test_texts_that_describe_no_replicas(text: str) -> None:
     with pytest.raises(PassError, match="describes no replicas"):
         Replication.parse(text)

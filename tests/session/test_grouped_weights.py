@@ -443,3 +443,11 @@ def test_a_step_does_not_look_through_the_graph(monkeypatch: pytest.MonkeyPatch)
     session.run(popart.PyStepIO(given, anchors))
     monkeypatch.setattr(GraphOp, "block", property(lambda self: pytest.fail("looked at")))
     session.run(popart.PyStepIO(given, anchors))
+
+
+def test_groups_that_do_not_divide_the_replicas_name_the_weight() -> None:
+    two = Two(settings_of("neighbours"))
+    flow = popart.DataFlow(1, [two.y])
+    with pytest.raises(popart.popart_exception, match="must be divisible") as caught:
+        popart.InferenceSession(two.builder.getModelProto(), flow, userOptions=options(replicas=3))
+    assert caught.value.__notes__ == ["  at: the weight w"]
