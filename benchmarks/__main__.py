@@ -4,6 +4,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks                          all of it, as Markdown
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
+    python benchmarks quantized                networks in bytes
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
     python benchmarks export                   exported C, beside emx-onnx-cgen's
 """
@@ -27,6 +28,7 @@ from typing import Any
 import operator_cases
 from models import CNNS, FROM_TORCH, TRAINED
 from packaged import PACKAGED, missing
+from quantized_models import QUANTIZED
 
 from popgraph.support.tables import markdown_row, markdown_table
 
@@ -44,11 +46,14 @@ EXPORTED = (
 )
 KINDS = {
     "inference": (*CNNS, *FROM_TORCH, *TRAINED),
+    "quantized": QUANTIZED,
     "training": STEPS,
     "ops": OPERATORS,
     "export": EXPORTED,
 }
-"""The script of that name measures one of these."""
+"""What there is to measure."""
+SCRIPTS = {"quantized": "inference"}
+"""Of other kinds, the script of that name measures one of these."""
 
 INFERENCE = (
     *("model", "ours ms", "onnxruntime ms", "OpenVINO ms", "best / ours", "GFLOP/s", "of peak"),
@@ -64,7 +69,7 @@ EXPORT = (
     *("model", "ours ms", "emx-onnx-cgen ms", "theirs / ours", "code, kB", "theirs, kB"),
     *("our RAM, kB", "results differ by"),
 )
-HEADINGS = {"inference": INFERENCE, "training": TRAINING, "export": EXPORT}
+HEADINGS = {"inference": INFERENCE, "quantized": INFERENCE, "training": TRAINING, "export": EXPORT}
 SLOW = 0.8
 """A ratio to onnxruntime below which a row says why."""
 
@@ -73,7 +78,7 @@ def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
     """What one script says of one model; why not, if it fails or the model is not here."""
     if name in PACKAGED and (why := missing(name)):
         return {"model": name, "skipped": why}
-    command = [sys.executable, str(HERE / f"{kind}.py"), name, *options]
+    command = [sys.executable, str(HERE / f"{SCRIPTS.get(kind, kind)}.py"), name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -134,7 +139,12 @@ def export_row(found: dict[str, Any]) -> list[str]:
     ]
 
 
-ROWS = {"inference": inference_row, "training": training_row, "export": export_row}
+ROWS = {
+    "inference": inference_row,
+    "quantized": inference_row,
+    "training": training_row,
+    "export": export_row,
+}
 
 
 def row(kind: str, found: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 from packaged import PACKAGED, fixed
+from quantized_models import QUANTIZED, quantized
 
 FOLDER = Path(onnx.__file__).parent / "backend/test/data/light"
 NAMES = ("bvlc_alexnet", "squeezenet", "resnet50", "inception_v1", "vgg19")
@@ -36,6 +37,8 @@ def model(name: str) -> ModelProto:
         return logits(with_random_weights(light(name)))
     if name in PACKAGED:
         return fixed(name)
+    if name in QUANTIZED:
+        return quantized(name, model)
     from networks import exported  # PyTorch is not needed for the others
 
     return exported(name)

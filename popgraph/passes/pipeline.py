@@ -14,6 +14,8 @@ from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
 from popgraph.passes.graphcore.contract_in_floats import ContractInFloats
+from popgraph.passes.graphcore.contract_in_words import ContractInWords
+from popgraph.passes.graphcore.contract_quantized import ContractQuantized
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
@@ -96,6 +98,12 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", SpreadReplicas, "gradients are those of one replica until they are added"),
     Step("graphcore", AddOptimizer, "once gradients are those of all, which it consumes"),
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
+    Step(
+        "graphcore",
+        ContractQuantized,
+        "while quantized weights are integers, which folding makes floats of",
+        optional=True,
+    ),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
     Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
@@ -110,8 +118,14 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
     Step(
         "graphcore",
-        ContractInFloats,
+        ContractInWords,
         "when it is decided what is a literal, and how factors are made",
+        optional=True,
+    ),
+    Step(
+        "graphcore",
+        ContractInFloats,
+        "what the machine does not multiply faster as integers",
         optional=True,
     ),
     Step("graphcore", CheckIndices, "what is not computed in the end needs no check"),

@@ -44,6 +44,11 @@ class Tuning:
     most_unrolled_turns: int = 64
     """Turns of a loop, with those around it, that are written out where shapes change in it."""
 
+    # Products of small integers
+
+    least_word_terms: int = 8
+    """Terms of one channel or more that are summed, from which on it pays to put them in words."""
+
     # Gradients of strided convolutions
 
     most_phases: int = 16

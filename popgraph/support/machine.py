@@ -37,6 +37,8 @@ class Machine:
     """Vector multiply-adds that begin in a cycle."""
     fma_latency: float = 4.0
     """Cycles until a sum is ready for the next product."""
+    words: tuple[str, ...] = ("u8i7", "i16")
+    """What words hold (`support/words.py`) that vectors multiply faster than floats, best first."""
     vector_load_cycles: float = 1.0
     """Cycles that a vector costs beside products (measured with 4 to 14 rows of 2 to 6 vectors)."""
     scalar_load_cycles: float = 0.5
@@ -116,9 +118,12 @@ class Machine:
         """Elements of a cache line."""
         return max(1, self.line_bytes // element_bytes)
 
-    def with_vectors(self, vector_bytes: int, registers: int) -> Machine:
-        """The same caches and rates with other vector registers."""
-        return replace(self, vector_bytes=vector_bytes, registers=registers)
+    def with_vectors(
+        self, vector_bytes: int, registers: int, words: tuple[str, ...] | None = None
+    ) -> Machine:
+        """The same caches and rates with other vector registers, and what they multiply."""
+        words = self.words if words is None else words
+        return replace(self, vector_bytes=vector_bytes, registers=registers, words=words)
 
 
 UNITS: Mapping[str, str] = {
@@ -153,18 +158,24 @@ MEASURED = (
 """What the reader of a preset is to know where its L2 is not what the data sheet says."""
 
 
-def _generic(name: str, vector_bytes: int, registers: int) -> Machine:
+PAIRS = ("i16",)
+BYTES = ("u8i7", "i16")
+VNNI = ("u8i8", "i16")
+"""The words of x86 with SSE2, with SSSE3 (and vectors of integers), and with VNNI."""
+
+
+def _generic(name: str, vector_bytes: int, registers: int, words: tuple[str, ...] = ()) -> Machine:
     source = f"a generic core with vectors of {vector_bytes} bytes"
-    return replace(GENERIC.with_vectors(vector_bytes, registers), name=name, source=source)
+    return replace(GENERIC.with_vectors(vector_bytes, registers, words), name=name, source=source)
 
 
 TARGETS: Mapping[str, Machine] = {
     each.name: each
     for each in (
         replace(GENERIC, source="a generic core with vectors of 64 bytes"),
-        _generic("avx2", 32, 16),
+        _generic("avx2", 32, 16, BYTES),
         _generic("avx", 32, 16),
-        _generic("sse2", 16, 16),
+        _generic("sse2", 16, 16, PAIRS),
         _generic("neon", 16, 32),
         _generic("baseline", 16, 16),
     )
@@ -199,7 +210,12 @@ PRESETS: Mapping[str, Machine] = {
     each.name: each
     for each in (
         replace(GENERIC, name="skylake_server", source=f"Xeon, family 6 model 85: {MEASURED}"),
-        replace(GENERIC, name="rocket_lake", source="family 6 model 167: as skylake_server"),
+        replace(
+            GENERIC,
+            name="rocket_lake",
+            words=VNNI,
+            source="family 6 model 167: as skylake_server, with VNNI",
+        ),
         replace(
             GENERIC.with_vectors(32, 16),
             name="zen3",
@@ -208,6 +224,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="zen4",
+            words=VNNI,
             # AMD, Software Optimization Guide for the AMD Zen4 Microarchitecture (57647): L1d
             # 32 KiB, 8 ways; L2 1 MiB, 8 ways.
             source="AMD 57647 for the sizes of caches, rates as on zen3",
@@ -215,6 +232,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="zen5",
+            words=VNNI,
             # AMD, Software Optimization Guide for the AMD Zen5 Microarchitecture (58455): L1d
             # 48 KiB, 12 ways; L2 1 MiB, 16 ways; two FMAs of 512 bits in a cycle, ready after 4.
             l1_bytes=48 * KIB,
@@ -224,6 +242,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="ice_lake_server",
+            words=VNNI,
             # Intel support article 000027820 (3rd generation Xeon Scalable): L1d 48 KiB, L2
             # 1.25 MiB, L3 1.5 MiB a core, of which programs on one core see the others', too.
             # Optimization Reference Manual (248966): L1d has 12 ways.
@@ -235,6 +254,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="sapphire_rapids",
+            words=VNNI,
             # The same article (4th and 5th generation): L1d 48 KiB, L2 2 MiB, L3 1.875 MiB a core.
             l1_bytes=48 * KIB,
             l1_ways_free=10,
@@ -251,7 +271,7 @@ PRESETS: Mapping[str, Machine] = {
             source="Intel 248966 for the sizes of caches, generic rates",
         ),
         replace(
-            GENERIC.with_vectors(16, 32),
+            GENERIC.with_vectors(16, 32, ()),
             name="neoverse_n1",
             # Arm Neoverse N1 Core Technical Reference Manual (100616): L1d 64 KiB, 4 ways; L2 up
             # to 1 MiB, 8 ways. Software Optimization Guide: two FMLA of 128 bits in a cycle, ready
@@ -261,7 +281,7 @@ PRESETS: Mapping[str, Machine] = {
             source="Arm 100616 for the sizes of caches, generic rates",
         ),
         replace(
-            GENERIC.with_vectors(16, 32),
+            GENERIC.with_vectors(16, 32, ()),
             name="apple_m1",
             # AnandTech, "Apple Announces The Apple Silicon M1" (16226), Firestorm: L1d 128 KiB, L2
             # 12 MiB for four cores; four units for FMLA of 128 bits, ready after 4. macOS's

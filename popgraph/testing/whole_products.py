@@ -41,3 +41,57 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
         product = add("MatMul", lhs, rhs)
     add("Cast", product, to=BY_NAME[dtype].onnx)
     return Network(shapes, tuple(nodes), dtype)
+
+
+@st.composite
+def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    A product or convolution of a dequantized input with dequantized weights, divided by a number.
+
+    Zero points and scales are those of the tensor, or of each column or map; weights may come
+    transposed, and a bias may be added. Numbers are such that products are exact.
+    """
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes)
+
+    def dequantized(value: int | Constant, places: int, axis: int) -> int:
+        """In bytes with a zero point, and back; with a scale for each of several places."""
+        kind = BY_NAME[draw(st.sampled_from(["u8", "i8"]))].onnx
+        zeros = tuple(draw(st.integers(0, 5)) for _ in range(places))
+        scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(places))
+        shape = (places,) if places > 1 else ()
+        scale = Constant(shape, "f32", values=scales)
+        zero = add("Cast", Constant(shape, "i64", values=zeros), to=kind)
+        whole = add("QuantizeLinear", value, scale, zero, axis=axis)
+        return add("DequantizeLinear", whole, scale, zero, axis=axis)
+
+    terms, columns, window = (
+        draw(st.integers(6, 20)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+    )
+    is_conv, each = draw(st.booleans()), draw(st.booleans())
+    x = add("Cast", add("Mul", 0, Constant((), dtype, fill=7.0)), to=BY_NAME["f32"].onnx)
+    lhs = dequantized(x, 1, 0)
+    places = columns if each else 1
+    if is_conv:
+        shape: Shape = (1, terms, 4)
+        weights = Constant((columns, terms, window), "f32", seed=draw(st.integers(0, 9)))
+        rhs = dequantized(add("Mul", weights, Constant((), "f32", fill=40.0)), places, 0)
+        pad = draw(st.integers(0, 1))
+        product = add("Conv", lhs, rhs, pads=(pad, pad))
+    else:
+        shape, turned = (2, terms), draw(st.booleans())
+        sizes = (columns, terms) if turned else (terms, columns)
+        weights = Constant(sizes, "f32", seed=draw(st.integers(0, 9)))
+        rhs = dequantized(
+            add("Mul", weights, Constant((), "f32", fill=40.0)), places, int(not turned)
+        )
+        product = add("MatMul", lhs, add("Transpose", rhs, perm=(1, 0)) if turned else rhs)
+    if draw(st.booleans()):
+        product = add("Add", product, Constant((), "f32", fill=3.0))
+    add("Cast", add("Div", product, Constant((), "f32", fill=8.0)), to=BY_NAME[dtype].onnx)
+    return Network((shape,), tuple(nodes), dtype)

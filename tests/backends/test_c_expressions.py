@@ -28,9 +28,10 @@ from xdsl.ir import Attribute, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.print import conversions, rows
-from popgraph.dialects.tile import ConvertOp
+from popgraph.dialects.tile import CompareOp, ConvertOp, SelectOp
 from popgraph.dialects.tile.scalars import EXACT, RECORDS, ROUNDED, Kind, Scalar
 from popgraph.support import casts
+from popgraph.support.words import WORDS, Words
 
 F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
 I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
@@ -680,3 +681,62 @@ def test_bounds_that_are_constants(
     with np.errstate(all="ignore"):
         wanted = FLOAT_MEANING[op][1](x, np.asarray(bound, x.dtype))
     assert_close(found, wanted, 0)
+
+
+@pytest.mark.parametrize("lanes", [None, 2, 4, 8, 16])
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_dot(words: Words, lanes: int | None) -> None:
+    """Every vector width has an instruction of its own, or none: all give the same sums."""
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        type_ = values[0].type
+        return kernels.make("tile.dot", values, type_, {"words": StringAttr(words.name)})
+
+    (low, high), (least, most) = words.ends
+    generator = np.random.default_rng(0)
+    ends = ([low, high, 0, high], [least, most, most, least])
+    extremes = [
+        np.array(each, kind) for each, kind in zip(ends, (words.lhs, words.rhs), strict=True)
+    ]
+    sizes = (32 * words.count - 4,)
+    numbers = (
+        generator.integers(low, high, sizes, words.lhs, endpoint=True),
+        generator.integers(least, most, sizes, words.rhs, endpoint=True),
+    )
+    x, y = (np.concatenate(parts).view(np.int32) for parts in zip(extremes, numbers, strict=True))
+    z = generator.integers(-(1 << 31), 1 << 31, x.size).astype(np.int32)
+    made = kernels.elementwise("dot", [I32, I32, I32], I32, x.size, compute, lanes)
+    program = kernels.program([(made, ["x", "y", "z"], "sum")])
+    found = kernels.executable(program).run({"x": x, "y": y, "z": z})["sum"]
+    products = x.view(words.lhs).astype(np.int64) * y.view(words.rhs).astype(np.int64)
+    sums = products.reshape(-1, words.count).sum(axis=1) + z
+    np.testing.assert_array_equal(found, sums.astype(np.int32))
+    np.testing.assert_array_equal(found, words.dot(x, y, z))
+
+
+@pytest.mark.parametrize("lanes", [None, 4, 8, 16])
+@pytest.mark.parametrize("bounds", [(0.0, 255.0), (-128.0, 127.0), (5.0, -5.0), (-1e10, 1e10)])
+def test_clamped_floats_as_integers(bounds: tuple[float, float], lanes: int | None) -> None:
+    """`min (x > low ? x : low), high` needs no check of its ends before it is an integer."""
+    low, high = bounds
+
+    def number(value: float) -> SSAValue:
+        constant = arith.ConstantOp(FloatAttr(value, F32)).result
+        return vector.BroadcastOp(constant, VectorType(F32, [lanes])).vector if lanes else constant
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        (x,), least = values, number(low)
+        if lanes:
+            greater: SSAValue = SelectOp(CompareOp(2, x, least).result, x, least).result
+        else:
+            greater = arith.SelectOp(arith.CmpfOp(x, least, "ogt"), x, least).result
+        clamped = arith.MinimumfOp(greater, number(high)).result
+        if lanes:
+            return ConvertOp("arith.fptosi", clamped, VectorType(I32, [lanes])).result
+        return arith.FPToSIOp(clamped, I32).result
+
+    x = np.resize(floats(F32), 32)
+    made = kernels.elementwise("clamped", [F32], I32, x.size, compute, lanes)
+    found = kernels.executable(kernels.program([(made, ["x"], "y")])).run({"x": x})["y"]
+    wanted = np.minimum(np.where(x > np.float32(low), x, np.float32(low)), np.float32(high))
+    np.testing.assert_array_equal(found, casts.cast(wanted, np.dtype(np.int32)))

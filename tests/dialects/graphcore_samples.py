@@ -15,6 +15,8 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp, shape_of
 from popgraph.support import dtypes
+from popgraph.support.shapes import prod
+from popgraph.support.words import WORDS, Words
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
@@ -549,6 +551,26 @@ def mat_mul() -> Iterator[Sample]:
     yield Sample(gc.MatMulOp, [whole(2, 3, dtype=np.int32), whole(3, 2, dtype=np.int32)])
 
 
+def words_of(words: Words, *shapes: tuple[int, ...]) -> list[Array]:
+    """Words that hold all kinds of numbers, for both factors."""
+    made = []
+    for shape, held, ends in zip(shapes, (words.lhs, words.rhs), words.ends, strict=True):
+        numbers = np.linspace(*ends, num=prod(shape) * words.count).round().astype(held)
+        made.append(numbers.view(np.int32).reshape(shape))
+    return made
+
+
+def dot_products() -> Iterator[Sample]:
+    plain = {"strides": (1,), "dilations": (1,), "pads": (1, 0), "groups": 1}
+    for name, words in WORDS.items():
+        for shapes in (((2, 3), (3, 9)), ((4, 2, 3), (3, 4)), ((2, 0), (0, 3))):
+            yield Sample(gc.DotMatMulOp, words_of(words, *shapes), {"words": name})
+        x, w = words_of(words, (1, 4, 5), (6, 4, 3))
+        yield Sample(gc.DotConvOp, [x, w], {**plain, "words": name})
+        x, w = words_of(words, (1, 4, 5), (6, 2, 3))
+        yield Sample(gc.DotConvOp, [x, w], {**plain, "groups": 2, "words": name})
+
+
 def table() -> Iterator[Sample]:
     for op in GRAPHCORE.operations:
         if issubclass(op, gc.Unary | gc.Binary):
@@ -576,6 +598,7 @@ def table() -> Iterator[Sample]:
         yield from positions(op)
     yield from top_k()
     yield from mat_mul()
+    yield from dot_products()
     yield from conv()
     yield from conv_input_grad()
     yield from conv_weight_grad()

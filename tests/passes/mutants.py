@@ -26,6 +26,7 @@ from popgraph.testing import (
     clamps,
     controlled,
     learning_convolutions,
+    quantized_products,
     separable_convolutions,
 )
 
@@ -316,6 +317,37 @@ def far_more(original: Any) -> Any:
 def from_the_start(original: Any) -> Any:
     """Every part of a sum begins with the first product."""
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
+
+
+# contract-in-words, contract-quantized
+
+
+def whatever_comes(original: Any) -> Any:
+    return lambda *_: True
+
+
+def nothing_contributed(original: Any) -> Any:
+    """What the zero contributes to sums is not given back."""
+    return lambda op: gc.SubOp(original(op), original(op))
+
+
+def another_zero(original: Any) -> Any:
+    return lambda rule, op, value, factor, words: original(
+        rule, op, value, replace(factor, up=factor.up + 1), words
+    )
+
+
+def without_zero(original: Any) -> Any:
+    return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
+
+
+def scale_of_the_input(original: Any) -> Any:
+    """Weights are taken as if their scale were 1."""
+
+    def product(op: Any, scales: Any) -> Any:
+        return original(op, [scales[0], np.ones_like(scales[1])])
+
+    return product
 
 
 # graphcore-to-structured
@@ -718,6 +750,39 @@ MUTANTS: tuple[Mutant, ...] = (
         "every part of a sum begins where the first does",
         f"{PASSES}.graphcore.contract_in_floats:_part",
         from_the_start,
+    ),
+    Mutant(
+        "contract-in-words",
+        "words are said to hold all numbers",
+        "popgraph.support.words:Words.hold",
+        whatever_comes,
+    ),
+    Mutant(
+        "contract-in-words",
+        "what a zero contributes stays",
+        f"{PASSES}.graphcore.contract_in_words:_sums_of",
+        nothing_contributed,
+        shows_in=quantized_products,
+    ),
+    Mutant(
+        "contract-in-words",
+        "windows are padded with another number than the zero",
+        f"{PASSES}.graphcore.contract_in_words:SumInWords._padded",
+        another_zero,
+        needs=frozenset({"Conv"}),
+        shows_in=quantized_products,
+    ),
+    Mutant(
+        "contract-quantized",
+        "zero points are forgotten",
+        f"{PASSES}.graphcore.contract_quantized:Dequantized.integers",
+        without_zero,
+    ),
+    Mutant(
+        "contract-quantized",
+        "weights are not scaled",
+        f"{PASSES}.graphcore.contract_quantized:_scale",
+        scale_of_the_input,
     ),
     Mutant(
         "check-indices",

@@ -37,6 +37,7 @@ from popgraph.testing import (
     lookups,
     networks,
     products,
+    quantized_products,
     separable_convolutions,
     training_controlled,
     training_networks,
@@ -173,6 +174,10 @@ class Place:
             return controlled(dtype="f64")
         if self.name == "contract-in-floats":  # no other contracts integers
             return whole_products(dtype="f64")
+        if self.name == "contract-in-words":
+            return whole_products(dtype="f64") | quantized_products(dtype="f64")
+        if self.name == "contract-quantized":
+            return quantized_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             return networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants
@@ -226,7 +231,8 @@ def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
         if place.name == "fold-constants":  # lowering would leave it nothing to fold
             patch.setattr(lowering, "fold_small", lambda ops, weights, tuning: {})
         for earlier in steps(place, network)[: place.index]:
-            if earlier.name != place.name:
+            taken = place.name == "contract-in-floats" and earlier.name == "contract-in-words"
+            if earlier.name != place.name and not taken:  # It would leave little to do.
                 earlier.run(compilation, module)
     return compilation, module
 

@@ -16,6 +16,7 @@ from popgraph.dialects import element_types, tile
 from popgraph.dialects.tile.numpy_scalars import Function, fused, select, unsigned
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.support.casts import cast
+from popgraph.support.words import WORDS
 
 
 def convert(value: Any, dtype: np.dtype[np.generic]) -> Any:
@@ -122,6 +123,7 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     tile.ConvertOp: convert_lanes,
     tile.SelectOp: lambda op: select,
     vector.FMAOp: lambda op: fused,
+    tile.DotOp: lambda op: WORDS[op.words.data].dot,
     arith.IndexCastOp: to_result,
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,

@@ -22,6 +22,7 @@ from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.words import WORDS
 
 Indices: TypeAlias = Sequence[Any]
 """An index along each dimension of a domain: numbers, or arrays that broadcast together."""
@@ -190,7 +191,10 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     total = np.zeros(op.sizes[: op.parallel_rank], wide)
     for indices in points(op):
         lhs, rhs = read(indices)
-        total += lhs.astype(wide) * rhs.astype(wide)
+        if op.words is None:
+            total += lhs.astype(wide) * rhs.astype(wide)
+        else:
+            total = WORDS[op.words.data].dot(lhs, rhs, total)
     return finished(op, [total.astype(dtype)], memories[2:])
 
 

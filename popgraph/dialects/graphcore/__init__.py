@@ -27,5 +27,6 @@ from popgraph.dialects.graphcore.random import *
 from popgraph.dialects.graphcore.reductions import *
 from popgraph.dialects.graphcore.scatter import *
 from popgraph.dialects.graphcore.softmax import *
+from popgraph.dialects.graphcore.words import *
 
 GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL, *COLLECTIVES])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import ClassVar, TypedDict, Unpack
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
@@ -14,6 +14,7 @@ from popgraph.dialects.graphcore.base import (
     NUMBERS,
     Array,
     Contraction,
+    Elements,
     Operand,
     Tensor,
     integer,
@@ -31,20 +32,16 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
 
 
-@operation
-class MatMulOp(Contraction):
-    """Matrix products over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
+class MatrixProduct(Contraction):
+    """Matrix products over the last two axes; leading axes broadcast."""
 
-    name = "graphcore.mat_mul"
+    ELEMENTS: ClassVar[Elements] = NUMBERS
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    def __init__(self, lhs: Operand, rhs: Operand) -> None:
-        super().__init__([lhs, rhs])
-
     def infer(self) -> tuple[Tensor, ...]:
-        element = self.common_element(NUMBERS, self.lhs, self.rhs)
+        element = self.common_element(self.ELEMENTS, self.lhs, self.rhs)
         left, right = shape_of(self.lhs), shape_of(self.rhs)
         if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
             raise self.fail(
@@ -53,6 +50,16 @@ class MatMulOp(Contraction):
             )
         batch = shapes.broadcast(left[:-2], right[:-2])
         return (tensor_type(element, (*batch, left[-2], right[-1])),)
+
+
+@operation
+class MatMulOp(MatrixProduct):
+    """Matrix products over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
+
+    name = "graphcore.mat_mul"
+
+    def __init__(self, lhs: Operand, rhs: Operand) -> None:
+        super().__init__([lhs, rhs])
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
         return (precisely(np.matmul, lhs, rhs),)
@@ -104,6 +111,20 @@ class Convolution(Contraction):
             "pads": self.pads.data,
             "groups": integer(self.groups),
         }
+
+    def convolve(self, x: Array, w: Array) -> Array:
+        """y, whichever of the three functions this is."""
+        geometry, groups = self.geometry(w.shape), integer(self.groups)
+        shape = self.result_shape(x.shape, w.shape)
+        windows = geometry.view(geometry.padded(x, 0, shape[2:]), shape[2:])
+        space = range(2, w.ndim)
+        results = []
+        for x_part, w_part in zip(
+            np.split(windows, groups, axis=1), np.split(w, groups, axis=0), strict=True
+        ):
+            axes = ([1, *(at + w.ndim - 2 for at in space)], [1, *space])
+            results.append(np.moveaxis(np.tensordot(x_part, w_part, axes), -1, 1))
+        return np.concatenate(results, axis=1)
 
     def geometry(self, weight: Shape) -> Geometry:
         rank = len(weight) - 2
@@ -164,19 +185,6 @@ class ConvOp(Convolution):
 
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
         return (precisely(self.convolve, x, w),)
-
-    def convolve(self, x: Array, w: Array) -> Array:
-        geometry, groups = self.geometry(w.shape), integer(self.groups)
-        shape = self.result_shape(x.shape, w.shape)
-        windows = geometry.view(geometry.padded(x, 0, shape[2:]), shape[2:])
-        space = range(2, w.ndim)
-        results = []
-        for x_part, w_part in zip(
-            np.split(windows, groups, axis=1), np.split(w, groups, axis=0), strict=True
-        ):
-            axes = ([1, *(at + w.ndim - 2 for at in space)], [1, *space])
-            results.append(np.moveaxis(np.tensordot(x_part, w_part, axes), -1, 1))
-        return np.concatenate(results, axis=1)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (

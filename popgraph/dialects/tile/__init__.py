@@ -6,7 +6,14 @@ from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.cut import CutAttr
-from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
+from popgraph.dialects.tile.lanes import (
+    CompareOp,
+    ConvertOp,
+    DotOp,
+    PrefetchOp,
+    RemainderOp,
+    SelectOp,
+)
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
@@ -57,7 +64,7 @@ LOOPS = (KernelOp, LaunchOp)
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
 
-LANES = (CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp)
+LANES = (CompareOp, ConvertOp, DotOp, PrefetchOp, RemainderOp, SelectOp)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
 TILE = Dialect(
@@ -81,6 +88,7 @@ __all__ = [
     "PrefetchOp",
     "ContractOp",
     "ConvertOp",
+    "DotOp",
     "ElementOp",
     "IndexOp",
     "KernelOp",

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     VectorType,
     i1,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -30,6 +31,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+
+from popgraph.support.words import WORDS
 
 
 @functools.cache
@@ -141,6 +144,45 @@ class RemainderOp(IRDLOperation):
         type_ = self.result.type
         if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
             raise VerifyException(f"a remainder is one of floats, not of {type_}")
+
+
+@irdl_op_definition
+class DotOp(IRDLOperation):
+    """
+    A sum to which the products of what two words hold are added, of scalars or lane by lane.
+
+    `words` names what they hold; see `support/words.py`.
+    """
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    name = "tile.dot"
+    words = prop_def(StringAttr)
+    lhs = operand_def(T)
+    rhs = operand_def(T)
+    total = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$words $lhs `,` $rhs `,` $total attr-dict `:` type($result)"
+
+    def __init__(
+        self,
+        words: StringAttr,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        total: SSAValue | Operation,
+    ) -> None:
+        super().__init__(
+            operands=[lhs, rhs, total],
+            properties={"words": words},
+            result_types=[SSAValue.get(total).type],
+        )
+
+    def verify_(self) -> None:
+        type_ = self.result.type
+        if (type_.element_type if isinstance(type_, VectorType) else type_) != i32:
+            raise VerifyException(f"words are of type i32, not {type_}")
+        if self.words.data not in WORDS:
+            raise VerifyException(f"there are no words {self.words}, only {', '.join(WORDS)}")
 
 
 @irdl_op_definition

@@ -22,7 +22,14 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, RemainderOp, SelectOp, vector_of
+from popgraph.dialects.tile.lanes import (
+    CompareOp,
+    ConvertOp,
+    DotOp,
+    RemainderOp,
+    SelectOp,
+    vector_of,
+)
 from popgraph.dialects.tile.numpy_scalars import (
     Function,
     divide,
@@ -183,6 +190,8 @@ RECORDS: Sequence[Scalar] = (
     _typed("compare", arith.CmpfOp, lanes=_compare),
     _typed("compare", arith.CmpiOp, lanes=_compare),
     _typed("select", arith.SelectOp, select, lanes=_select),
+    # Sums of products of small integers
+    _typed("dot", DotOp),
     # Conversions
     _typed("extf", arith.ExtFOp),
     _typed("truncf", arith.TruncFOp),

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -14,8 +13,6 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import AddOp, CastOp, ConvOp, MatMulOp, SliceOp
 from popgraph.dialects.graphcore.base import (
-    Elementwise,
-    Movement,
     Operand,
     dtype_of,
     integer,
@@ -25,9 +22,7 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
-from popgraph.passes.graphcore.intervals import Intervals
-from popgraph.support.arrays import Array
-from popgraph.support.shapes import prod
+from popgraph.passes.graphcore.whole_sums import AnyContraction, WholeSums, summed_axes
 
 EXACT = 1 << 24
 """Floats of 32 bits hold all whole numbers up to this one."""
@@ -35,8 +30,6 @@ MOST_PARTS = 16
 """Sums that would need more parts stay sums of integers."""
 STRIP = 16
 """All parts but the last are multiples of this, as many terms as vectors hold."""
-
-AnyContraction: TypeAlias = MatMulOp | ConvOp
 
 
 class SumInFloats(Rule[AnyContraction]):
@@ -51,7 +44,7 @@ class SumInFloats(Rule[AnyContraction]):
 
     def __init__(self, weights: WeightStore) -> None:
         super().__init__(weights)
-        self._intervals = Intervals(weights)
+        self._sums = WholeSums(weights)
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
@@ -68,7 +61,7 @@ class SumInFloats(Rule[AnyContraction]):
 
     def _cuts(self, op: AnyContraction) -> Sequence[int]:
         """Both ends of the summed axis, and where it is cut into as few parts as can be."""
-        limits = self._limits(op)
+        limits = self._sums.limits(op)
         if limits is None:
             return ()
         whole, is_grouped = len(limits), isinstance(op, ConvOp) and integer(op.groups) > 1
@@ -78,41 +71,6 @@ class SumInFloats(Rule[AnyContraction]):
             if np.diff(sums[cuts], axis=0).max() <= EXACT:
                 return cuts
         return ()
-
-    def _limits(self, op: AnyContraction) -> Array | None:
-        """
-        By how much each place of the summed axis may move a sum, in a row for each place.
-
-        Where the second factor is known, each result has its own column; else one stands for all.
-        """
-        found = [self._intervals.of(operand) for operand in op.operands]
-        first, second = (one and float(one.magnitude) for one in found)
-        if first is None or second is None:
-            return None
-        window = prod(shape_of(op.operands[1])[2:]) if isinstance(op, ConvOp) else 1
-        axis = _summed_axes(op)[1]
-        array = self._known(op.operands[1])
-        if array is None:
-            return np.full((shape_of(op.operands[1])[axis], 1), first * second * window)
-        sizes = np.moveaxis(np.abs(array.astype(np.float64)), axis, 0)
-        by_row: Array = sizes.reshape(len(sizes), -1, window).sum(axis=2) * first
-        return by_row
-
-    def _known(self, value: SSAValue) -> Array | None:
-        """What a literal holds, or what comes of literals and is too large to be one."""
-        array, op = self.array(value), value.owner
-        if array is not None or not isinstance(op, Elementwise | Movement):
-            return array
-        operands = [self._known(operand) for operand in op.operands]
-        known = [one for one in operands if one is not None]
-        return op.evaluate(*known)[0] if len(known) == len(operands) else None
-
-
-def _summed_axes(op: AnyContraction) -> tuple[int, int]:
-    """Of each factor, the axis along which products are summed."""
-    if isinstance(op, ConvOp):
-        return 1, 1
-    return len(shape_of(op.lhs)) - 1, len(shape_of(op.rhs)) - 2
 
 
 def _in_floats(op: AnyContraction, factors: Sequence[SSAValue]) -> Operand:
@@ -128,7 +86,7 @@ def _parts(op: AnyContraction, cuts: Sequence[int]) -> Iterator[Sequence[SSAValu
     for begin, end in pairwise(cuts):
         yield [
             _part(factor, axis, begin, end)
-            for factor, axis in zip(op.operands, _summed_axes(op), strict=True)
+            for factor, axis in zip(op.operands, summed_axes(op), strict=True)
         ]
 
 

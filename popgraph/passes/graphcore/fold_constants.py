@@ -14,7 +14,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
-from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import (
+    Elementwise,
+    GraphcoreOp,
+    Movement,
+    as_array,
+    dtype_of,
+    shape_of,
+)
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -28,6 +35,16 @@ def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
     if isinstance(value.owner, ConstantOp):
         return weights.array(value.owner.literal)
     return None
+
+
+def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
+    """What a literal holds, or what comes of literals alone and may be too large to be one."""
+    array, op = constant_array(value, weights), value.owner
+    if array is not None or not isinstance(op, Elementwise | Movement):
+        return array
+    operands = [computed_array(operand, weights) for operand in op.operands]
+    known = [one for one in operands if one is not None]
+    return op.evaluate(*known)[0] if len(known) == len(operands) else None
 
 
 def bytes_of(value: SSAValue) -> int:

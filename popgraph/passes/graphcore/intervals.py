@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import ml_dtypes
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore import (
     AbsOp,
     AddOp,
     CastOp,
+    CompareOp,
     MaxOp,
     MinOp,
     MulOp,
     NegOp,
     PadOp,
+    RoundOp,
     SubOp,
     WhereOp,
 )
@@ -74,13 +78,43 @@ class Intervals:
     def of(self, value: SSAValue, depth: int = 0) -> Interval | None:
         """Of numbers that are not whole, nothing is known."""
         if value not in self._known:
-            whole = _of_type(dtype_of(value))
+            if dtype_of(value).is_float:
+                self._known[value] = self._of_floats(value, depth)
+                return self._known[value]
+            whole = range_of(dtype_of(value))
             found = whole and self._computed(value, depth)
             fits = whole is not None and found is not None and found.lies_in(whole)
             if depth > DEEPEST:
                 return whole
             self._known[value] = found if fits else whole
         return self._known[value]
+
+    def _of_floats(self, value: SSAValue, depth: int) -> Interval | None:
+        """
+        Of floats that are whole numbers, none of them -0: as `quantize` leaves them.
+
+        They were integers, or have been rounded and clamped: `min (x > low ? x : low), high`.
+        """
+        op, found = value.owner, None
+        if isinstance(op, CastOp) and depth <= DEEPEST and not dtype_of(op.x).is_float:
+            found = self.of(op.x, depth + 1)
+        elif isinstance(op, MinOp) and isinstance(op.lhs.owner, WhereOp):
+            chosen, high = op.lhs.owner, self._whole(op.rhs)
+            low = self._whole(chosen.rhs)
+            if low is None or high is None or not _is_greater(chosen):
+                return None
+            if low >= 0 or _has_no_negative_zero(chosen.lhs):
+                rounded = _is_rounded(chosen.lhs, self.weights)
+                found = Interval(min(low, high), high) if rounded else None
+        exact = 1 << (ml_dtypes.finfo(dtype_of(value).numpy).nmant + 1)
+        return found if found is not None and found.magnitude <= exact else None
+
+    def _whole(self, value: SSAValue) -> int | None:
+        """The one whole number that a literal holds."""
+        array = constant_array(value, self.weights)
+        if array is None or array.size != 1 or not np.isfinite(number := array.item()):
+            return None
+        return int(number) if number == int(number) and not np.signbit(number) else None
 
     def _computed(self, value: SSAValue, depth: int) -> Interval | None:
         array = constant_array(value, self.weights)
@@ -100,7 +134,36 @@ class Intervals:
         return _ARITHMETIC.get(type(op), _of_all)(*given)
 
 
-def _of_type(dtype: DType) -> Interval | None:
+def _is_greater(op: WhereOp) -> bool:
+    """Whether it is `x > low ? x : low`, which is low for NaN."""
+    test = op.condition.owner
+    if not isinstance(test, CompareOp) or test.predicate.data != "gt":
+        return False
+    return (test.lhs, test.rhs) == (op.lhs, op.rhs)
+
+
+def _has_no_negative_zero(value: SSAValue) -> bool:
+    """Whether it is a sum with a literal, which `_is_rounded` knows not to be -0."""
+    return isinstance(value.owner, AddOp)
+
+
+def _is_rounded(value: SSAValue, weights: WeightStore) -> bool:
+    """Whether it is rounded to whole numbers, perhaps plus a literal one."""
+    op = value.owner
+    if isinstance(op, AddOp):
+        added = constant_array(op.rhs, weights)
+        if added is None or np.any(added != np.rint(added)):
+            return False
+        if np.any(np.signbit(added) & (added == 0)):
+            return False
+        return _is_rounded(op.lhs, weights)
+    if isinstance(op, CastOp):
+        return dtype_of(op.x).is_float and _is_rounded(op.x, weights)
+    return isinstance(op, RoundOp)
+
+
+def range_of(dtype: DType) -> Interval | None:
+    """The numbers that elements of an integer type may be; None for other types."""
     if dtype.name == "bool":
         return Interval(0, 1)
     if not dtype.is_integer:

@@ -45,7 +45,8 @@ def host_machine() -> Machine:
         return replace(named, cores=_cores())
     vectors = host_target()
     found = processor(vectors.name) if named is None else named
-    return replace(found.with_vectors(vectors.vector_bytes, vectors.registers), cores=_cores())
+    vectored = found.with_vectors(vectors.vector_bytes, vectors.registers, vectors.words)
+    return replace(vectored, cores=_cores())
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from popgraph.backends.c.build.toolchain import candidates, probe
@@ -12,7 +12,7 @@ from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.cache_files import read_sealed, write_sealed
-from popgraph.support.machine import machine_named
+from popgraph.support.machine import BYTES, PAIRS, VNNI, machine_named
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,22 @@ class Target:
     name: str
     vector_bytes: int
     registers: int
+    words: tuple[str, ...] = ()
+    """What its vectors multiply, see `Machine.words`."""
 
 
 BASELINE = Target("baseline", 16, 16)
 
 _BY_MACRO = (
-    ("__AVX512F__", Target("avx512", 64, 32)),
-    ("__AVX2__", Target("avx2", 32, 16)),
+    ("__AVX512F__", Target("avx512", 64, 32, BYTES)),
+    ("__AVX2__", Target("avx2", 32, 16, BYTES)),
     ("__AVX__", Target("avx", 32, 16)),
-    ("__SSE2__", Target("sse2", 16, 16)),
+    ("__SSE2__", Target("sse2", 16, 16, PAIRS)),
     ("__ARM_NEON", Target("neon", 16, 32)),
 )
 """The first macro that the compiler defines decides."""
+
+_WITH_VNNI = {"__AVX512VNNI__", "__AVXVNNI__"}
 
 _BY_NAME = {target.name: target for _, target in _BY_MACRO}
 
@@ -41,7 +45,8 @@ _BY_NAME = {target.name: target for _, target in _BY_MACRO}
 def from_macros(macros: str) -> Target:
     """The target that a compiler's predefined macros describe."""
     defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
-    return next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
+    found = next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
+    return replace(found, words=VNNI) if defined & _WITH_VNNI else found
 
 
 def host_target() -> Target:
@@ -73,13 +78,14 @@ def host_target() -> Target:
 def _from_outside(name: str) -> Target:
     machine = machine_named(name)
     assert machine is not None, "wanted_target has looked it up"
-    return Target(name, machine.vector_bytes, machine.registers)
+    return Target(name, machine.vector_bytes, machine.registers, machine.words)
 
 
 def _read(file: Path) -> Target | None:
     try:
-        return Target(**json.loads(read_sealed(file)))
-    except (OSError, ValueError, TypeError):
+        found = json.loads(read_sealed(file))
+        return Target(**{**found, "words": tuple(found["words"])})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

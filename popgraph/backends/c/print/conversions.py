@@ -12,6 +12,8 @@ from popgraph.backends.c.print.types import Element
 _UNSIGNED = frozenset({"arith.uitofp", "arith.extui"})
 _WHOLE = frozenset({"arith.fptosi", "arith.fptoui"})
 
+_LIMIT = float(1 << 31)
+
 CONVERSIONS = (
     _UNSIGNED
     | _WHOLE
@@ -23,13 +25,25 @@ CONVERSIONS = (
 """From one element type to another. What a type cannot hold loses its high bits."""
 
 
-def converted(name: str, source: Attribute, target: Attribute, operand: str) -> str:
-    """The C expression of a conversion. Booleans are numbers of one bit."""
+def converted(
+    name: str,
+    source: Attribute,
+    target: Attribute,
+    operand: str,
+    within: tuple[float, float] | None = None,
+) -> str:
+    """
+    The C expression of a conversion. Booleans are numbers of one bit.
+
+    `within` tells between which numbers the operand is known to lie.
+    """
     count = types.lanes(source)
     start, end = types.element(source), types.element(target)
     signed = name not in _UNSIGNED
     text, at = _entered(start, end, signed, operand, count)
-    if name in _WHOLE:
+    if name in _WHOLE and within is not None and within[0] >= -_LIMIT and within[1] < _LIMIT:
+        text, at = cast(text, at, "i32", count), "i32"
+    elif name in _WHOLE:
         text, at = _whole(text, at, end, count)
     match end.kind:
         case "half":

@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.conversions import CONVERSIONS, cast, converted, narrowed, widened
-from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, find
+from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, clamped, find, greater_of
 from popgraph.backends.c.print.types import Element
-from popgraph.dialects.tile import ConvertOp
+from popgraph.dialects.tile import ConvertOp, DotOp
 
 
 def expression(op: Operation, operands: Sequence[str]) -> str:
@@ -65,7 +65,15 @@ def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
         "n": str(count),
         "f": "" if found.bits == 64 else "f",
         "bits": str(found.bits),
+        "greater": _extreme("GREATER", found, count),
+        "less": _extreme("LESS", found, count),
     }
+
+
+def _extreme(which: str, found: Element, count: int) -> str:
+    """What the headers call the greater, or the less, of two vectors."""
+    known = found.bits * count in (128, 256, 512) and found.name in ("f32", "f64")
+    return f"POPGRAPH_{which}_{found.name.upper()}_{count}" if known else f"POPGRAPH_{which}"
 
 
 def _as_mask(op: Operation, computed: str) -> str:
@@ -107,7 +115,8 @@ def _lanes_union(type_: Attribute, name: str) -> str:
 
 def _conversion(op: Operation, operands: Sequence[str]) -> str:
     name = op.conversion.data if isinstance(op, ConvertOp) else op.name
-    return converted(name, op.operands[0].type, op.results[0].type, *operands)
+    (operand,), (text,) = op.operands, operands
+    return converted(name, operand.type, op.results[0].type, text, clamped(operand))
 
 
 def _select(op: Operation, operands: Sequence[str]) -> str:
@@ -116,6 +125,10 @@ def _select(op: Operation, operands: Sequence[str]) -> str:
     if count is None:
         return f"{condition} ? {chosen} : {other}"
     type_ = op.results[0].type
+    pair = greater_of(op) if types.element(type_).kind == "float" else None
+    if pair is not None:
+        fields = _vector_fields(types.element(type_), count)
+        return f"{fields['greater']}({types.value(type_)}, {fields['M']}, {chosen}, {other})"
     bits = types.element(type_).lane_bits(count)
     condition = cast(condition, _element(op).lane(count), f"i{bits}", count)
     unsigned = f"u{bits}x{count}"
@@ -173,6 +186,20 @@ def _shuffle(op: Operation, operands: Sequence[str]) -> str:
     return f"({result}){{{', '.join(lanes)}}}"
 
 
+_DOT_LANES = (4, 8, 16)
+"""The vectors for which the headers know an instruction."""
+
+
+def _dot(op: Operation, operands: Sequence[str]) -> str:
+    """The sum of products of what words hold."""
+    assert isinstance(op, DotOp)
+    count, words = types.lanes(op.result.type), op.words.data.upper()
+    type_ = types.value(op.result.type)
+    unsigned = "u32" if count is None else f"u32x{count}"
+    name = f"DOT_{words}_{count}" if count in _DOT_LANES else f"PLAIN_DOT_{words}"
+    return f"POPGRAPH_{name}({type_}, {unsigned}, {', '.join(operands)})"
+
+
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
     (position,) = positions
     return str(position) if isinstance(position, int) else dynamic[0]
@@ -187,5 +214,6 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "vector.insert": _insert,
     "vector.shuffle": _shuffle,
     "tile.convert": _conversion,
+    "tile.dot": _dot,
     **dict.fromkeys(CONVERSIONS, _conversion),
 }

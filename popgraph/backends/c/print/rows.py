@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.backends.c.print.types import Element
 from popgraph.backends.c.print.unit import headers
+from popgraph.dialects.tile import CompareOp, SelectOp
 from popgraph.dialects.tile.scalars import RECORDS, Kind
 from popgraph.support.errors import UnsupportedError
 
@@ -38,10 +39,6 @@ def _same(expression: str) -> Row:
 
 BLEND = "({T})((({M}){a} & ({mask})) | (({M}){b} & ~({mask})))"
 """What selects lanes in every compiler: GCC has no `mask ? a : b` for vectors in C."""
-
-
-def _choice(condition: str, mask: str) -> Row:
-    return Row(f"{condition} ? {{a}} : {{b}}", BLEND.replace("{mask}", mask))
 
 
 def _function(name: str, arguments: str = "{a}") -> Row:
@@ -111,8 +108,8 @@ FLOAT: Mapping[str, Row] = {
 
 FLOAT_AND_NUMBER: Mapping[str, Row] = {
     # One comparison is enough when the second operand is known not to be NaN, as in relu.
-    "arith.maximumf": _choice("!({a} < {b})", "~({M})({a} < {b})"),
-    "arith.minimumf": _choice("!({a} > {b})", "~({M})({a} > {b})"),
+    "arith.maximumf": Row("!({a} < {b}) ? {a} : {b}", "{greater}({T}, {M}, {b}, {a})"),
+    "arith.minimumf": Row("!({a} > {b}) ? {a} : {b}", "{less}({T}, {M}, {b}, {a})"),
 }
 
 INT: Mapping[str, Row] = {
@@ -224,6 +221,9 @@ _TABLES: Mapping[str, Mapping[str, Row]] = {
     "bool": BOOL,
 }
 
+GREATER = 2
+"""The number of the predicate `ogt`."""
+
 COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi", "tile.compare"})
 
 
@@ -246,12 +246,40 @@ def find(op: Operation, found: Element) -> Row:
 
 def _is_number(value: SSAValue) -> bool:
     """Whether a value is a constant, or a vector of one, other than NaN."""
+    return _number(value) is not None
+
+
+def _number(value: SSAValue) -> float | None:
+    """The constant float that a value is, or a vector of it; None for NaN."""
     if isinstance(value.owner, vector.BroadcastOp):
-        return _is_number(value.owner.source)
-    if not isinstance(value.owner, arith.ConstantOp):
-        return False
-    constant = value.owner.value
-    return isinstance(constant, FloatAttr) and not isnan(constant.value.data)
+        return _number(value.owner.source)
+    constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    if not isinstance(constant, FloatAttr) or isnan(constant.value.data):
+        return None
+    return float(constant.value.data)
+
+
+def greater_of(op: Operation) -> tuple[SSAValue, SSAValue] | None:
+    """The operands of `a > b ? a : b` where they are floats."""
+    condition = op.operands[0].owner
+    if not isinstance(condition, CompareOp | arith.CmpfOp):
+        return None
+    is_greater = condition.predicate.value.data == GREATER
+    found = tuple(condition.operands)
+    return (found[0], found[1]) if is_greater and found == tuple(op.operands[1:]) else None
+
+
+def clamped(value: SSAValue) -> tuple[float, float] | None:
+    """Between which numbers a float lies, of which `min (a > low ? a : low), high` says so."""
+    least = value.owner
+    if not isinstance(least, arith.MinimumfOp):
+        return None
+    chosen = least.lhs.owner
+    pair = greater_of(chosen) if isinstance(chosen, SelectOp | arith.SelectOp) else None
+    if pair is None:
+        return None
+    low, high = _number(pair[1]), _number(least.rhs)
+    return None if low is None or high is None else (min(low, high), high)
 
 
 def _divides(value: SSAValue) -> bool:

@@ -19,7 +19,7 @@ from popgraph.backends.c.print.pointers import (
     number_behind,
     reached_from,
 )
-from popgraph.dialects.tile import PrefetchOp
+from popgraph.dialects.tile import DotOp, PrefetchOp
 from popgraph.support.errors import UnsupportedError
 
 STACK_BYTES = 1024 * 1024
@@ -255,7 +255,7 @@ def _vector_load(body: Body, op: Operation) -> None:
         count = types.lanes(result.type)
         lane = types.element(result.type).lane(count)
         text = cast(f"((i8x{count})({text} != 0))", "i8", lane, count)
-    if sum(isinstance(use.operation, vector.FMAOp) for use in result.uses) > 1:
+    if sum(isinstance(use.operation, vector.FMAOp | DotOp) for use in result.uses) > 1:
         text = f"POPGRAPH_KEPT({types.value(result.type)}, {text})"
     body.define(result, text)
 

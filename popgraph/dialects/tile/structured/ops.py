@@ -14,7 +14,9 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     IndexType,
     IntegerAttr,
+    StringAttr,
     TensorType,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -43,6 +45,7 @@ from popgraph.dialects.program.interned import operand_segment_sizes, tensor_typ
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.support.shapes import Shape
+from popgraph.support.words import WORDS
 
 
 def maps_attribute(maps: Sequence[AffineMap]) -> ArrayAttr[AffineMapAttr]:
@@ -312,7 +315,8 @@ class ContractOp(Structured):
 
     Matrix products, convolutions and their gradients are all of this form; a convolution's maps
     contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
-    it is computed by plain loops.
+    it is computed by plain loops. Where elements are `words` that hold several small integers each,
+    the product of two words is the sum of the products of what they hold.
     """
 
     name = "tile.contract"
@@ -323,6 +327,7 @@ class ContractOp(Structured):
     parallel = prop_def(IntegerAttr)
     maps = prop_def(ArrayAttr[AffineMapAttr])
     epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
+    words = opt_prop_def(StringAttr)
     schedule = opt_prop_def(ScheduleAttr)
     epilogue = region_def("single_block")
     outputs = var_result_def(TensorType)
@@ -332,7 +337,8 @@ class ContractOp(Structured):
         "$lhs `,` $rhs `:` type($lhs) `,` type($rhs) "
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
         "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
-        "(`schedule` $schedule^)? `epilogue` $epilogue attr-dict `->` type($outputs)"
+        "(`words` $words^)? (`schedule` $schedule^)? `epilogue` $epilogue "
+        "attr-dict `->` type($outputs)"
     )
 
     def __init__(
@@ -347,6 +353,7 @@ class ContractOp(Structured):
         epilogue_inputs: Sequence[SSAValue] = (),
         epilogue_maps: Sequence[AffineMap] = (),
         schedule: ScheduleAttr | None = None,
+        words: StringAttr | None = None,
     ) -> None:
         Operation.__init__(
             self,
@@ -357,6 +364,7 @@ class ContractOp(Structured):
                 "maps": maps_attribute(maps),
                 "epilogue_maps": maps_attribute(epilogue_maps),
                 **({"schedule": schedule} if schedule else {}),
+                **({"words": words} if words else {}),
                 **operand_segment_sizes(1, 1, len(epilogue_inputs)),
             },
             regions=[epilogue],
@@ -386,6 +394,8 @@ class ContractOp(Structured):
         self.check_results()
         if element(self.lhs) != element(self.rhs):
             raise VerifyException("both factors have one element type")
+        if self.words is not None and (element(self.lhs) != i32 or self.words.data not in WORDS):
+            raise VerifyException(f"words {self.words} are not elements {element(self.lhs)}")
         expected = [element(self.lhs), *map(element, self.epilogue_inputs)]
         check_block("epilogue", self.epilogue.block, expected)
 

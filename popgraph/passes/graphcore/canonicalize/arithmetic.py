@@ -25,7 +25,9 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.graphcore.logic import ORDERS, PREDICATES
+from popgraph.dialects.program import WeightStore
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
+from popgraph.passes.graphcore.intervals import Intervals, range_of
 from popgraph.support import shapes
 from popgraph.support.arrays import Array
 
@@ -79,6 +81,33 @@ class DropCast(Rule[CastOp]):
 
     def rewrite(self, op: CastOp) -> Operand | None:
         return op.x if tensor_of(op.x) == tensor_of(op.result) else None
+
+
+class DropRoundTrip(Rule[CastOp]):
+    """
+    cast wide (cast narrow x)  ->  cast wide x
+
+    Only when x holds whole numbers that the narrow integers hold, too.
+    """
+
+    ROOTS = (CastOp,)
+
+    def __init__(self, weights: WeightStore) -> None:
+        super().__init__(weights)
+        self._intervals = Intervals(weights)
+
+    def rewrite(self, op: CastOp) -> Operand | None:
+        inner = op.x.owner
+        if not isinstance(inner, CastOp):
+            return None
+        found, held = self._intervals.of(inner.x), range_of(dtype_of(op.x))
+        if found is None or held is None or not found.lies_in(held):
+            return None
+        ends = range_of(dtype_of(op.result))
+        if ends is not None and dtype_of(inner.x).is_float and not found.lies_in(ends):
+            return None
+        same = tensor_of(inner.x) == tensor_of(op.result)
+        return inner.x if same else CastOp(inner.x, to=tensor_of(op.result).element_type)
 
 
 class MultiplyByReciprocal(Rule[DivOp]):
@@ -228,6 +257,7 @@ RULES = (
     DropNeutral,
     DropPair,
     DropCast,
+    DropRoundTrip,
     MultiplyByReciprocal,
     MergeClamps,
     DropClamp,

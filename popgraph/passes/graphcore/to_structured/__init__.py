@@ -41,6 +41,8 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgTopKOp: order.lower_arg_top_k,
     gc.MatMulOp: contractions.lower_mat_mul,
     gc.ConvOp: contractions.lower_conv,
+    gc.DotMatMulOp: contractions.lower_mat_mul,
+    gc.DotConvOp: contractions.lower_conv,
     gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.MaxPoolOp: windows.lower_max_pool,
     gc.MaxPoolGradOp: windows.lower_max_pool_grad,

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import ConvInputGradOp, ConvOp, ConvWeightGradOp, MatMulOp
+from popgraph.dialects.graphcore import (
+    ConvInputGradOp,
+    ConvOp,
+    ConvWeightGradOp,
+    DotConvOp,
+    DotMatMulOp,
+    MatMulOp,
+)
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
@@ -40,15 +48,18 @@ def contract(
     domain: Sequence[int],
     parallel: int,
     result: Attribute,
+    words: StringAttr | None = None,
 ) -> SSAValue:
     """The sum of products of what stands at `places` in both factors."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
     epilogue = body([element(lhs)], lambda total: left(total, result))
-    return tile.ContractOp(lhs, rhs, maps, domain, parallel, epilogue, [result]).outputs[0]
+    return tile.ContractOp(
+        lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
+    ).outputs[0]
 
 
-def lower_mat_mul(op: MatMulOp) -> SSAValue:
+def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
     """mat_mul(a, b)  ->  tile.contract a[batch, i, k] * b[batch, k, j] over k"""
     left_shape, right_shape = shape_of(op.lhs), shape_of(op.rhs)
     result = shape_of(op.result)
@@ -63,7 +74,8 @@ def lower_mat_mul(op: MatMulOp) -> SSAValue:
 
     places = ([*stretched(left_shape), i, k], [*stretched(right_shape), k, j])
     element_ = tensor_of(op.result).element_type
-    return contract(op.lhs, op.rhs, places, domain, len(result), element_)
+    words = op.words if isinstance(op, DotMatMulOp) else None
+    return contract(op.lhs, op.rhs, places, domain, len(result), element_, words)
 
 
 def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
@@ -74,7 +86,7 @@ def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
     return viewed(value, (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
 
 
-def lower_conv(op: ConvOp) -> SSAValue:
+def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
     """conv(x, w)  ->  tile.contract padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
     groups, weight, result = integer(op.groups), shape_of(op.w), shape_of(op.result)
     geometry, sizes = op.geometry(weight), result[2:]
@@ -84,9 +96,9 @@ def lower_conv(op: ConvOp) -> SSAValue:
     x = split(padded(op.x, geometry, sizes), 1, groups)
     w = split(op.w, 0, groups)
     places = ([*n, *g, *c, *read_at(o, k, geometry)], [*g, *m, *c, *k])
-    y = contract(
-        x, w, places, (*parallel, *weight[1:]), len(parallel), tensor_of(op.result).element_type
-    )
+    domain, element_ = (*parallel, *weight[1:]), tensor_of(op.result).element_type
+    words = op.words if isinstance(op, DotConvOp) else None
+    y = contract(x, w, places, domain, len(parallel), element_, words)
     return viewed(y, result)
 
 

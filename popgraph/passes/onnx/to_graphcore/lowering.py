@@ -252,7 +252,7 @@ class Lowering(LoweringContext):
         made = [new for new in _after(before, self.block) if not is_located(new)]
         for new in made:
             _locate(new, op)
-        folded = self._folded(made)
+        folded = self._folded(made, op)
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
                 self._know(old, folded.get(value, value), name)
@@ -271,9 +271,10 @@ class Lowering(LoweringContext):
             return "there is no gradient through what only Python computes"
         return f"or let the host compute {op.op_type}: `popgraph run` and popgraph.compile do"
 
-    def _folded(self, made: list[Operation]) -> dict[SSAValue, SSAValue]:
+    def _folded(self, made: list[Operation], op: OnnxOp) -> dict[SSAValue, SSAValue]:
         """The constants that new operations are worth."""
-        if not any(operand in self.unfolded for new in made for operand in new.operands):
+        stays = any(operand in self.unfolded for new in made for operand in new.operands)
+        if not stays and not _is_matrix_of_integers(op):
             return fold_small(made, self.weights, self.tuning)
         self.unfolded.update(result for new in made for result in new.results)
         return {}
@@ -381,3 +382,8 @@ def _locate(op: Operation, source: OnnxOp) -> None:
     for inner in op.walk():
         if not is_located(inner):
             inner.location = source.location
+
+
+def _is_matrix_of_integers(op: OnnxOp) -> bool:
+    """Whether these may be quantized weights, of which `contract-quantized` wants the integers."""
+    return op.op_type == "DequantizeLinear" and len(shape_of(op.operands[0])) > 1

@@ -93,6 +93,12 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
     return kind if isinstance(kind, Float32Type | Float64Type) else None
 
 
+def sum_type(op: tile.ContractOp) -> Attribute | None:
+    """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
+    kind = tensor(op.lhs).element_type
+    return kind if op.words is not None else lane_type([kind])
+
+
 def indexed_dims(block: Block) -> frozenset[int]:
     """The dimensions whose index a body asks for."""
     return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))

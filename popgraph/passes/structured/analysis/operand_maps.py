@@ -310,6 +310,7 @@ def _with_epilogue(
             epilogue.values,
             epilogue.maps,
             op.schedule,
+            op.words,
         )
     return tile.ReduceOp(
         inputs.values,

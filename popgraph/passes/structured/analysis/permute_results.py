@@ -59,6 +59,7 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
         [element(value) for value in op.outputs],
         op.epilogue_inputs,
         renumbered(op.epilogue_input_maps, order),
+        words=op.words,
     )
     new.location = op.location
     return new

@@ -23,7 +23,16 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     rank, kind = op.parallel_rank, element(op.lhs)
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))
-    sums = tile.ContractOp(op.lhs, op.rhs, op.input_maps, op.sizes, rank, Region(epilogue), [kind])
+    sums = tile.ContractOp(
+        op.lhs,
+        op.rhs,
+        op.input_maps,
+        op.sizes,
+        rank,
+        Region(epilogue),
+        [kind],
+        words=op.words,
+    )
     map_ = tile.MapOp(
         [*sums.outputs, *op.epilogue_inputs],
         [AffineMap.identity(rank), *op.epilogue_input_maps],

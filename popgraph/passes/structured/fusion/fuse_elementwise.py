@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.analysis.replace import located, replace_op
@@ -212,7 +213,9 @@ def may_inline(consumer: Consumer, reading: MappedOperands, number: int, tuning:
         return False
     if _finishes_a_sum(producer) and not _may_finish_it(consumer, reading, number):
         return False
-    return value.has_one_use() and _runs_no_more(producer, reading, number, tuning)
+    if value.has_one_use():
+        return _runs_no_more(producer, reading, number, tuning)
+    return _widens(producer) and _shares_out(value, consumer, reading)
 
 
 def _finishes_a_sum(producer: tile.MapOp) -> bool:
@@ -247,6 +250,20 @@ def _asks_for_index(producer: tile.MapOp) -> bool:
 
 def _is_costly(producer: tile.MapOp) -> bool:
     return any(map(is_costly, producer.body.block.ops))
+
+
+def _widens(producer: tile.MapOp) -> bool:
+    """Whether it makes large elements of small ones, so that it is better not to store them."""
+    made = element_bytes(producer.outputs[0].type)
+    return all(element_bytes(value.type) < made for value in producer.operands)
+
+
+def _shares_out(value: SSAValue, consumer: Consumer, reading: MappedOperands) -> bool:
+    """Whether one map reads a value in several places, but no more elements than there are."""
+    if any(use.operation is not consumer for use in value.uses):
+        return False
+    reads = reading.values.count(value) * prod(reading.sizes)
+    return isinstance(consumer, tile.MapOp) and reads <= prod(tensor(value).get_shape())
 
 
 def _runs_no_more(

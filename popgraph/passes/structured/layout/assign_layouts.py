@@ -97,13 +97,28 @@ def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, Axis
 
 
 def _is_weight(value: SSAValue) -> bool:
-    """Whether a value is a literal or a variable, perhaps under another shape or reordered."""
+    """
+    Whether a value is a literal or a variable, perhaps under another shape or reordered.
+
+    Or it is computed of literals alone, as words are of small integers.
+    """
     owner = value.owner
     if isinstance(owner, ConstantOp | VariableOp):
         return True
-    if isinstance(owner, tile.MapOp) and is_movement(owner):
-        return _is_weight(owner.inputs[0])
+    if isinstance(owner, tile.MapOp):
+        moved = is_movement(owner) and _is_weight(owner.inputs[0])
+        return moved or _is_known(value)
     return isinstance(owner, tile.ViewOp) and _is_weight(owner.source)
+
+
+def _is_known(value: SSAValue) -> bool:
+    """Whether a value is a literal, or computed of nothing else, element by element."""
+    owner = value.owner
+    if isinstance(owner, tile.ViewOp):
+        return _is_known(owner.source)
+    if isinstance(owner, tile.MapOp):
+        return bool(owner.operands) and all(map(_is_known, owner.operands))
+    return isinstance(owner, ConstantOp)
 
 
 def _is_free(value: SSAValue) -> bool:

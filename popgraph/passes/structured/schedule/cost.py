@@ -96,6 +96,8 @@ class Estimate:
         self.reads, self.op, self.order, self.factor = reads, reads.op, reads.order, reads.factor
         self.target, self.machine = reads.target, reads.target.machine
         self.tuning, self.registers = reads.target.tuning, reads.target.machine.registers
+        if self.op.words is not None:
+            self.registers -= 1  # Products of words stand somewhere before they are added.
         self.fixed, self.dim, self.width = fixed, dim, width
         self.layout, self.vectors = layout
         self.extent, self.terms = self.reads.sizes[dim], reads.terms

@@ -20,7 +20,7 @@ from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
-from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
+from popgraph.passes.structured.analysis.loops import indexed_dims, sum_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.cost import Candidate, Estimate
@@ -150,7 +150,7 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
 
 def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
     """All that can be chosen; nothing where only plain loops will do."""
-    kind = lane_type([tensor(op.lhs).element_type])
+    kind = sum_type(op)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
     width = target.machine.vector_bytes // lane_bytes(kind)
@@ -173,13 +173,15 @@ def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
 
 def plain_cycles(op: tile.ContractOp, target: Target) -> float:
     """Cycles of a contraction without a schedule: products * plain_cycles / lanes, or scalars."""
-    kind = lane_type([tensor(op.lhs).element_type])
+    kind = sum_type(op)
     tuning, vector_bytes = target.tuning, target.machine.vector_bytes
     width = vector_bytes // lane_bytes(kind) if kind is not None else 1
     forms = [
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
+    if op.words is not None:  # Plain loops take words one by one.
+        return prod(op.sizes) * tuning.plain_scalar_cycles
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
     for dims in ends:

@@ -18,7 +18,7 @@ from popgraph.passes.structured.analysis.loops import (
     group_loops,
     has_gaps,
     has_identity_epilogue,
-    lane_type,
+    sum_type,
     tensor,
 )
 from popgraph.passes.structured.analysis.panels import (
@@ -76,7 +76,7 @@ class ContractLoops:
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
-        assert lane_type([self.kind]) and set(strides) <= {0, 1} and 1 in strides, (
+        assert sum_type(self.op) and set(strides) <= {0, 1} and 1 in strides, (
             f"{self.schedule} does not fit: dimension {self.schedule.n_dim.data} is not "
             f"contiguous in either factor"
         )
@@ -178,6 +178,7 @@ class ContractLoops:
             self.schedule.kc.data,
             self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
             bool(self.schedule.window_panels.data),
+            self.op.words,
         )
         epilogue = self.op.epilogue.block
         self.epilogue = Epilogue(grid, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects import tile as tiles
@@ -21,6 +20,7 @@ from popgraph.passes.structured.to_loops.contraction.tiles import (
 )
 from popgraph.passes.structured.to_loops.emit.access import Access
 from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.create import sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 
@@ -158,7 +158,7 @@ class Epilogue:
 def sum_of_two(kind: Attribute) -> Block:
     """An epilogue that adds the sum to what it reads."""
     block = Block(arg_types=[kind, kind])
-    total = arith.AddfOp(block.args[1], block.args[0])
+    total = sum_of(kind)(block.args[1], block.args[0])
     block.add_ops([total, tiles.YieldOp(total.result)])
     return block
 
@@ -166,6 +166,6 @@ def sum_of_two(kind: Attribute) -> Block:
 def sum_of_read(kind: Attribute) -> Block:
     """An epilogue that adds up two that it reads, whatever the sum is."""
     block = Block(arg_types=[kind, kind, kind])
-    total = arith.AddfOp(block.args[1], block.args[2])
+    total = sum_of(kind)(block.args[1], block.args[2])
     block.add_ops([total, tiles.YieldOp(total.result)])
     return block

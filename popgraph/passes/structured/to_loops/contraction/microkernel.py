@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
+from popgraph.dialects.tile import DotOp
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.contraction.tiles import (
@@ -24,7 +26,7 @@ from popgraph.passes.structured.to_loops.emit.chunks import (
     by_chunks,
     chunked_reduction,
 )
-from popgraph.passes.structured.to_loops.emit.create import create_same_type
+from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
 from popgraph.passes.structured.to_loops.emit.vectors import Run, in_lanes, run
 from popgraph.support.shapes import prod
 
@@ -37,6 +39,7 @@ class MicroKernel:
     `inner` are the reduction loops, `terms` how many terms are summed before the sum joins the
     total (0: all of them); `each_step` writes what else every step of the reduction does. With
     `window`, the innermost reduction is written out: what its steps read in common is read once.
+    `words` says what elements hold that are no numbers.
     """
 
     grid: TileGrid
@@ -45,6 +48,7 @@ class MicroKernel:
     terms: int
     each_step: Callable[[], None] = lambda: None
     window: bool = False
+    words: StringAttr | None = None
 
     def zeros(self, tile: Tile) -> list[SSAValue]:
         return [self.grid.zero(column) for _, column in tile]
@@ -107,6 +111,10 @@ class MicroKernel:
 
     def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
         writer, (lhs, rhs) = self.grid.writer, factors
+        if self.words is not None:
+            return writer.add(
+                create_unchecked(DotOp, lhs, rhs, old, types=(old.type,), words=self.words)
+            )
         if lanes:
             return writer.add(create_same_type(vector.FMAOp, lhs, rhs, old))
         product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
-from popgraph.passes.structured.to_loops.emit.create import create_same_type
+from popgraph.passes.structured.to_loops.emit.create import create_same_type, sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -174,9 +173,7 @@ class TileGrid:
         for (row, column), value in zip(tile, sums, strict=True):
             old = self.read(total, Index(row), column)
             slot = self.slot(total.first + row, column.offset)
-            self.writer.put(
-                self.writer.add(create_same_type(arith.AddfOp, old, value)), total.memory, slot
-            )
+            self.writer.put(self._sum(old, value), total.memory, slot)
 
     def carry(self, tile: Tile, part: StoredSums, total: StoredSums) -> None:
         """The total takes in another one."""
@@ -184,5 +181,7 @@ class TileGrid:
             for column in tile.columns:
                 old, value = (self.read(saved, row, column) for saved in (total, part))
                 slot = self.slot(total.first + row, column.offset)
-                new = self.writer.add(create_same_type(arith.AddfOp, old, value))
-                self.writer.put(new, total.memory, slot)
+                self.writer.put(self._sum(old, value), total.memory, slot)
+
+    def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        return self.writer.add(create_same_type(sum_of(self.kind), lhs, rhs))

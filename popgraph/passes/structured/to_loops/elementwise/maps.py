@@ -165,7 +165,8 @@ class MapLoops:
     def _square(self) -> int:
         """The lanes of a square of elements that is transposed in registers."""
         size = lane_bytes(tensor(self.values[0]).element_type)
-        return self.target.machine.vector_bytes // size if size else 1
+        most = self.target.tuning.most_transposed
+        return min(most, self.target.machine.vector_bytes // size) if size else 1
 
     def kernel(self) -> tile.KernelOp:
         op = self.op

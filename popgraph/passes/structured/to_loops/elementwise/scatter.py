@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -29,6 +27,7 @@ from popgraph.passes.structured.to_loops.emit.bodies import (
     widest_lane,
     widest_lane_of_rows,
 )
+from popgraph.passes.structured.to_loops.emit.create import sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     Run,
@@ -159,7 +158,7 @@ def _combine(
     point = IterationPoint(writer, op.sizes)
     values = accesses(sources, op.inputs, op.input_maps, op.sizes)
     kind, last = tensor(op.output).element_type, len(op.sizes) - 1
-    sum_ = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
+    sum_ = sum_of(kind)
 
     def combined(old: SSAValue, value: SSAValue) -> SSAValue:
         if op.combine is None:

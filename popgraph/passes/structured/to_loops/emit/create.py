@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
     AnyFloat,
@@ -43,6 +44,11 @@ def create_unchecked(
 def create_same_type(kind: type[Made], *operands: SSAValue) -> Made:
     """An operation whose result is of the type of its first operand."""
     return create_unchecked(kind, *operands, types=(operands[0].type,))
+
+
+def sum_of(kind: Attribute) -> type[arith.AddfOp | arith.AddiOp]:
+    """What adds up two numbers of an element type."""
+    return arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
 
 
 @lru_cache(4096)

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    StringAttr,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -81,7 +82,7 @@ class Reduction:
             op.sizes,
             op.parallel_rank,
             (_zero(sum_kind),),
-            _product_sum(kind, sum_kind),
+            _product_sum(kind, sum_kind, op.words),
             op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
             tuple(op.outputs),
             cut_of(op),
@@ -128,10 +129,14 @@ def _zero(kind: Attribute) -> Attribute:
     return IntegerAttr(0, kind)
 
 
-def _product_sum(kind: Attribute, sum_kind: Attribute) -> Block:
+def _product_sum(kind: Attribute, sum_kind: Attribute, words: StringAttr | None) -> Block:
     """The body `sum + lhs * rhs`."""
     block = Block(arg_types=[kind, kind, sum_kind])
     lhs, rhs, total = block.args
+    if words is not None:
+        dot = tile.DotOp(words, lhs, rhs, total)
+        block.add_ops([dot, tile.YieldOp(dot)])
+        return block
     if isinstance(sum_kind, AnyFloat):
         left, right = (_widened(block, value, sum_kind) for value in (lhs, rhs))
         product: Operation = arith.MulfOp(left, right)

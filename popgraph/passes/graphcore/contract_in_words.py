@@ -1,0 +1,207 @@
+"""Computes sums of products of small integers several at a time, as processors do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import (
+    AddOp,
+    AndOp,
+    CastOp,
+    ConvOp,
+    DotConvOp,
+    DotMatMulOp,
+    MatMulOp,
+    MulOp,
+    OrOp,
+    PadOp,
+    ReduceSumOp,
+    ReshapeOp,
+    ShiftOp,
+    SliceOp,
+    SubOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of, tensor_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.whole_sums import AnyContraction, WholeSums, summed_axes, terms_of
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Target
+from popgraph.support.shapes import prod
+from popgraph.support.words import WORD, WORDS, Words
+
+
+class SumInWords(Rule[AnyContraction]):
+    """
+    y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b)
+
+    The same for conv, whose words hold neighbouring channels. Bytes without sign take `a - zero` as
+    a, and give what the zero contributes back: y = dot_mat_mul (words a), (words b) - zero * (sums
+    of b). Only when words of the machine hold all numbers, and 32 bits the sums, or as many of
+    their bits as the result has.
+    """
+
+    ROOTS = (MatMulOp, ConvOp)
+
+    def __init__(self, weights: WeightStore, target: Target) -> None:
+        super().__init__(weights)
+        self._sums, self._target = WholeSums(weights), target
+
+    def rewrite(self, op: AnyContraction) -> Operand | None:
+        sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
+        few = terms_of(op) < self._target.tuning.least_word_terms
+        if not dtype_of(op.result).is_integer or 0 in sizes or few or not self._fits(op):
+            return None
+        for name in self._target.machine.words:
+            words = WORDS[name]
+            grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
+            if grouped and terms_of(op) % words.count:
+                continue
+            factor = self._factor(op, words)
+            if factor is not None:
+                return self._contracted(op, factor, words)
+        return None
+
+    def _fits(self, op: AnyContraction) -> bool:
+        """Whether sums may be made in 32 bits: of fewer, only the low ones count."""
+        if dtype_of(op.result).numpy.itemsize <= WORD.itemsize:
+            return True
+        limits = self._sums.limits(op)
+        # A factor of bytes may be twice as large before its zero is taken from it.
+        return limits is not None and 2 * limits.sum(axis=0).max() <= np.iinfo(WORD).max
+
+    def _factor(self, op: AnyContraction, words: Words) -> Shifted | None:
+        """The left factor as words can hold it; None where they cannot, or not the right one."""
+        lhs, rhs = op.operands
+        first, second = self._sums.interval(lhs), self._sums.interval(rhs)
+        if first is None or second is None:
+            return None
+        if words.hold(first, second):
+            return Shifted(lhs)
+        source = lhs.owner
+        if not isinstance(source, SubOp) or computed_array(rhs, self.weights) is None:
+            return None
+        before = self._sums.interval(source.lhs)
+        if before is None or not self._is_even(op, source.rhs):
+            return None
+        up = max(0, -before.low)
+        moved = (before.low + up, before.high + up)
+        return Shifted(source.lhs, source.rhs, up) if words.hold(moved, second) else None
+
+    def _is_even(self, op: AnyContraction, zero: SSAValue) -> bool:
+        """Whether a zero is the same for all terms of a sum, and known where windows are padded."""
+        if isinstance(op, ConvOp):
+            known = computed_array(zero, self.weights) is not None
+            return prod(shape_of(zero)) == 1 and (known or not any(op.pads))
+        shape = shape_of(zero)
+        return not shape or shape[-1] == 1
+
+    def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
+        first, second = summed_axes(op)
+        lhs, rhs = packed(factor.numbers(), first, words), packed(op.operands[1], second, words)
+        sums: Operand
+        if isinstance(op, ConvOp):
+            options = op.options
+            if factor.zero is not None and any(op.pads):
+                lhs = self._padded(op, lhs, factor, words)
+                options["pads"] = [0] * len(op.pads)
+            sums = DotConvOp(lhs, rhs, words=words.name, **options)
+        else:
+            sums = DotMatMulOp(lhs, rhs, words=words.name)
+        if factor.zero is not None:
+            sums = SubOp(sums, MulOp(factor.whole_zero(), _sums_of(op)))
+        element = tensor_of(op.result).element_type
+        return sums if element == i32 else CastOp(sums, to=element)
+
+    def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
+        """Words with such around them as hold the zero."""
+        assert factor.zero is not None
+        zero = computed_array(factor.zero, self.weights)
+        assert zero is not None, "_is_even has asked for it"
+        rank, around = len(op.pads) // 2, op.pads.data
+        number = np.full(words.count, int(zero.reshape(-1)[0]) + factor.up).astype(words.lhs)
+        fill = int(number.view(WORD)[0])
+        ends = [(0, 0, *around[:rank]), (0, 0, *around[rank:])]
+        none = [0] * (rank + 2)
+        return PadOp(value, low=ends[0], high=ends[1], interior=none, value=fill).result
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A factor before its zero is taken from it, moved `up` so that no number is negative."""
+
+    value: SSAValue
+    zero: SSAValue | None = None
+    up: int = 0
+
+    def numbers(self) -> SSAValue:
+        return self._moved(self.value)
+
+    def whole_zero(self) -> SSAValue:
+        assert self.zero is not None
+        return self._moved(self.zero)
+
+    def _moved(self, value: SSAValue) -> SSAValue:
+        wide = value if tensor_of(value).element_type == i32 else CastOp(value, to=i32).result
+        return AddOp(wide, scalar(self.up, wide)).result if self.up else wide
+
+
+def _sums_of(op: AnyContraction) -> Operand:
+    """The sums of what the left factor is multiplied by, as they broadcast to the result."""
+    rhs = op.operands[1]
+    wide = rhs if tensor_of(rhs).element_type == i32 else CastOp(rhs, to=i32).result
+    rank = len(shape_of(rhs))
+    if isinstance(op, MatMulOp):
+        return ReduceSumOp(wide, axes=[rank - 2], keepdims=True)
+    sums = ReduceSumOp(wide, axes=list(range(1, rank)), keepdims=False)
+    return ReshapeOp(sums, shape=(shape_of(rhs)[0], *(1,) * (rank - 2)))
+
+
+def packed(value: SSAValue, axis: int, words: Words) -> SSAValue:
+    """Words of neighbours along an axis; zeros stand where there are no more."""
+    shape, count = shape_of(value), words.count
+    wide = value if tensor_of(value).element_type == i32 else CastOp(value, to=i32).result
+    missing = -shape[axis] % count
+    if missing:
+        none, behind = [0] * len(shape), [0] * len(shape)
+        behind[axis] = missing
+        wide = PadOp(wide, low=none, high=behind, interior=none, value=0).result
+    made: Operand = _places(wide, axis, 0, count)
+    bits = 8 * WORD.itemsize // count
+    made = AndOp(made, scalar((1 << bits) - 1, wide))
+    for place in range(1, count):
+        part: Operand = _places(wide, axis, place, count)
+        if place < count - 1:
+            part = AndOp(part, scalar((1 << bits) - 1, wide))
+        made = OrOp(made, ShiftOp(part, scalar(bits * place, wide), direction="left"))
+    return SSAValue.get(made)
+
+
+def _places(value: SSAValue, axis: int, first: int, step: int) -> SSAValue:
+    """Every `step`th place along an axis."""
+    sizes = list(shape_of(value))
+    starts, steps = [0] * len(sizes), [1] * len(sizes)
+    starts[axis], steps[axis], sizes[axis] = first, step, sizes[axis] // step
+    return SliceOp(value, starts=starts, sizes=sizes, steps=steps).result
+
+
+@dataclass(frozen=True)
+class ContractInWords(Pass):
+    """Matrix products and convolutions of small integers take several of them in one word."""
+
+    name = "contract-in-words"
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> ContractInWords:
+        return cls(options.target)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [SumInWords(compilation.weights, self.target)])

@@ -1,0 +1,200 @@
+"""Multiplies quantized numbers as integers, and scales the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, f32, i32
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import (
+    AddOp,
+    CastOp,
+    ConvOp,
+    DivOp,
+    MatMulOp,
+    MulOp,
+    ReshapeOp,
+    SubOp,
+    TransposeOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
+from popgraph.dialects.program.interned import tensor_type
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.whole_sums import AnyContraction, summed_axes, terms_of
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Target
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
+from popgraph.support.words import WORD, WORDS
+
+MOVEMENTS = (TransposeOp, ReshapeOp)
+
+
+@dataclass(frozen=True)
+class Dequantized:
+    """`(whole - zero) * scale`, perhaps transposed or reshaped: what DequantizeLinear gives."""
+
+    whole: SSAValue
+    zero: Array
+    scale: Array
+    """It broadcasts to the value, as it is after all movements."""
+    movements: Sequence[TransposeOp | ReshapeOp] = ()
+
+    @staticmethod
+    def of(value: SSAValue, weights: WeightStore) -> Dequantized | None:
+        op = value.owner
+        if isinstance(op, MOVEMENTS):
+            found = Dequantized.of(op.operands[0], weights)
+            return found and found.moved(op)
+        if not isinstance(op, MulOp) or tensor_of(value).element_type != f32:
+            return None
+        scale = computed_array(op.rhs, weights)
+        if scale is None or shape_of(op.lhs) != shape_of(value):
+            return None
+        zero: Array | None = np.zeros((), np.float32)
+        wide = op.lhs.owner
+        if isinstance(wide, SubOp):
+            zero, wide = computed_array(wide.rhs, weights), wide.lhs.owner
+        if zero is None or not isinstance(wide, CastOp) or not dtype_of(wide.x).is_integer:
+            return None
+        if shape_of(wide.x) != shape_of(value) or np.any(zero != np.rint(zero)):
+            return None
+        rank = len(shape_of(value))
+        return Dequantized(wide.x, zero, scale.reshape((1,) * (rank - scale.ndim) + scale.shape))
+
+    def moved(self, op: TransposeOp | ReshapeOp) -> Dequantized | None:
+        """The same after one more movement; None where scales would not broadcast any more."""
+        if isinstance(op, TransposeOp):
+            scale = self.scale.transpose(op.perm.data)
+        elif self.scale.size == 1:
+            scale = self.scale.reshape((1,) * len(shape_of(op.result)))
+        else:
+            return None
+        return replace(self, scale=scale, movements=(*self.movements, op))
+
+    @property
+    def magnitude(self) -> int:
+        """The largest size of a number before it is scaled."""
+        kind = ml_dtypes.iinfo(dtype_of(self.whole).numpy)
+        ends = [end - zero for end in (kind.min, kind.max) for zero in self.zero.flat]
+        return int(max(map(abs, ends), default=0))
+
+    def integers(self) -> Operand:
+        """The numbers before they are scaled."""
+        made: Operand = CastOp(self.whole, to=i32)
+        if np.any(self.zero):
+            made = SubOp(made, ConstantOp(DataAttr.of(self.zero.astype(WORD))))
+        for op in self.movements:
+            properties = dict(op.properties)
+            made = type(op).create(
+                operands=[SSAValue.get(made)],
+                result_types=[tensor_type(i32, shape_of(op.result))],
+                properties=properties,
+            )
+        return made
+
+
+class ContractIntegers(Rule[AnyContraction]):
+    """
+    y = mat_mul (a * s), (b * t)  ->  y = cast f32 (mat_mul a, b) * (s * t)
+
+    The same for conv. Only when a and b are small integers that the machine multiplies faster than
+    floats, and scales are literals that do not differ along the summed axis.
+    """
+
+    ROOTS = (MatMulOp, ConvOp)
+
+    def __init__(self, weights: WeightStore, target: Target) -> None:
+        super().__init__(weights)
+        self._target = target
+
+    def rewrite(self, op: AnyContraction) -> Operand | None:
+        if terms_of(op) < self._target.tuning.least_word_terms:
+            return None
+        found = [Dequantized.of(operand, self.weights) for operand in op.operands]
+        factors = [one for one in found if one is not None]
+        if len(factors) < len(found) or not self._fit(op, factors):
+            return None
+        scale = _scale(op, [one.scale for one in factors])
+        if scale is None:
+            return None
+        whole = [SSAValue.get(one.integers()) for one in factors]
+        sums: Operand
+        sums = ConvOp(*whole, **op.options) if isinstance(op, ConvOp) else MatMulOp(*whole)
+        return MulOp(CastOp(sums, to=f32), self.literal(scale))
+
+    def _fit(self, op: AnyContraction, factors: Sequence[Dequantized]) -> bool:
+        """Whether words of the machine hold the numbers, and 32 bits their sums."""
+        sizes = [one.magnitude for one in factors]
+        ends = [(-size, size) for size in sizes]
+        window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
+        most = prod(sizes) * prod(window) * terms_of(op)
+        held = any(WORDS[name].hold(*ends) for name in self._target.machine.words)
+        return held and most <= np.iinfo(WORD).max
+
+
+def _scale(op: AnyContraction, scales: Sequence[Array]) -> Array | None:
+    """What sums are multiplied by, as it broadcasts to the result; None if terms differ in it."""
+    for scale, axis in zip(scales, summed_axes(op), strict=True):
+        if scale.shape[axis] != 1:
+            return None
+    first, second = scales
+    if isinstance(op, ConvOp):
+        if first.size != 1 or second.size != second.shape[0]:
+            return None
+        second = second.reshape(-1, *(1,) * (second.ndim - 2))
+        first = first.reshape(())
+    product: Array = (first * second).astype(np.float32)
+    return product
+
+
+class ScaleBeforeRounding(Rule[DivOp]):
+    """
+    (cast f32 sums * m + b) / s  ->  cast f32 sums * (m / s) + b / s
+
+    Also without b. Only when the sums are integers, and all the others literals.
+    """
+
+    ROOTS = (DivOp,)
+
+    def rewrite(self, op: DivOp) -> Operand | None:
+        divisor = computed_array(op.rhs, self.weights)
+        product, bias = op.lhs.owner, None
+        if isinstance(product, AddOp):
+            bias, product = computed_array(product.rhs, self.weights), product.lhs.owner
+            if bias is None:
+                return None
+        if divisor is None or divisor.size != 1 or not isinstance(product, MulOp):
+            return None
+        scale, wide = computed_array(product.rhs, self.weights), product.lhs.owner
+        if scale is None or not isinstance(wide, CastOp) or not dtype_of(wide.x).is_integer:
+            return None
+        by = divisor.reshape(())
+        scaled: Operand = MulOp(wide, self.literal((scale / by).astype(scale.dtype)))
+        return (
+            scaled if bias is None else AddOp(scaled, self.literal((bias / by).astype(bias.dtype)))
+        )
+
+
+@dataclass(frozen=True)
+class ContractQuantized(Pass):
+    """Matrix products and convolutions of dequantized numbers become those of integers, scaled."""
+
+    name = "contract-quantized"
+    TOLERANCE = 1e-5
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> ContractQuantized | None:
+        return cls(options.target) if options.target.machine.words else None
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        weights = compilation.weights
+        apply_rules(module, [ContractIntegers(weights, self.target), ScaleBeforeRounding(weights)])

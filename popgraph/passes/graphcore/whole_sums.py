@@ -1,0 +1,60 @@
+"""How large sums of products of integers may become."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import ConvOp, MatMulOp
+from popgraph.dialects.graphcore.base import shape_of
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.intervals import Interval, Intervals
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
+
+AnyContraction: TypeAlias = MatMulOp | ConvOp
+
+
+def summed_axes(op: AnyContraction) -> tuple[int, int]:
+    """Of each factor, the axis along which products are summed."""
+    if isinstance(op, ConvOp):
+        return 1, 1
+    return len(shape_of(op.lhs)) - 1, len(shape_of(op.rhs)) - 2
+
+
+def terms_of(op: AnyContraction) -> int:
+    """How many terms stand along the summed axis: channels of a window, not its places."""
+    return shape_of(op.operands[1])[summed_axes(op)[1]]
+
+
+class WholeSums:
+    """What is known of the sums of contractions before they are computed."""
+
+    def __init__(self, weights: WeightStore) -> None:
+        self._weights, self._intervals = weights, Intervals(weights)
+
+    def interval(self, value: SSAValue) -> Interval | None:
+        """Between which numbers the elements of a factor lie."""
+        return self._intervals.of(value)
+
+    def limits(self, op: AnyContraction) -> Array | None:
+        """
+        By how much each place of the summed axis may move a sum, in a row for each place.
+
+        Where the second factor is known, each result has its own column; else one stands for all.
+        """
+        found = [self.interval(operand) for operand in op.operands]
+        first, second = (one and float(one.magnitude) for one in found)
+        if first is None or second is None:
+            return None
+        window = prod(shape_of(op.operands[1])[2:]) if isinstance(op, ConvOp) else 1
+        axis = summed_axes(op)[1]
+        array = computed_array(op.operands[1], self._weights)
+        if array is None:
+            return np.full((shape_of(op.operands[1])[axis], 1), first * second * window)
+        sizes = np.moveaxis(np.abs(array.astype(np.float64)), axis, 0)
+        by_row: Array = sizes.reshape(len(sizes), -1, window).sum(axis=2) * first
+        return by_row

@@ -1,0 +1,69 @@
+"""Words of 32 bits that hold several small integers each, and the sums of their products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+WORD = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the words of both factors of a product hold, the first integer in the lowest bits."""
+
+    name: str
+    lhs: np.dtype[Any]
+    rhs: np.dtype[Any]
+    most: int
+    """The largest size of a number on the right: there, processors saturate beyond it."""
+
+    @property
+    def count(self) -> int:
+        """How many integers a word holds."""
+        return WORD.itemsize // self.lhs.itemsize
+
+    @property
+    def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The least and the greatest number that each factor may have."""
+        low, high = int(np.iinfo(self.lhs).min), int(np.iinfo(self.lhs).max)
+        return (max(low, -high), high), (-self.most, min(self.most, int(np.iinfo(self.rhs).max)))
+
+    def hold(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
+        """Whether all numbers from the least to the greatest of each factor fit."""
+        return all(
+            low <= least and greatest <= high
+            for (least, greatest), (low, high) in zip((lhs, rhs), self.ends, strict=True)
+        )
+
+    def dot(self, lhs: Any, rhs: Any, total: Any) -> Any:
+        """`total`, to which the products of what two words hold are added; sums wrap."""
+        with np.errstate(over="ignore"):
+            for place in range(self.count):
+                total = total + self.part(lhs, self.lhs, place) * self.part(rhs, self.rhs, place)
+        return total
+
+    def part(self, words: Any, held: np.dtype[Any], place: int) -> Any:
+        """What stands at one place of all words, as integers of a word's size."""
+        bits = np.asarray(words, WORD) >> (place * held.itemsize * 8)
+        part = bits.astype(held).astype(WORD)
+        return part if isinstance(words, np.ndarray) else part[()]
+
+
+WORDS: Mapping[str, Words] = {
+    each.name: each
+    for each in (
+        Words("i16", np.dtype(np.int16), np.dtype(np.int16), 32767),
+        Words("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 128),
+        Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 64),
+    )
+}
+"""
+By name: what processors multiply and add in an instruction or two.
+
+`i16` is PMADDWD, where both factors may not be -32768 at once; `u8i8` is VPDPBUSD of VNNI; `u8i7`
+is PMADDUBSW, whose sums of two products have 16 bits that do not hold those of larger numbers.
+"""
