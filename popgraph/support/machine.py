@@ -140,6 +140,7 @@ UNITS: Mapping[str, str] = {
     "free": "lines",
     "aliases": "lines",
     "cores": "cores",
+    "words": "kinds of words",
 }
 """The unit of a field by how its name ends."""
 
