@@ -37,6 +37,11 @@ class Details {
   /** What is known of the whole model. */
   whole() {
     const { facts, name, parameters } = known.model;
+    if (!facts) {
+      this.panel.replaceChildren(element("div", { class: "head" }, element("h2", {}, name)),
+        element("div", { class: "body" }, element("p", { class: "empty" }, "The model is being read ...")));
+      return;
+    }
     const rows = (tensors) => tensors.map((one) => [one.name, one.type]);
     const opsets = Object.entries(facts.opsets).map(([domain, version]) => `${domain || "ai.onnx"} ${version}`);
     this.panel.replaceChildren(
