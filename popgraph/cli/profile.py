@@ -41,7 +41,8 @@ def command(
         Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
     ] = None,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Keep a row for each call and each pass.")
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Keep a row for each call and pass."),
     ] = None,
     trace_file: Annotated[
         Path | None,

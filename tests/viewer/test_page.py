@@ -200,6 +200,8 @@ def test_the_page_shows_every_view(shown: Any) -> None:
         shown.click(f"[data-view={view}]")
         shown.wait_for_selector(f"[data-view={view}][aria-selected=true]")
         assert shown.query_selector("#center > *")
+        assert "[object" not in shown.inner_text("body")
+        assert view != "memory" or shown.inner_text("#center .figures b")
     shown.click("#theme")
 
 
