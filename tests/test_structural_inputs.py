@@ -26,6 +26,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx.read import import_model
 from popgraph.cli import app
+from popgraph.compiler import requests
 from popgraph.dialects.onnx import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.passes.base import Compilation
@@ -743,6 +744,20 @@ def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
         run(x=X, shape=np.array([3, 8]))
     assert str(file) in caught.value.where and "popgraph.compile" in caught.value.hint
     assert start.compile(file)(x=X, shape=np.array([24]))["y"].shape == (24,)
+
+
+def test_segments_between_nodes_of_python_are_not_lowered_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those of the sizes that a call brings, nor those behind NonZero."""
+    text = file.with_suffix(".pgraph")
+    text.write_text(
+        "graph g(x: f32[N, 4]) -> (y) {\n  i = NonZero(Relu(x))\n  y = Cast(i, to=f32) * 2\n}\n"
+    )
+    expected = [popgraph.compile(text)(x=X[:, :4] - size)["y"] for size in (0, 1)]
+    monkeypatch.setattr(requests, "lower", None)
+    for size, y in enumerate(expected):
+        np.testing.assert_array_equal(popgraph.compile(text)(x=X[:, :4] - size)["y"], y)
 
 
 def test_a_known_model_knows_its_dimensions(file: Path) -> None:

@@ -126,5 +126,5 @@ function figure(value) {
   if (value === undefined || value === null) return "";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(2);
-  return value.toLocaleString("en", { maximumSignificantDigits: size < 100 ? 4 : 7 });
+  return value.toLocaleString("en", { maximumSignificantDigits: Number.isInteger(value) ? 7 : 5 });
 }
