@@ -24,6 +24,7 @@ CSV_COLUMNS = (
     "flops",
     "moved",
     "in_use",
+    "chunks",
 )
 """Fields of `Call`."""
 
@@ -66,6 +67,8 @@ class Call:
     """Of a branch or a loop, the microseconds in which no kernel of a body runs."""
     bodies: list[Body] = field(default_factory=list)
     """What a branch or a loop runs."""
+    chunks: int = 1
+    """The parts that its work is cut into, which threads share."""
 
     def rate(self, amount: int) -> float:
         """So many things in this time, in thousand millions a second."""

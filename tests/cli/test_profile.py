@@ -306,6 +306,18 @@ def test_a_trace_has_bodies_inside_what_runs_them() -> None:
     assert "<td>dce</td>" in page(found)
 
 
+def test_a_trace_has_a_call_on_every_thread_that_has_a_part_of_it() -> None:
+    def call(kernel: str, chunks: int) -> Call:
+        return Call(kernel, "x:1", 4, 0.5, 3, 4, 100, chunks=chunks)
+
+    found = Report("net", 2, 8, 100, 100, 0, [call("alone", 1), call("shared", 14)])
+    events = chrome_trace(found)["traceEvents"]
+    spans = [(one["name"], one["tid"], one["ts"]) for one in events if one["ph"] == "X"]
+    assert spans == [("alone", 1, 0), ("shared", 1, 4), ("shared", 2, 4)]
+    names = [one["args"]["name"] for one in events if one["name"] == "thread_name"]
+    assert names == ["thread 1", "thread 2"]
+
+
 def test_meanings_are_compared_where_the_environment_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
