@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -110,7 +110,7 @@ def command(
         _serve(made, browser, sketch_of(model))
 
 
-def _serve(made: Callable[[], Document], browser: bool, sketch: dict[str, Any] | None) -> None:
+def _serve(made: Callable[[], Document], browser: bool, sketch: str | None) -> None:
     """Shows the sketch at once, and what is made as soon as it is there, until Ctrl+C."""
     from popgraph.viewer.server import Awaited, Server
 

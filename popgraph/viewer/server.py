@@ -55,8 +55,8 @@ class Server:
     """Serves a document on a port that is free, until it is closed."""
 
     document: Served
-    sketch: dict[str, Any] | None = None
-    """What the page shows until the document is there."""
+    sketch: str | None = None
+    """What the page shows until the document is there, as JSON."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @cached_property
@@ -104,7 +104,7 @@ class Server:
             return HTTPStatus.OK, "text/html", page()
         folder, _, part = name.partition("/")
         if name == SKETCH:
-            return HTTPStatus.OK, "application/json", json.dumps(self.sketch)
+            return HTTPStatus.OK, "application/json", self.sketch or "null"
         if folder == "part" and part in self.document.parts:
             return HTTPStatus.OK, "application/json", json.dumps(self.document.part(part))
         return HTTPStatus.NOT_FOUND, "text/plain", "there is no such page"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,27 @@ from popgraph.builder.onnx.outline import Outline, OutlineNode, outline_of
 from popgraph.viewer.nodes import Node, Operand, kind_of, plain, scope_below, scope_of
 
 
-def sketch_of(path: Path) -> dict[str, Any]:
+def sketch_of(path: Path) -> str | None:
     """
-    What can be shown of a model at once: nodes, edges and what types the file says.
+    What can be shown of a model at once, as JSON: nodes, edges and what types the file says.
 
     Nodes have the numbers that they have in the document, unless the model changes while it is
-    read, as with the value of an input that decides its structure.
+    read, as with the value of an input that decides its structure. A damaged model may have no
+    sketch: whoever reads it whole says what is wrong.
     """
-    outline = outline_of(path)
+    try:
+        return json.dumps(sketched(outline_of(path), path.name))
+    except (RecursionError, TypeError, UnicodeError):  # Nested too deep; names that are no text.
+        return None
+
+
+def sketched(outline: Outline, name: str) -> dict[str, Any]:
+    """The nodes of an outline."""
     sketcher = _Sketcher()
     sketcher.inputs(outline)
     sketcher.block(outline, "")
     sketcher.outputs(outline)
-    return {"name": path.name, "graph": [plain(node) for node in sketcher.nodes]}
+    return {"name": name, "graph": [plain(node) for node in sketcher.nodes]}
 
 
 class _Sketcher:

@@ -45,8 +45,13 @@ def edges(node: dict[str, Any]) -> tuple[Any, ...]:
     return node["id"], node["kind"], node["name"], node["scope"], read, given
 
 
+def nodes_of(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(sketch_of(path) or "")["graph"]
+    return found
+
+
 def assert_sketched(path: Path) -> None:
-    sketch = sketch_of(path)["graph"]
+    sketch = nodes_of(path)
     whole = graph_of(compiler.load(path)[0], ONNX).nodes
     assert list(map(edges, sketch)) == list(map(edges, whole))
     for seen, known in zip(sketch, whole, strict=True):
@@ -69,14 +74,14 @@ def saved_as_onnx(model: str | Path, folder: Path) -> Path:
 def test_graphs_inside_nodes_are_sketched(tmp_path: Path) -> None:
     path = saved_as_onnx(NESTED, tmp_path)
     assert_sketched(path)
-    scopes = {node["scope"] for node in sketch_of(path)["graph"]}
+    scopes = {node["scope"] for node in nodes_of(path)}
     assert any(scope.count("(") == 2 for scope in scopes), scopes
 
 
 def test_names_types_and_symbols_are_sketched(tmp_path: Path) -> None:
     path = saved_as_onnx(EXAMPLES / "transformer.pgraph", tmp_path)
     assert_sketched(path)
-    first = sketch_of(path)["graph"][0]
+    first = nodes_of(path)[0]
     assert first["outputs"] == [
         {"name": "tokens", "type": "i64[N, length]", "node": None, "held": False}
     ]
@@ -86,6 +91,14 @@ def test_what_is_no_model_has_no_sketch(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="no ONNX model"):
         sketch_of(tmp_path / "broken.onnx")
+
+
+def test_names_that_are_no_text_are_told_by_who_reads_the_model(tmp_path: Path) -> None:
+    path = saved_as_onnx("graph g(x: f32[2]) -> (odd_name) {\n  odd_name = Relu(x)\n}\n", tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"odd_name", b"odd\xffname"))
+    assert sketch_of(path) is None
+    with pytest.raises(ModelError, match="not UTF-8"):
+        compiler.load(path)
 
 
 @pytest.fixture
