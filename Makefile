@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets bless bench docs pages notebooks accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages notebooks accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,10 @@ suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names
 targets: $(READY)  ## code for other machines, in programs and as exported C, run where QEMU, node and compilers are
 	$(BIN)/pip install --quiet -e '.[zig]'
 	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
+
+wheels-check: $(READY)  ## twine check, and both distributions in empty environments of every promised Python that is here
+	$(BIN)/pip install --quiet 'twine>=6'
+	$(BIN)/python -m tests.wheels
 
 bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
 	$(BIN)/python -m pytest tests/passes/test_cases.py --bless

@@ -23,7 +23,11 @@ SPECIALISATIONS = 8
 """How many programs of one model are kept compiled (the least recently used goes)."""
 MANY_VALUES = 32
 """After so many values of one structural input, a warning says what they cost."""
+MANY_SIZES = 16
+"""After so many sizes of one dimension, too."""
 
+Dimension: TypeAlias = tuple[str, int, str]
+"""An input, one of its axes, and the name of that dimension if it has one."""
 Signature: TypeAlias = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, str, bytes], ...]]
 """The shape of each input, and of structural ones the element type and the elements."""
 
@@ -49,6 +53,16 @@ class Interface:
     """The inputs whose values decide the structure of the program."""
     branching: tuple[str, ...] = ()
     """The inputs whose values do so for some shapes: branches may differ then."""
+    dimensions: Sequence[Dimension] = ()
+    """The unknown dimensions of inputs."""
+
+    def sizes(self, call: Call) -> dict[str, int]:
+        """The sizes that a call brings for dimensions that have a name, or else a place."""
+        return {
+            name or f"axis {axis} of {input_name!r}": call.shapes[input_name][axis]
+            for input_name, axis, name in self.dimensions
+            if axis < len(call.shapes[input_name])
+        }
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
         """What these arrays say of the program that is to run on them; RunError if some lack."""
@@ -121,6 +135,8 @@ class OpenModel:
         decisive = (*interface.structural, *interface.branching)
         self._values: dict[str, set[bytes]] = {name: set() for name in decisive}
         """The values of each structural input so far, until there were many."""
+        self._sizes: dict[str, set[int]] = {}
+        """The sizes of each unknown dimension so far."""
         self._latest: Executable | None = None
         """Which program with variables ran last."""
         self._holders: dict[str, Executable] = {}
@@ -156,6 +172,7 @@ class OpenModel:
                     call, program = self._made(call)
                     self._keep(call, program)
                     self._count_values(call)
+                    self._count_sizes(call)
         return call, program
 
     def _decided(self, call: Call) -> Call:
@@ -215,6 +232,21 @@ class OpenModel:
                     f"different values: a program is compiled for each, and {SPECIALISATIONS} are "
                     "kept\n  try: round it to a few values (pad to a few sizes), or let the model "
                     "compute with it as data",
+                    ManyProgramsWarning,
+                    stacklevel=5,
+                )
+
+    def _count_sizes(self, call: Call) -> None:
+        for name, size in self.interface.sizes(call).items():
+            seen = self._sizes.setdefault(name, set())
+            before = len(seen)
+            seen.add(size)
+            if before < MANY_SIZES == len(seen):
+                warnings.warn(
+                    f"the dimension {name} has had {len(seen)} sizes, from {min(seen)} to "
+                    f"{max(seen)}: a program is compiled for each, and {SPECIALISATIONS} are "
+                    "kept in memory\n  try: pad it to a few sizes, such as powers of 2; on disk, "
+                    "all programs are kept, and kernels that do not depend on it are shared",
                     ManyProgramsWarning,
                     stacklevel=5,
                 )

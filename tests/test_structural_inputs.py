@@ -26,6 +26,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx.read import import_model
 from popgraph.cli import app
+from popgraph.compiler import requests
 from popgraph.dialects.onnx import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.passes.base import Compilation
@@ -395,6 +396,33 @@ def test_many_values_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
             run(x=X[0, :1], n=np.array([number]))
 
 
+def test_many_sizes_of_a_dimension_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two inputs have the dimension, which counts once; another has no name."""
+    monkeypatch.setattr(open_model, "MANY_SIZES", 4)
+    model = graph(
+        [helper.make_node("Add", ["x", "z"], ["y"])],
+        {"x": (FLOAT, ["length", 2]), "z": (FLOAT, ["length", None])},
+    )
+    run = popgraph.compile(model, backend="reference")
+
+    def call(size: int) -> None:
+        run(x=np.ones((size, 2), np.float32), z=np.ones((size, 1), np.float32))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (3, 5, 9, 3, 5, 9):
+            call(size)
+    with pytest.warns(
+        ManyProgramsWarning, match=r"dimension length has had 4 sizes, from 3 to 9: a program"
+    ) as told:
+        call(7)
+    assert told[0].filename.endswith("test_structural_inputs.py") and len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in range(10, 15):
+            call(size)
+
+
 def test_threads_that_bring_different_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
     run = popgraph.compile(reshaping(), threads=2)
@@ -716,6 +744,29 @@ def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
         run(x=X, shape=np.array([3, 8]))
     assert str(file) in caught.value.where and "popgraph.compile" in caught.value.hint
     assert start.compile(file)(x=X, shape=np.array([24]))["y"].shape == (24,)
+
+
+def test_segments_between_nodes_of_python_are_not_lowered_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those of the sizes that a call brings, nor those behind NonZero."""
+    text = file.with_suffix(".pgraph")
+    text.write_text(
+        "graph g(x: f32[N, 4]) -> (y) {\n  i = NonZero(Relu(x))\n  y = Cast(i, to=f32) * 2\n}\n"
+    )
+    expected = [popgraph.compile(text)(x=X[:, :4] - size)["y"] for size in (0, 1)]
+    monkeypatch.setattr(requests, "lower", None)
+    for size, y in enumerate(expected):
+        np.testing.assert_array_equal(popgraph.compile(text)(x=X[:, :4] - size)["y"], y)
+
+
+def test_a_known_model_knows_its_dimensions(file: Path) -> None:
+    run = popgraph.compile(file)
+    known = warm_start.recall(file, None, 1)
+    assert isinstance(known, warm_start.KnownModel) and run.open is not None
+    interface = open_model.Interface(**known.interface)
+    call = interface.call({"x": X, "shape": np.array([4, 6])})
+    assert interface.sizes(call) == run.open.interface.sizes(call) == {"N": len(X)}
 
 
 def test_programs_of_other_options_are_not_mixed_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -25,6 +24,7 @@ from popgraph.cli.options import (
     options,
 )
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.figures import json_text
 
 if TYPE_CHECKING:
     from popgraph.measure.comparison import Result, Row
@@ -148,7 +148,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_json(result: Result) -> str:
-    return json.dumps(asdict(result), indent=1)
+    return json_text(asdict(result))
 
 
 WRITERS: dict[Format, Callable[[Any], str]] = {

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +21,7 @@ from popgraph.cli.options import (
 )
 from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.errors import ModelError
+from popgraph.support.figures import csv_text, json_text
 
 if TYPE_CHECKING:
     from popgraph.measure.facts import Facts, Tensor
@@ -81,9 +79,9 @@ def command(
         if measure and found.cost is not None:
             found = replace(found, time=time_of(module, compilation, made, threads, found.cost))
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=1))
+        typer.echo(json_text(asdict(found)))
     else:
-        typer.echo(csv_text(found) if as_csv else text(found, unknown))
+        typer.echo(csv_of(found) if as_csv else text(found, unknown))
 
 
 def rows(found: Facts) -> Iterator[tuple[str, str, str, object, object]]:
@@ -103,13 +101,9 @@ def _tensors(found: Facts) -> list[tuple[str, list[Tensor]]]:
     return list(kinds)
 
 
-def csv_text(found: Facts) -> str:
+def csv_of(found: Facts) -> str:
     """The rows with their headings, without a last line end."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("kind", "name", "type", "number", "bytes"))
-    writer.writerows(rows(found))
-    return file.getvalue().rstrip("\n")
+    return csv_text([("kind", "name", "type", "number", "bytes"), *rows(found)]).rstrip("\n")
 
 
 def text(found: Facts, unknown: str = "") -> str:

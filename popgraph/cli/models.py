@@ -28,6 +28,14 @@ SUFFIXES = (".onnx", ".pgraph", ".mlir")
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
     """The model of a file."""
+    check_file(path)
+    from popgraph import compiler
+
+    return compiler.load(path)
+
+
+def check_file(path: Path) -> None:
+    """ModelError for what cannot be the file of a model."""
     if path.suffix not in SUFFIXES:
         raise ModelError(
             f"{path.suffix or 'a file without an ending'} is no kind of model",
@@ -38,9 +46,6 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
         raise ModelError("there is no such file", str(path))
-    from popgraph import compiler
-
-    return compiler.load(path)
 
 
 def opened(

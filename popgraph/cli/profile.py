@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +41,8 @@ def command(
         Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
     ] = None,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Keep a row for each call.")
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Keep a row for each call and pass."),
     ] = None,
     trace_file: Annotated[
         Path | None,
@@ -102,13 +102,14 @@ def _written(option: str, found: Report) -> str:
     """The report in one of its forms: all tell the same numbers."""
     from popgraph.cli.profile_page import page
     from popgraph.measure.chrome_trace import chrome_trace
+    from popgraph.support.figures import MOMENT, json_text
 
     match option:
         case "--json":
-            return json.dumps(asdict(found), indent=1) + "\n"
+            return json_text(asdict(found)) + "\n"
         case "--csv":
             return csv_of(found)
         case "--trace":
-            return json.dumps(chrome_trace(found)) + "\n"
+            return json_text(chrome_trace(found), digits=MOMENT) + "\n"
         case _:
             return page(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 from html import escape
 
 from popgraph.measure.profile_report import (
@@ -55,6 +56,7 @@ def page(found: Report) -> str:
             curve(found),
             "<h2>All calls in order</h2>",
             table(found),
+            *passes(found),
             "</html>",
             "",
         ]
@@ -123,6 +125,20 @@ def table(found: Report) -> str:
         number = str(next(numbers)) if line.depth == 0 else ""
         rows.append(_row("td", (number, *line.cells(counted=found.has_bodies))))
     return "\n".join(["<table>", *rows, "</table>"])
+
+
+def passes(found: Report) -> Iterator[str]:
+    """What each pass took when the model was compiled, in order."""
+    if not found.passes:
+        return
+    yield "<h2>Passes, and the C compiler</h2>"
+    yield '<table><tr><th class="number">ms</th><th>pass</th></tr>'
+    for one in found.passes:
+        yield (
+            f'<tr><td class="number">{one.microseconds / 1e3:.2f}</td>'
+            f"<td>{escape(one.name)}</td></tr>"
+        )
+    yield "</table>"
 
 
 def _row(tag: str, row: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +27,7 @@ from popgraph.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from popgraph.viewer.viewing import View
+    from popgraph.viewer.document import Document
 
 ROUNDS = 20
 TIMES = ("--json", "--csv")
@@ -78,9 +79,6 @@ def command(
     are 1.
     """
     from popgraph.cli import models
-    from popgraph.viewer.document import Document
-    from popgraph.viewer.server import Server
-    from popgraph.viewer.viewing import View
 
     wanted = {"--save": save, "--json": json_file, "--csv": csv_file}
     files = {option: file for option, file in wanted.items() if file is not None}
@@ -88,31 +86,53 @@ def command(
         models.check_place(file, option)
         if option in TIMES and not profile:
             raise typer.BadParameter("times are measured with --profile", param_hint=option)
-    module, compilation, training = models.opened(
-        model, dim, value, train=train, static=False, assumed=True
-    )
-    made = replace(
-        options_here(winograd, schedule, tuned, threads, passes=extra), training=training
-    )
-    rounds = ROUNDS if profile else 0
-    document = Document(model.name, module, compilation, made, rounds, origin=model)
+
+    def made() -> Document:
+        from popgraph.viewer.document import Document
+
+        module, compilation, training = models.opened(
+            model, dim, value, train=train, static=False, assumed=True
+        )
+        chosen = options_here(winograd, schedule, tuned, threads, passes=extra)
+        options = replace(chosen, training=training)
+        rounds = ROUNDS if profile else 0
+        return Document(model.name, module, compilation, options, rounds, origin=model)
+
     if files:
-        _write(files, View(document))
-        return
-    server = Server(document)
-    typer.echo(f"{server.address}  (Ctrl+C ends it)")
-    if browser:
-        webbrowser.open(server.address)
-    try:
-        server.run()
-    except KeyboardInterrupt:
-        typer.echo("")
+        _write(files, made())
+    elif train or model.suffix != ".onnx":
+        document = made()  # Mistakes are told before a browser opens.
+        _serve(lambda: document, browser, None)
+    else:
+        from popgraph.viewer.sketch import sketch_of
+
+        models.check_file(model)
+        _serve(made, browser, sketch_of(model))
 
 
-def _write(files: dict[str, Path], shown: View) -> None:
+def _serve(made: Callable[[], Document], browser: bool, sketch: str | None) -> None:
+    """Shows the sketch at once, and what is made as soon as it is there, until Ctrl+C."""
+    from popgraph.viewer.server import Awaited, Server
+
+    awaited = Awaited()
+    server = Server(awaited, sketch)
+    with server.running() as thread:
+        typer.echo(f"{server.address}  (Ctrl+C ends it)")
+        if browser:
+            webbrowser.open(server.address)
+        try:
+            awaited.made.set_result(made())
+            thread.join()
+        except KeyboardInterrupt:
+            typer.echo("")
+
+
+def _write(files: dict[str, Path], document: Document) -> None:
     """The page and its times, each as one file."""
     from popgraph.support.writing import write_text
+    from popgraph.viewer.viewing import View
 
+    shown = View(document)
     texts = {"--save": shown.html, "--json": shown.times_as_json, "--csv": shown.times_as_csv}
     for option, file in files.items():
         write_text(file, texts[option]())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.onnx.containers import input_types
@@ -16,10 +17,11 @@ from popgraph.dialects.onnx.types import (
     SeqType,
     SparseType,
     describe,
+    dims,
     static_shape,
 )
 from popgraph.dialects.program import WeightStore
-from popgraph.open_model import Interface
+from popgraph.open_model import Dimension, Interface
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.structural_inputs import branching_inputs, structural_inputs
 from popgraph.support.errors import (
@@ -45,7 +47,16 @@ def interface_of(
     structural = tuple(name for name in types if name in found)
     if is_static and not structural:
         return None
-    return Interface(tuple(types), structural, branching_inputs(module, weights))
+    branching = branching_inputs(module, weights)
+    return Interface(tuple(types), structural, branching, tuple(_unknown(types)))
+
+
+def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:
+    """The dimensions of inputs whose sizes only a call says."""
+    for name, type_ in types.items():
+        for axis, size in enumerate(dims(type_) or ()):
+            if not isinstance(size, int):
+                yield name, axis, size or ""
 
 
 def check_tensors(module: ModuleOp) -> None:

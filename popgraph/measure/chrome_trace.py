@@ -17,13 +17,15 @@ def chrome_trace(found: Report) -> dict[str, Any]:
     The trace as one object, to be written as JSON.
 
     Passes follow each other as they ran, and the calls of a step as they run; times are those of
-    the report, each measured alone.
+    the report, each measured alone. A call stands on every thread that has a part of it, for as
+    long as the last of them takes.
     """
     events = [
         _process(COMPILER, "compiler"),
         _process(PROGRAM, f"{found.model}, a step"),
+        *(_thread(number) for number in range(1, found.threads + 1)),
         *_passes(found),
-        *_calls(found.calls, 0.0),
+        *_calls(found.calls, 0.0, found.threads),
         *_memory(found.calls),
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
@@ -33,8 +35,15 @@ def _process(number: int, name: str) -> Event:
     return {"ph": "M", "pid": number, "tid": 1, "name": "process_name", "args": {"name": name}}
 
 
-def _span(process: int, name: str, start: float, length: float, **told: object) -> Event:
-    place = {"ph": "X", "pid": process, "tid": 1, "ts": start, "dur": length}
+def _thread(number: int) -> Event:
+    told = {"name": f"thread {number}"}
+    return {"ph": "M", "pid": PROGRAM, "tid": number, "name": "thread_name", "args": told}
+
+
+def _span(
+    process: int, name: str, start: float, length: float, thread: int = 1, **told: object
+) -> Event:
+    place = {"ph": "X", "pid": process, "tid": thread, "ts": start, "dur": length}
     return {**place, "name": name, "args": told}
 
 
@@ -45,14 +54,15 @@ def _passes(found: Report) -> Iterator[Event]:
         start += step.microseconds
 
 
-def _calls(calls: list[Call], start: float) -> Iterator[Event]:
+def _calls(calls: list[Call], start: float, threads: int) -> Iterator[Event]:
     """Calls one behind the other, those of bodies inside what runs them."""
     for call in calls:
         told = {"from": call.source, "calls": call.count, "flops": call.flops, "bytes": call.moved}
-        yield _span(PROGRAM, call.kernel, start, call.microseconds, **told)
+        for thread in range(1, min(threads, call.chunks) + 1):
+            yield _span(PROGRAM, call.kernel, start, call.microseconds, thread, **told)
         inside = start
         for body in call.bodies:
-            yield from _calls(body.calls, inside)
+            yield from _calls(body.calls, inside, threads)
             inside += sum(one.microseconds for one in body.calls)
         if call.kind in ("branch", "loop"):
             yield _span(PROGRAM, itself(call).kernel, inside, call.own)

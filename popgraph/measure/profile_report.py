@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from popgraph.support.figures import csv_text
 from popgraph.support.tables import table
 
 ROUNDS = 20
@@ -25,6 +24,7 @@ CSV_COLUMNS = (
     "flops",
     "moved",
     "in_use",
+    "chunks",
 )
 """Fields of `Call`."""
 
@@ -67,6 +67,8 @@ class Call:
     """Of a branch or a loop, the microseconds in which no kernel of a body runs."""
     bodies: list[Body] = field(default_factory=list)
     """What a branch or a loop runs."""
+    chunks: int = 1
+    """The parts that its work is cut into, which threads share."""
 
     def rate(self, amount: int) -> float:
         """So many things in this time, in thousand millions a second."""
@@ -230,18 +232,21 @@ def text(found: Report, rows: int) -> str:
 
 
 def csv_of(found: Report) -> str:
-    """A row for each call, those in bodies too, below the number of what runs them."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["number", "in", *CSV_COLUMNS])
+    """A row for each call, those in bodies below the number of what runs them; then the passes."""
     numbers = count(1)
 
-    def write(calls: Iterable[Call], above: int | str) -> None:
+    def rows(calls: Iterable[Call], above: int | str) -> Iterator[list[object]]:
         for call in calls:
             number = next(numbers)
-            writer.writerow([number, above, *(getattr(call, name) for name in CSV_COLUMNS)])
+            yield [number, above, *(getattr(call, name) for name in CSV_COLUMNS)]
             for body in call.bodies:
-                write(body.calls, number)
+                yield from rows(body.calls, number)
 
-    write(found.calls, "")
-    return file.getvalue()
+    calls = list(rows(found.calls, ""))
+    passes = [[next(numbers), "", *_pass_cells(one)] for one in found.passes]
+    return csv_text([["number", "in", *CSV_COLUMNS], *calls, *passes])
+
+
+def _pass_cells(one: PassTime) -> list[object]:
+    told = {"kind": "pass", "kernel": one.name, "count": 1, "microseconds": one.microseconds}
+    return [told.get(column, "") for column in CSV_COLUMNS]

@@ -11,7 +11,7 @@ from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.c.run.trace import Traced, TracedBody
 from popgraph.dialects.program.control import UNBOUNDED
-from popgraph.dialects.tile import CondOp, LoopOp, RunsPrograms
+from popgraph.dialects.tile import CallOp, CondOp, LoopOp
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Body, Call
@@ -65,14 +65,16 @@ class _Rows:
             own=max(0.0, microseconds - inside),
             bodies=bodies,
         )
-        return described if isinstance(traced.op, RunsPrograms) else self._kernel(described, traced)
+        op = traced.op
+        return self._kernel(described, op, traced.count) if isinstance(op, CallOp) else described
 
-    def _kernel(self, described: Call, traced: Traced) -> Call:
-        touched = bytes_touched([argument.owner for argument in traced.op.arguments])
+    def _kernel(self, described: Call, op: CallOp, count: int) -> Call:
+        touched = bytes_touched([argument.owner for argument in op.arguments])
         return replace(
             described,
-            flops=self.counter.call(traced.op).flops * traced.count,
-            moved=touched * traced.count,
+            flops=self.counter.call(op).flops * count,
+            moved=touched * count,
+            chunks=op.chunks.value.data,
         )
 
     def _body(self, body: TracedBody, in_use: int) -> Body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -80,3 +81,10 @@ _BY_NUMPY = {row.numpy: row for row in DTYPES}
 def from_numpy(dtype: object) -> DType:
     """The row of a NumPy dtype; KeyError when ONNX has no such element type."""
     return _BY_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
+
+
+def tensor_text(element: str, sizes: Sequence[int | str | None] | None) -> str:
+    """A type of tensors as messages spell it, `f32[N, 3]`; None is what nobody knows."""
+    if sizes is None:
+        return f"{element}[...]"
+    return f"{element}[{', '.join('?' if size is None else str(size) for size in sizes)}]"

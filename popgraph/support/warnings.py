@@ -11,7 +11,7 @@ class PopgraphWarning(UserWarning):
 
 
 class ManyProgramsWarning(PopgraphWarning):
-    """An input that decides structure has brought so many values that compiling takes the time."""
+    """Inputs have brought so many values or sizes that compiling takes the time."""
 
 
 class UntrainedWeightsWarning(PopgraphWarning):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from popgraph.dialects.levels import GRAPHCORE, ONNX
+from popgraph.support.figures import csv_text, rounded
 
 MODEL, SCOPE, KERNEL = "model", "scope", "kernel"
 ADDED = "added by passes"
@@ -79,8 +78,10 @@ def flame(
             box = boxes[way[:end]]
             box.microseconds += one.microseconds
             box.calls += one.calls
+    whole = root.microseconds or 1
     for box in boxes.values():
-        box.share = box.microseconds / (root.microseconds or 1)
+        box.share = rounded(box.microseconds / whole)
+        box.microseconds = rounded(box.microseconds)
     return root
 
 
@@ -125,16 +126,12 @@ def _together(level: str, nodes: Sequence[Mapping[str, Any]]) -> _Step:
 
 def csv_of(root: Box) -> str:
     """A row for each box, below the number of the box that it is a part of."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["number", "in", *CSV_COLUMNS])
     numbers = count(1)
 
-    def write(box: Box, above: int | str) -> None:
+    def rows(box: Box, above: int | str) -> Iterator[list[object]]:
         number = next(numbers)
-        writer.writerow([number, above, *(getattr(box, name) for name in CSV_COLUMNS)])
+        yield [number, above, *(getattr(box, name) for name in CSV_COLUMNS)]
         for inner in box.below:
-            write(inner, number)
+            yield from rows(inner, number)
 
-    write(root, "")
-    return file.getvalue()
+    return csv_text([["number", "in", *CSV_COLUMNS], *rows(root, "")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -22,45 +22,12 @@ from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, graphs_
 from popgraph.dialects.program.ops import ReturnOp, UpdateOp, YieldOp
 from popgraph.passes.changes import elided
 from popgraph.viewer.marks import mark, marks, place
+from popgraph.viewer.nodes import Node, Operand, kind_of, plain, scope_below, scope_of
 
 HELD = (Initializer, ConstantOp, VariableOp)
 """What holds a tensor: shown at the node that reads it."""
 LONGEST = 400
 """Characters of the value of an attribute."""
-
-
-@dataclass
-class Operand:
-    """What a node reads: the result of another node, or a tensor that the model holds."""
-
-    name: str
-    type: str
-    node: int | None = None
-    """The node that gives it."""
-    held: bool = False
-    """Whether it is a weight or a constant."""
-
-
-@dataclass
-class Node:
-    """A node of a graph; those of kind `input` and `output` are the graph's own."""
-
-    id: int
-    kind: str
-    """The operator or the operation."""
-    name: str = ""
-    scope: str = ""
-    """The names of what it is part of, outermost first, with `/` between them."""
-    inputs: list[Operand] = field(default_factory=list)
-    outputs: list[Operand] = field(default_factory=list)
-    attributes: dict[str, str] = field(default_factory=dict)
-    text: str = ""
-    """The operation as it is printed."""
-    file: str = ""
-    line: int = 0
-    """Where a node of the model was written."""
-    sources: list[int] = field(default_factory=list)
-    """The nodes of the graph above that it comes from."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +64,6 @@ def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
             reader.block(one.block, name)
             reader.outputs(list(one.outputs.values()), list(one.outputs), name)
     return Graph(level, [plain(node) for node in reader.nodes], reader.operations)
-
-
-def plain(node: Node) -> dict[str, Any]:
-    """As `dataclasses.asdict`, which copies all that there is, at a tenth of its time."""
-    operands = {"inputs": node.inputs, "outputs": node.outputs}
-    return vars(node) | {name: [vars(one) for one in given] for name, given in operands.items()}
 
 
 class _Reader:
@@ -151,12 +112,11 @@ class _Reader:
 
     def _operation(self, op: Operation, scope: str) -> None:
         where = place(op)
-        outer = list(filter(None, where.name.split("/")))[:-1]
-        inner = "/".join(filter(None, (scope, *outer)))
+        inner = scope_of(where.name, scope)
         name = where.name or _hint(op)
         ends: list[SSAValue] = []
         for label, block in _bodies(op):
-            below = "/".join(filter(None, (inner, f"{name or op.name} ({label})")))
+            below = scope_below(inner, name or _kind(op), label)
             self._arguments(block)
             self.block(block, below)
             last = block.last_op
@@ -243,7 +203,7 @@ def _attributes(op: Operation) -> dict[str, str]:
 
 def _kind(op: Operation) -> str:
     if isinstance(op, OnnxOp):
-        return f"{op.domain}::{op.op_type}" if op.domain else op.op_type
+        return kind_of(op.domain, op.op_type)
     if isinstance(op, UpdateOp):
         return f"update {op.variable.text}"
     return op.name.partition(".")[2]

@@ -119,4 +119,5 @@ class _Calls:
 
 def _shown(found: ContractionCandidates) -> dict[str, Any]:
     rows = [{"schedule": str(spec), "cycles": round(cost)} for spec, cost in found.specs]
-    return {"contraction": found.text, "of": len(rows), "candidates": rows[:MOST_SHOWN]}
+    told = {"contraction": found.text, "reason": found.reason}
+    return {**told, "of": len(rows), "candidates": rows[:MOST_SHOWN]}

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Protocol
 
-from popgraph.viewer.document import Document
 from popgraph.viewer.page import page
 
 HOST = "127.0.0.1"
+SKETCH = "part/sketch"
+"""Where the page finds what it shows first."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -21,11 +27,36 @@ POLICY = (
 """What the page may do: nothing but ask this server."""
 
 
+class Served(Protocol):
+    """What is shown, in parts by name."""
+
+    @property
+    def parts(self) -> Iterable[str]: ...
+
+    def part(self, name: str) -> dict[str, Any]: ...
+
+
+@dataclass
+class Awaited:
+    """What is still being made: who asks for a part waits for it."""
+
+    made: Future[Served] = field(default_factory=Future)
+
+    @property
+    def parts(self) -> Iterable[str]:
+        return self.made.result().parts
+
+    def part(self, name: str) -> dict[str, Any]:
+        return self.made.result().part(name)
+
+
 @dataclass
 class Server:
     """Serves a document on a port that is free, until it is closed."""
 
-    document: Document
+    document: Served
+    sketch: str | None = None
+    """What the page shows until the document is there, as JSON."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @cached_property
@@ -47,6 +78,16 @@ class Server:
         """Answers until it is closed."""
         self._http.serve_forever()
 
+    @contextmanager
+    def running(self) -> Iterator[Thread]:
+        """Answers in a thread, which ends with the block."""
+        thread = Thread(target=self.run, daemon=True)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Ends `run`, and gives the port back."""
         self._http.shutdown()
@@ -62,6 +103,8 @@ class Server:
         if not name:
             return HTTPStatus.OK, "text/html", page()
         folder, _, part = name.partition("/")
+        if name == SKETCH:
+            return HTTPStatus.OK, "application/json", self.sketch or "null"
         if folder == "part" and part in self.document.parts:
             return HTTPStatus.OK, "application/json", json.dumps(self.document.part(part))
         return HTTPStatus.NOT_FOUND, "text/plain", "there is no such page"

@@ -22,10 +22,10 @@ from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.support import dtypes
 from popgraph.support.errors import ModelError, NeedsHostError
 from popgraph.viewer.flame import Measured
-from popgraph.viewer.graphs import Node, Operand, plain
 from popgraph.viewer.kernels import MAIN
 from popgraph.viewer.lowered import Lowered, Rows, lowered
 from popgraph.viewer.marks import marks, place
+from popgraph.viewer.nodes import Node, Operand, plain
 
 HOST_CALL: dict[str, Any] = {
     "kernel": None,

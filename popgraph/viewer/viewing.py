@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
+from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
@@ -43,7 +43,7 @@ class View:
 
     def times_as_json(self) -> str:
         """What was measured, by level, as the flame graph shows it."""
-        return json.dumps(asdict(self.document.times()), indent=1) + "\n"
+        return json_text(asdict(self.document.times())) + "\n"
 
     def times_as_csv(self) -> str:
         """The same as a row for each part, below the number of the part that holds it."""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from popgraph.backends.c.run.profile import Profile
 from popgraph.cli import app, models
 from popgraph.cli.options import options
+from popgraph.cli.profile_page import page
 from popgraph.compiler import compile, load, lower
 from popgraph.measure import timing
 from popgraph.measure.chrome_trace import COMPILER, PROGRAM, chrome_trace
@@ -54,15 +55,17 @@ def test_all_forms_tell_the_same(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(files[0].read_text())
     calls = found["calls"]
-    assert sum(call["share"] for call in calls) == pytest.approx(1)
+    assert sum(call["share"] for call in calls) == pytest.approx(1, rel=1e-5)
     assert max(call["in_use"] for call in calls) == found["largest_live_set"] <= found["arena"]
     assert any(call["source"] == "image/conv/1  lenet.pgraph:8" for call in calls)
     longest = max(calls, key=lambda call: call["microseconds"])
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    assert [row["kernel"] for row in rows] == [call["kernel"] for call in calls]
-    assert [float(row["microseconds"]) for row in rows] == [call["microseconds"] for call in calls]
+    told = [(call["kernel"], call["microseconds"]) for call in calls]
+    told += [(one["name"], one["microseconds"]) for one in found["passes"]]
+    assert [(row["kernel"], float(row["microseconds"])) for row in rows] == told
+    assert [row["kind"] for row in rows[len(calls) :]] == ["pass"] * len(found["passes"])
     spans = [one for one in json.loads(files[3].read_text())["traceEvents"] if one["ph"] == "X"]
     assert [one["name"] for one in spans if one["pid"] == PROGRAM] == [
         call["kernel"] for call in calls
@@ -73,7 +76,10 @@ def test_all_forms_tell_the_same(tmp_path: Path) -> None:
     page = Page()
     page.feed(files[1].read_text())
     assert not page.fetched and "script" not in page.tags
-    assert page.tags.count("svg") == 2 and page.tags.count("tr") == len(calls) + 1
+    assert (
+        page.tags.count("svg") == 2
+        and page.tags.count("tr") == len(calls) + len(found["passes"]) + 2
+    )
 
 
 def test_a_step_of_training(tmp_path: Path) -> None:
@@ -199,7 +205,8 @@ def test_loops_and_branches_show_what_they_run(threads: str, tmp_path: Path) -> 
     assert any(line.endswith("then_0: taken 2 times") for line in lines)
     assert any(line.endswith("else_0: taken 5 times") for line in lines)
     assert text.count("the loop itself") == 2 and text.count("the branch itself") == 1
-    assert page.tags.count("tr") == sum(1 for line in lines if "  " in line)
+    passes = len(found["passes"]) + 1
+    assert page.tags.count("tr") - passes == sum(1 for line in lines if "  " in line)
 
 
 def test_times_of_bodies_are_parts_of_their_loop(tmp_path: Path) -> None:
@@ -293,7 +300,22 @@ def test_a_trace_has_bodies_inside_what_runs_them() -> None:
         ("2", ""),
         ("3", "2"),
         ("4", "2"),
+        ("5", ""),
     ]
+    assert (rows[-1]["kind"], rows[-1]["kernel"], rows[-1]["microseconds"]) == ("pass", "dce", "7")
+    assert "<td>dce</td>" in page(found)
+
+
+def test_a_trace_has_a_call_on_every_thread_that_has_a_part_of_it() -> None:
+    def call(kernel: str, chunks: int) -> Call:
+        return Call(kernel, "x:1", 4, 0.5, 3, 4, 100, chunks=chunks)
+
+    found = Report("net", 2, 8, 100, 100, 0, [call("alone", 1), call("shared", 14)])
+    events = chrome_trace(found)["traceEvents"]
+    spans = [(one["name"], one["tid"], one["ts"]) for one in events if one["ph"] == "X"]
+    assert spans == [("alone", 1, 0), ("shared", 1, 4), ("shared", 2, 4)]
+    names = [one["args"]["name"] for one in events if one["name"] == "thread_name"]
+    assert names == ["thread 1", "thread 2"]
 
 
 def test_meanings_are_compared_where_the_environment_says_so(

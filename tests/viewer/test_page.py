@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -29,7 +28,6 @@ from popgraph.viewer.training_page import NAME, TrainingPage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.pgraph"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -130,18 +128,6 @@ def test_the_server_is_here_only_and_answers_with_the_token_only(server: Server)
     assert answer(f"{server.address}../../etc/passwd")[0] == 404
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
-    with api.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 @contextmanager
 def opened(browser: Any, address: str) -> Iterator[Any]:
     """A tab that shows an address, and says nothing in its console."""
@@ -214,6 +200,8 @@ def test_the_page_shows_every_view(shown: Any) -> None:
         shown.click(f"[data-view={view}]")
         shown.wait_for_selector(f"[data-view={view}][aria-selected=true]")
         assert shown.query_selector("#center > *")
+        assert "[object" not in shown.inner_text("body")
+        assert view != "memory" or shown.inner_text("#center .figures b")
     shown.click("#theme")
 
 

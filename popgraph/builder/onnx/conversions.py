@@ -17,7 +17,7 @@ from onnx import (
 )
 from onnx.helper import make_tensor, tensor_dtype_to_np_dtype
 
-from popgraph.builder.onnx.external import graphs_of
+from popgraph.builder.onnx.message import graphs_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 

@@ -11,8 +11,9 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, TensorProto
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto
 
+from popgraph.builder.onnx.message import graphs_of
 from popgraph.dialects.onnx.tensorproto import IN_STORE, PACKED, check_tensor
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
@@ -21,11 +22,6 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
 from popgraph.support.reading import Missing, Outside, Unreadable, beside, part_of, reading, size_of
-
-
-def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
-    """The graphs that an attribute holds."""
-    return [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
 
 
 def _tensors(proto: ModelProto) -> Iterator[TensorProto]:

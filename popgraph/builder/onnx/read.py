@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-import numpy as np
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.budget import MODELS, most_function_nodes
-from popgraph.builder.onnx.external import DataPlaces, ExternalData, graphs_of
-from popgraph.builder.onnx.wire import without_weights
+from popgraph.builder.onnx.external import DataPlaces, ExternalData
+from popgraph.builder.onnx.message import (
+    THE_BYTES,
+    check,
+    content_of,
+    graphs_of,
+    parsed,
+    where_of,
+)
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.protos import remainder
@@ -29,11 +33,6 @@ from popgraph.dialects.onnx.tensorproto import set_aside
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
-from popgraph.support.files import SIZE
-from popgraph.support.reading import Unreadable, opened, reading, rest_of
-
-LARGE_MODEL = 1 << 20
-"""Bytes from which on a model's weights are not copied through protobuf."""
 
 _TOLD = {
     "ir_version", "opset_import", "producer_name", "producer_version", "domain",
@@ -66,14 +65,6 @@ def import_model(
         raise ModelError("the model's graphs or types are nested too deep", "the model") from error
 
 
-def read_message(model: str | Path | bytes) -> ModelProto:
-    """The message of a model, a file or its bytes, as it stands there."""
-    if isinstance(model, bytes | bytearray | memoryview):
-        return _parse(memoryview(model), None, "the bytes given")
-    where = f"file {str(model)!r}"
-    return _parse(_read(Path(model), WeightStore(), False, where), None, where)
-
-
 def _import(
     proto: ModelProto, folder: Path | None, store: WeightStore, places: DataPlaces | None
 ) -> ModuleOp:
@@ -96,61 +87,24 @@ def _load(
 ) -> tuple[ModelProto, Path | None]:
     """The message, large weights being in the store, and the folder in which it stands."""
     if isinstance(model, ModelProto):
-        _check(model, "the model given")
+        check(model, "the model given")
         return model, None
+
+    def kept(rest: bytes, elements: memoryview) -> bytes | None:
+        return set_aside(rest, elements, store)
+
     if isinstance(model, str | Path):
         path = Path(model)
-        where = f"file {str(path)!r}"
-        return _parse(_read(path, store, mapped, where), store, where), path.parent
+        where = where_of(path)
+        content, state = content_of(path, where, mapped=mapped)
+        store.files[path.resolve()] = state
+        return parsed(content, where, kept), path.parent
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
             f"{type(model).__name__} is no kind of model",
             hint="give a path, bytes, a ModelProto, a Builder or an IR module",
         )
-    return _parse(memoryview(bytes(model)), store, "the bytes given"), None
-
-
-def _read(path: Path, store: WeightStore, mapped: bool, where: str) -> memoryview:
-    """The content of a file, which the store then knows."""
-    try:
-        file, state = opened(path)
-        with reading(), file:
-            store.files[path.resolve()] = state
-            size = state[SIZE]
-            if size == 0:  # a pipe, for example
-                return memoryview(rest_of(file))
-            if mapped:
-                return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
-            content = np.empty(size, np.uint8)
-            read = file.readinto(content.data)  # type: ignore[attr-defined]
-    except Unreadable as error:
-        raise ModelError(f"the model cannot be read: {error}", where, "check the path") from error
-    return content[:read].data
-
-
-def _parse(content: memoryview, store: WeightStore | None, where: str) -> ModelProto:
-    """The message; its large weights are views of `content`, if there is a store for them."""
-    slim = None
-    if store is not None and len(content) > LARGE_MODEL:
-        slim = without_weights(content, lambda rest, data: set_aside(rest, data, store))
-    try:
-        proto = ModelProto.FromString(slim or bytes(content))
-    except DecodeError as error:
-        raise ModelError(
-            "this is no ONNX model, or only a part of one",
-            where,
-            "check that the file was copied whole, and that it is not a Git LFS pointer",
-        ) from error
-    _check(proto, where)
-    return proto
-
-
-def _check(proto: ModelProto, where: str) -> None:
-    if not proto.HasField("graph") or (not proto.opset_import and proto.ir_version >= 3):
-        missing = "opset import" if proto.HasField("graph") else "graph"
-        raise ModelError(
-            f"the model has no {missing}", where, "this is no ONNX model, or only a part of one"
-        )
+    return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
 
 
 def _about(proto: ModelProto) -> dict[str, Attribute]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from popgraph.builder.onnx import conversions
 from popgraph.builder.onnx.conversions import Conversion
 from popgraph.builder.onnx.external_weights import mark, save_externally
-from popgraph.builder.onnx.read import read_message
+from popgraph.builder.onnx.message import read_message
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.exceptions import as_popart_errors
 from popgraph.builder.popart.unreadable import reading_model

@@ -276,11 +276,7 @@ def describe(type_: Attribute) -> str:
         case SparseType():
             return f"sparse({describe(type_.dense)})"
         case TensorType() | UnrankedTensorType():
-            sizes = dims(type_)
-            element = describe(type_.element_type)
-            if sizes is None:
-                return f"{element}[...]"
-            return f"{element}[{', '.join('?' if d is None else str(d) for d in sizes)}]"
+            return dtypes.tensor_text(describe(type_.element_type), dims(type_))
         case StringType():
             return "string"
         case _:

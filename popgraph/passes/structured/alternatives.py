@@ -35,6 +35,8 @@ class ContractionCandidates:
     """Which of all contractions they are, in the order of the module."""
     specs: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
     """With the cycles that they are thought to take."""
+    reason: str = "taking the fewest cycles by estimate"
+    """Why the first is taken."""
 
 
 def contraction_candidates(
@@ -65,6 +67,9 @@ def contraction_candidates(
                 others = list(_schedules(op, fixed, target))
                 specs = transforms + others if faster else others + transforms
                 found[text] = ContractionCandidates(text, specs=specs)
+                if not faster and _is_small(op, target):
+                    least = target.tuning.least_products
+                    found[text].reason = f"having fewer than {least:,} multiplications"
             if text in found:
                 found[text].places.append(place)
                 if name_of(op) and name_of(op) not in found[text].names:
@@ -88,5 +93,10 @@ def _schedules(
         (spec_of(op, with_loops_interchanged(candidate), target), candidate.cycles)
         for candidate in chosen[:1]
     ]
-    small = prod(op.sizes) < target.tuning.least_products
+    small = _is_small(op, target)
     yield from plain + specs if small or not specs or specs[0][1] > plain[0][1] else specs + plain
+
+
+def _is_small(op: tile.ContractOp, target: Target) -> bool:
+    """Whether a contraction gets no schedule, whatever the estimates are."""
+    return prod(op.sizes) < target.tuning.least_products

@@ -20,6 +20,9 @@ async function part(name) {
   return parts[name];
 }
 
+/** Whether the page is a file, which holds all parts. */
+const isSaved = () => document.getElementById("part-model") !== null;
+
 /** A part as it is now. */
 function fresh(name) {
   delete parts[name];
@@ -29,9 +32,19 @@ function fresh(name) {
 /** What is known so far: graphs by level, calls, and which of them belong together. */
 const known = { graphs: {}, calls: [], kernels: new Map(), lowered: null, model: null };
 
+/** What a sketch leaves open. */
+const NOTHING = { levels: {}, facts: null, parameters: "", sources: {}, live: [], measured: false };
+
+/** Takes a model; whether its graph is the one that there was, whose nodes then say more. */
 function take(model) {
   known.model = model;
-  known.graphs.onnx = model.graph;
+  const before = known.graphs.onnx;
+  const edges = (node) => `${node.kind} ${node.scope} ${node.inputs.map((one) => one.node)}`;
+  const same = before?.length === model.graph.length
+    && model.graph.every((node, id) => edges(node) === edges(before[id]));
+  if (same) model.graph.forEach((node, id) => Object.assign(before[id], node));
+  else known.graphs.onnx = model.graph;
+  return same;
 }
 
 function takeLowered(lowered) {
@@ -113,5 +126,5 @@ function figure(value) {
   if (value === undefined || value === null) return "";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(2);
-  return value.toLocaleString("en", { maximumSignificantDigits: size < 100 ? 4 : 7 });
+  return value.toLocaleString("en", { maximumSignificantDigits: Number.isInteger(value) ? 7 : 5 });
 }

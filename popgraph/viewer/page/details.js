@@ -37,6 +37,11 @@ class Details {
   /** What is known of the whole model. */
   whole() {
     const { facts, name, parameters } = known.model;
+    if (!facts) {
+      this.panel.replaceChildren(element("div", { class: "head" }, element("h2", {}, name)),
+        element("div", { class: "body" }, element("p", { class: "empty" }, "The model is being read ...")));
+      return;
+    }
     const rows = (tensors) => tensors.map((one) => [one.name, one.type]);
     const opsets = Object.entries(facts.opsets).map(([domain, version]) => `${domain || "ai.onnx"} ${version}`);
     this.panel.replaceChildren(
@@ -181,13 +186,13 @@ const when = (call) =>
   (call.prepared ? "once, at loading" : call.step === null ? "in a branch or a loop" : `call ${call.step}`);
 
 /** How a contraction runs, and how else it could by estimate. */
-function schedules({ candidates, of, contraction }) {
+function schedules({ candidates, of, contraction, reason }) {
   const most = Math.max(...candidates.map((one) => one.cycles), 1);
   const rows = candidates.map((one, at) => ({ attributes: at === 0 ? { class: "chosen" } : {}, cells: [
     at === 0 ? element("b", {}, one.schedule) : one.schedule,
     element("span", {}, figure(one.cycles), element("span", { class: "bar", style: `width:${(60 * one.cycles) / most}px` }))] }));
   return [element("h3", {}, `Schedule: the one taken, of ${of}`),
-    element("p", { class: "type mono" }, contraction), table(["schedule", "cycles"], rows, [1])];
+    element("p", { class: "type mono" }, contraction), element("p", { class: "type" }, `Chosen for ${reason}.`), table(["schedule", "cycles"], rows, [1])];
 }
 
 function histogram(one) {

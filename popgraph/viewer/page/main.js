@@ -106,19 +106,27 @@ async function showPart(view) {
   else center.replaceChildren(view === "memory" ? memoryView(act) : programView(act));
 }
 
+/** Shows a model, or first a sketch of it, of which all that was opened and chosen stays. */
 function begin(model) {
-  take(model);
+  const kept = take(model);
   document.title = `${model.name} – PopGraph`;
   document.getElementById("model-name").textContent = model.name;
-  document.getElementById("model-facts").textContent =
-    `${counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node")}, parameters: ${model.parameters}`;
+  const nodes = counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node");
+  document.getElementById("model-facts").textContent = model.facts ? `${nodes}, parameters: ${model.parameters}` : nodes;
   const there = { training: model.live.includes("training"), source: Object.keys(model.sources).length,
     time: model.measured };
-  const names = Object.entries(VIEWS).filter(([view]) => there[view] ?? true);
+  const names = Object.entries(VIEWS).filter(([view]) => (model.facts ? there[view] ?? true : view === "onnx"));
   document.getElementById("views").replaceChildren(...names.flatMap(([view, text]) => [
     view === "program" ? element("span", { class: "gap" }) : null,
     element("button", { type: "button", role: "tab", "data-view": view, title: model.levels[view] ?? "",
-      onclick: () => show(view) }, text)].filter(Boolean)));
+      "aria-selected": String(view === state.view), onclick: () => show(view) }, text)].filter(Boolean)));
+  if (kept) {
+    state.graph.arrange();
+    mark();
+    return;
+  }
+  graphs.clear();
+  state.chosen = null;
   show(names[0][0]).catch(failed);
 }
 
@@ -135,6 +143,8 @@ let lowered = null;
 
 async function start() {
   say("reading", true);
+  const sketch = isSaved() ? null : await part("sketch");
+  if (sketch) begin({ ...NOTHING, ...sketch });
   begin(await part("model"));
   say("lowering to C", true);
   lowered = part("lowered");

@@ -25,7 +25,7 @@ from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
 
-MAGIC = "popgraph shortcut 5"
+MAGIC = "popgraph shortcut 6"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
@@ -38,8 +38,8 @@ class KnownModel:
     key: str
     """What its programs are found by, together with what a call says; empty: they are not kept."""
     threads: int
-    interface: Mapping[str, tuple[str, ...]]
-    """What it is called with: names of inputs, by what they decide."""
+    interface: Mapping[str, tuple[Any, ...]]
+    """What it is called with: names of inputs, by what they decide, and unknown dimensions."""
     files: Mapping[str, Sequence[int]]
     """The files that were read, and the states that they were in."""
     overridable: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def remember_open(
     threads: int,
     files: Mapping[Path, State],
     indices: str | None,
-    interface: Mapping[str, tuple[str, ...]],
+    interface: Mapping[str, tuple[Any, ...]],
     overridable: Collection[str] = (),
 ) -> KnownModel:
     """Keeps what must be known of an open model to find its programs, each by its signature."""

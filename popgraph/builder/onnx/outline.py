@@ -1,0 +1,93 @@
+"""The outline of an ONNX model: its nodes and edges as its file names them, without any IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import GraphProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
+
+from popgraph.builder.onnx.message import graphs_of, read_message
+from popgraph.support import dtypes
+
+
+@dataclass(frozen=True)
+class OutlineNode:
+    """A node, and the graphs inside it by the names of their attributes."""
+
+    op_type: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    graphs: tuple[tuple[str, Outline], ...]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A graph: nothing of it is checked."""
+
+    inputs: tuple[str, ...]
+    """Without those that an initializer gives."""
+    outputs: tuple[str, ...]
+    nodes: tuple[OutlineNode, ...]
+    types: dict[str, str]
+    """Those of tensors that the model says itself."""
+
+
+def outline_of(path: Path) -> Outline:
+    """The outline of a model in a file; ModelError when it is none."""
+    return _graph(read_message(path, lambda rest, elements: b"").graph)
+
+
+def _graph(proto: GraphProto) -> Outline:
+    told = (*proto.input, *proto.output, *proto.value_info)
+    held = {one.name: one for one in proto.initializer}
+    held |= {one.values.name: one.values for one in proto.sparse_initializer}
+    types = {info.name: _declared(info) for info in told if info.type.HasField("tensor_type")}
+    return Outline(
+        inputs=tuple(name for name in _names(proto.input) if name not in held),
+        outputs=_names(proto.output),
+        nodes=tuple(map(_node, proto.node)),
+        types=types | {name: _text(one.data_type, one.dims) for name, one in held.items()},
+    )
+
+
+def _names(infos: Iterable[ValueInfoProto]) -> tuple[str, ...]:
+    return tuple(info.name for info in infos)
+
+
+def _node(proto: NodeProto) -> OutlineNode:
+    graphs = (
+        (attribute.name, _graph(graph))
+        for attribute in sorted(proto.attribute, key=lambda one: one.name)
+        for graph in graphs_of(attribute)
+    )
+    return OutlineNode(
+        proto.op_type,
+        proto.domain,
+        proto.name,
+        tuple(proto.input),
+        tuple(proto.output),
+        tuple(graphs) if proto.attribute else (),
+    )
+
+
+def _declared(info: ValueInfoProto) -> str:
+    tensor = info.type.tensor_type
+    if not tensor.HasField("shape"):
+        return _text(tensor.elem_type, None)
+    sizes = [_size(dim) for dim in tensor.shape.dim]
+    return _text(tensor.elem_type, sizes)
+
+
+def _size(dim: TensorShapeProto.Dimension) -> int | str | None:
+    known = dim.HasField("dim_value") and dim.dim_value >= 0
+    return dim.dim_param or (dim.dim_value if known else None)
+
+
+def _text(number: int, sizes: Iterable[int | str | None] | None) -> str:
+    row = dtypes.BY_ONNX.get(number)
+    element = row.name if row else "string" if number == TensorProto.STRING else "unknown"
+    return dtypes.tensor_text(element, None if sizes is None else list(sizes))

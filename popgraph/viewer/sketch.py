@@ -1,0 +1,92 @@
+"""A sketch of a large ONNX model: its graph on the page while the model itself is being read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from popgraph.builder.onnx.outline import Outline, OutlineNode, outline_of
+from popgraph.viewer.nodes import Node, Operand, kind_of, plain, scope_below, scope_of
+
+
+def sketch_of(path: Path) -> str | None:
+    """
+    What can be shown of a model at once, as JSON: nodes, edges and what types the file says.
+
+    Nodes have the numbers that they have in the document, unless the model changes while it is
+    read, as with the value of an input that decides its structure. A damaged model may have no
+    sketch: whoever reads it whole says what is wrong.
+    """
+    try:
+        return json.dumps(sketched(outline_of(path), path.name))
+    except (RecursionError, TypeError, UnicodeError):  # Nested too deep; names that are no text.
+        return None
+
+
+def sketched(outline: Outline, name: str) -> dict[str, Any]:
+    """The nodes of an outline."""
+    sketcher = _Sketcher()
+    sketcher.inputs(outline)
+    sketcher.block(outline, "")
+    sketcher.outputs(outline)
+    return {"name": name, "graph": [plain(node) for node in sketcher.nodes]}
+
+
+class _Sketcher:
+    """Reads outlines into nodes, in the order in which `graphs` reads blocks."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._givers: dict[str, int | None] = {}
+        """The node that gives each value; None for those of a body."""
+        self._types: dict[str, str] = {}
+
+    def inputs(self, outline: Outline) -> None:
+        self._types |= outline.types
+        for name in outline.inputs:
+            node = self._add("input", name, "")
+            node.outputs = [self._result(name)]
+            self._givers[name] = node.id
+
+    def outputs(self, outline: Outline) -> None:
+        for name in outline.outputs:
+            self._add("output", name, "").inputs = [self._operand(name)]
+
+    def block(self, outline: Outline, scope: str) -> None:
+        """The nodes of a graph, and those of the graphs inside them before each."""
+        for node in outline.nodes:
+            self._node(node, scope)
+
+    def _node(self, node: OutlineNode, scope: str) -> None:
+        name = node.name or next(filter(None, node.outputs), "")
+        inner, kind = scope_of(name, scope), kind_of(node.domain, node.op_type)
+        ends: list[Operand] = []
+        for label, body in node.graphs:
+            ends += self._body(body, scope_below(inner, name or kind, label))
+        made = self._add(kind, name, inner)
+        made.inputs = [*map(self._operand, filter(None, node.inputs)), *ends]
+        made.outputs = [self._result(name) for name in node.outputs if name]
+        self._givers |= dict.fromkeys(node.outputs, made.id)
+
+    def _body(self, body: Outline, scope: str) -> list[Operand]:
+        """The nodes of a graph inside a node, whose names end with it; what it gives."""
+        outer = dict(self._givers), dict(self._types)
+        self._givers |= dict.fromkeys(body.inputs)
+        self._types |= body.types
+        self.block(body, scope)
+        given = [self._operand(name) for name in body.outputs]
+        self._givers, self._types = outer
+        return given
+
+    def _operand(self, name: str) -> Operand:
+        giver = self._givers.get(name)
+        return Operand(name, self._types.get(name, ""), giver, giver is None)
+
+    def _result(self, name: str) -> Operand:
+        return Operand(name, self._types.get(name, ""))
+
+    def _add(self, kind: str, name: str, scope: str) -> Node:
+        node = Node(len(self.nodes), kind, name, scope)
+        self.nodes.append(node)
+        return node
