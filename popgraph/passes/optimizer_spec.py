@@ -84,6 +84,9 @@ _STATES = {
 
 _STATE_TYPES = ("", "f16", "f32")
 
+MESSAGE_TYPES = ("", "f16", "bf16", "f32")
+"""In which types gradients can be told to other processes."""
+
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
 
@@ -109,6 +112,10 @@ class OptimizerSpec(ABC):
     accumulation: int = 1
     at_once: int = 1
     """How many of the accumulated micro-batches one run of the program has."""
+    ranks: int = 1
+    """So many processes add up their gradients; each runs an equal part of the micro-batches."""
+    message_type: str = ""
+    """The type in which gradients are told to other processes; without one it is their own."""
     replication: int = 1
     mean: bool = False
     accum_type: str = ""
@@ -116,6 +123,7 @@ class OptimizerSpec(ABC):
     def __post_init__(self) -> None:
         for prefix in _STATES:
             _check_mode(self.state_type(prefix), _STATE_TYPES)
+        _check_mode(self.message_type, MESSAGE_TYPES)
 
     def state_type(self, prefix: str) -> str:
         """The type in which the states of this prefix are kept, if one is asked for."""
@@ -129,7 +137,7 @@ class OptimizerSpec(ABC):
     @property
     def period(self) -> int:
         """After how many runs of the program weights are updated."""
-        return self.accumulation // self.at_once
+        return self.accumulation // (self.at_once * self.ranks)
 
     @property
     def accumulation_divisor(self) -> float:

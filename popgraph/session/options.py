@@ -177,6 +177,11 @@ class SessionOptions:
     indices: str | None = None
     """What an index out of range means that data brings: "error", as None does, or
     "nearest"."""
+    exchangeType: str = ""
+    """In which type processes tell each other gradients: "f16", "bf16" or "f32"; unasked in that
+    of the weight, or in single precision for weights of half."""
+    exchangeBucketBytes: int = Options.bucket_bytes
+    """Gradients are told together until they take so much."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 
@@ -261,6 +266,7 @@ class SessionOptions:
             measured=None if self.useTunedSchedules else (),
             indices=self.indices,
             straight_through=self.enableStraightThrough,
+            bucket_bytes=self.exchangeBucketBytes,
         )
 
     def check_engine_options(self) -> None:
@@ -278,7 +284,6 @@ class SessionOptions:
 
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
-    "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
     "customCodelets": lambda o: bool(o.customCodelets),
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }

@@ -16,6 +16,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
@@ -180,7 +181,7 @@ class Program:
         )
         last = OnnxToGraphcore.name if training is None else AddOptimizer.name
         try:
-            if self.replicas.count > 1:
+            if not self.replicas.is_one:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
             lower(self._module, self._compilation, options, until=last)
@@ -339,6 +340,12 @@ class Program:
         for id in self._request.tracked:
             if self.results(GRADIENT + id)[0] in self._graph.outputs:
                 yield GRADIENT + id
+
+    @property
+    def exchanges(self) -> str:
+        """What it tells other ranks, in its order: all of them have to have the same."""
+        found = (op for op in self._module.walk() if isinstance(op, ExchangeOp))
+        return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""

@@ -29,6 +29,7 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
+from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
@@ -58,6 +59,7 @@ from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.logs import TRACE, log_of
+from popgraph.support.ranks.world import world
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
@@ -113,6 +115,7 @@ class Session(Randomness, IpuOnly):
         check_settings(self._options, dataFlow)
         check_loss_scaling(self._options.automaticLossScalingSettings, rule)
         self._options.check(training=self._training)
+        check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         self._check_device()
         self._patterns.check()
@@ -127,8 +130,8 @@ class Session(Randomness, IpuOnly):
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
-        alone = self._program.replicas.count == 1
-        own = InTurn(self._step.replicas, self._own())
+        alone = self._program.replicas.is_one
+        own = InTurn(self._step, self._own(), draws=self._program.uses_seed)
         self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
         self._executions = Executions(self._step.runs)
@@ -219,6 +222,13 @@ class Session(Randomness, IpuOnly):
         if not self._grouped and not self._model.has_collectives:
             return Replication()
         check_groups(self._grouped, self._options, self._rule)
+        if self._grouped and self._step.ranks > 1:
+            raise popart_unsupported_exception(
+                f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
+                "several processes",
+                "VariableSettings",
+                "all replicas in one process, or the same weights for all of them",
+            )
         groups = [
             (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
         ]
@@ -226,6 +236,8 @@ class Session(Randomness, IpuOnly):
             self._step.replicas,
             tuple(sorted(self._model.broadcast_inputs)),
             tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
+            self._step.ranks,
+            self._step.rank,
         )
 
     # what was asked for
@@ -277,6 +289,8 @@ class Session(Randomness, IpuOnly):
         self._options.log_what_has_no_effect()
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
+        with as_popart_errors():
+            check_ranks(self._step, self._program.exchanges)
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
         if loadEngine:
@@ -312,6 +326,15 @@ class Session(Randomness, IpuOnly):
             return
         self._replicas.enter(executable, 0)
         self._weights.fetch(executable)
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives the weights and states on the device of one rank to the others."""
+        if self._step.ranks == 1:
+            return
+        self.weightsToHost()
+        self._weights.keep_fetched()
+        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
+        self.weightsFromHost()
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""

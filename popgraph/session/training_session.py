@@ -170,7 +170,7 @@ class TrainingSession(TrainingOnly, Session):
         """The results of one batch, at the learning rate that the schedule wants now."""
         results = self._driver.step(executable, inputs)
         if self._loss_scale is not None:
-            self._loss_scale.see(results)
+            self._loss_scale.see(results, self._step.ranks)
             updated = not self._driver.steps % self._updated_after
             if updated and self._loss_scale.updated(self._next.spec()):
                 self._driver.rule = self._at_loss_scale(self._next)
@@ -182,9 +182,17 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     """The rule that takes the gradients of all micro-batches and replicas together."""
     if not isinstance(options, SessionOptions):
         return rule
-    runs = StepShape.of(1, options).runs
+    shape = StepShape.of(1, options)
+    if shape.updated_by == 1:
+        return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
-    return replace(rule, accumulation=runs, mean=mean) if runs > 1 else rule
+    return replace(
+        rule,
+        accumulation=shape.updated_by,
+        ranks=shape.ranks,
+        message_type=options.exchangeType,
+        mean=mean,
+    )
 
 
 def _task_of_text(source: Source) -> Task | None:

@@ -8,9 +8,11 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
+from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
 from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
@@ -35,12 +37,14 @@ STRUCTURED = (
     ChainOp,
     ContractOp,
     ElementOp,
+    FinishExchangeOp,
     IndexOp,
     MapOp,
     NestOp,
     PackOp,
     ReduceOp,
     ScatterOp,
+    StartExchangeOp,
     TopKOp,
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -60,15 +64,19 @@ PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 LANES = (CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
+MESSAGES = (ReceiveOp, SendOp)
+"""What kernels tell other ranks."""
+
 TILE = Dialect(
     "tile",
-    [*STRUCTURED, *LOOPS, *PROGRAM, *LANES],
+    [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
     [CutAttr, LayoutAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
     "LANES",
     "LOOPS",
+    "MESSAGES",
     "PROGRAM",
     "STRUCTURED",
     "TILE",
@@ -82,6 +90,7 @@ __all__ = [
     "ContractOp",
     "ConvertOp",
     "ElementOp",
+    "FinishExchangeOp",
     "IndexOp",
     "KernelOp",
     "LaunchOp",
@@ -94,12 +103,15 @@ __all__ = [
     "PackOp",
     "PrepareProgramOp",
     "ProgramOp",
+    "ReceiveOp",
     "ReduceOp",
     "RemainderOp",
     "RunsPrograms",
     "ScatterOp",
     "ScheduleAttr",
     "SelectOp",
+    "SendOp",
+    "StartExchangeOp",
     "Structured",
     "TopKOp",
     "TransformGradientTilesOp",

@@ -14,6 +14,8 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
 from popgraph.dialects.program.ops import Literal
 from popgraph.dialects.program.weights import INLINE_BYTES
@@ -28,6 +30,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
+from popgraph.support.ranks.communicator import ALL_REDUCE
 from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
@@ -99,6 +102,8 @@ class AddOptimizer(Pass):
             last = _count(variables, spec.period)
             for context in contexts.values():
                 context.accumulate(last)
+        for context in contexts.values() if spec.ranks > 1 else ():
+            context.exchange()
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
@@ -207,6 +212,15 @@ class WeightContext:
         kept = total.cast(held.dtype)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
+
+    def exchange(self) -> None:
+        """From here on the gradient is the sum over all ranks."""
+        told = self.spec.message_type
+        message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
+        row = reshaped(message.operand, (prod(self.shape),))
+        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=self.spec.ranks)
+        whole = SSAValue.get(reshaped(total, self.shape))
+        self.gradient = self.variables.term(whole).cast(self.compute)
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]
