@@ -34,9 +34,7 @@ def _complaints(options: SessionOptions) -> Iterator[str]:
     if first < 0:
         yield f"Invalid globalReplicaOffset value: {first}, must be greater or equal than 0"
     if first > total:
-        yield (
-            f"Global replica offset: {first}, is larger than global replication factor: {total}"
-        )
+        yield (f"Global replica offset: {first}, is larger than global replication factor: {total}")
     if options.enableReplicatedGraphs:
         local = options.replicatedGraphCount
         if local == 1:

@@ -12,8 +12,8 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore.base import Elementwise, shape_of, tensor_of
-from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.broadcasting import ReshapeOp
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.movement import ConcatOp, SliceOp
 from popgraph.dialects.program import ConstantOp, VariableOp, graphs_of
 from popgraph.passes.analysis.replace import made_for
@@ -32,7 +32,8 @@ class BucketExchanges(Pass):
     a = exchange(x), b = exchange(y)  ->  c = exchange(concat(x, y)), a = slice(c), b = slice(c)
 
     Only all-reduces of the same kind, in the order in which their operands are computed, as long as
-    a bucket holds less than `bucket_bytes`. A bucket stands right behind the last of its operands.
+    a bucket holds less than `bucket_bytes`. A bucket stands right behind the last of its operands,
+    and what waits for it behind everything that does not.
     """
 
     name = "bucket-exchanges"
@@ -40,8 +41,10 @@ class BucketExchanges(Pass):
     bucket_bytes: int = Options.bucket_bytes
 
     @classmethod
-    def of(cls, options: Options) -> BucketExchanges:
-        return cls(options.bucket_bytes)
+    def of(cls, options: Options) -> BucketExchanges | None:
+        training = options.training
+        apart = training is not None and training.optimizer.ranks > 1
+        return cls(options.bucket_bytes) if apart else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
@@ -51,15 +54,17 @@ class BucketExchanges(Pass):
                 for bucket in list(self._buckets(graph.block)):
                     if len(bucket) > 1:
                         _join(bucket)
+                _wait_late(graph.block)
 
     def _buckets(self, block: Block) -> Iterator[list[ExchangeOp]]:
         """Exchanges that become one, in their order; nobody reads one before the last has begun."""
-        places = {op: place for place, op in enumerate(block.ops)}
+        places = _places(block)
         filling: dict[Key, list[ExchangeOp]] = {}
         read: dict[Key, int] = {}
         for op in filter(_is_reduction, list(places)):
             assert isinstance(op, ExchangeOp)
-            key, first = _key(op), _first_read(op, block, places)
+            key = _key(op)
+            first = min((places[one] for one in _readers(op, block)), default=len(places))
             if key in filling and read[key] < places[op]:
                 yield filling.pop(key)
             bucket = filling.setdefault(key, [])
@@ -106,10 +111,16 @@ def _join(bucket: Sequence[ExchangeOp]) -> None:
         Rewriter.erase_op(op)
 
 
-def _first_read(op: ExchangeOp, block: Block, places: Mapping[Operation, int]) -> int:
-    """Where the result is read first; behind everything if nobody reads it."""
-    readers = (block.find_ancestor_op_in_block(use.operation) for use in op.result.uses)
-    return min((places[one] for one in readers if one is not None), default=len(places))
+def _places(block: Block) -> dict[Operation, int]:
+    return {op: place for place, op in enumerate(block.ops)}
+
+
+def _readers(op: ExchangeOp, block: Block) -> Iterator[Operation]:
+    """The operations of a block that read a result, or in which it is read."""
+    for use in op.result.uses:
+        reader = block.find_ancestor_op_in_block(use.operation)
+        assert reader is not None, "what a graph computes is read in it"
+        yield reader
 
 
 def _move_up(block: Block, exchanges: Sequence[ExchangeOp]) -> None:
@@ -121,12 +132,31 @@ def _move_up(block: Block, exchanges: Sequence[ExchangeOp]) -> None:
         found = [op for op in makers if isinstance(op, _CHEAP)]
         moving.update(found)
         waiting += found
-    keys = dict[Operation, tuple[int, bool, int]]()
+    keys = dict[Operation, tuple[int, ...]]()
     for place, op in enumerate(block.ops):
         after = place
         if op in moving:
             after = max((keys[one][0] for one in _makers(op, block)), default=-1)
         keys[op] = after, op in moving, place
+    _sort(block, keys)
+
+
+def _wait_late(block: Block) -> None:
+    """Puts what reads no exchange first, then what reads the first one, the second ..."""
+    numbers = dict[Operation, int]()
+    waits = dict[Operation, tuple[int, ...]]()
+    for place, op in enumerate(block.ops):
+        last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
+        waits[op] = last, place
+        if isinstance(op, ExchangeOp):
+            numbers[op] = len(numbers) + 1
+    end = block.last_op
+    assert end is not None
+    waits[end] = len(numbers) + 1, waits[end][1]
+    _sort(block, waits)
+
+
+def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:
     ordered = sorted(keys, key=keys.__getitem__)
     if ordered != list(block.ops):
         for op in ordered:

@@ -1,4 +1,4 @@
-"""Collectives of replicas in several processes: what each process makes of its own, and exchanges."""
+"""Collectives of replicas in several processes: what each makes of its own, and exchanges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from popgraph.dialects.graphcore.collectives import (
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import CompareOp
-from popgraph.dialects.graphcore.movement import ConcatOp, PadOp, SliceOp
+from popgraph.dialects.graphcore.movement import ConcatOp, SliceOp
 from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from popgraph.support.shapes import prod
 

@@ -208,9 +208,7 @@ class _Spread:
                 origin(op) or op.name,
                 "one replica per process; or groups of all replicas, or of those of a process",
             )
-        members = next(
-            one for one in grouped(ranks, stride, size) if self.replicas.rank in one
-        )
+        members = next(one for one in grouped(ranks, stride, size) if self.replicas.rank in one)
         return Between(op, stride, size, members.index(self.replicas.rank))
 
     def _end(self, op: ReturnOp) -> None:

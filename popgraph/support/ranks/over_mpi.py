@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from functools import cache, partial
+from importlib import import_module
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -33,14 +34,13 @@ POLL_SECONDS = 1e-4
 def mpi() -> Any:
     """The module of mpi4py; RankError where it is not installed, or finds no MPI."""
     try:
-        from mpi4py import MPI
+        return import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
         raise RankError(
             f"this process is a rank of an MPI job, and mpi4py cannot be used: {error}",
             "mpi4py",
             INSTALL,
         ) from error
-    return MPI
 
 
 class OverMpi(Communicator):
@@ -97,7 +97,7 @@ class OverMpi(Communicator):
 
     def _operation(self, combine: str, dtype: np.dtype[Any]) -> Any:
         """MPI's own operation, or, of elements that MPI does not know, NumPy's."""
-        if dtype.kind in "iuf" and dtype.itemsize > 2 or dtype.kind in "iu":
+        if (dtype.kind in "iuf" and dtype.itemsize > 2) or dtype.kind in "iu":
             names = {"Add": "SUM", "Mul": "PROD", "Min": "MIN", "Max": "MAX"}
             return getattr(self._mpi, names[combine])
         return _numpy_operation(combine, dtype)

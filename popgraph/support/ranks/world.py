@@ -9,6 +9,7 @@ import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.over_mpi import OverMpi
 
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Where Open MPI, MPICH and its relatives tell a process how many there are."""
@@ -26,8 +27,6 @@ def world() -> Communicator:
     global _world
     if _world is None:
         if is_launched() or "mpi4py.MPI" in sys.modules:
-            from popgraph.support.ranks.over_mpi import OverMpi
-
             _world = OverMpi()
         else:
             _world = Alone()
@@ -37,6 +36,7 @@ def world() -> Communicator:
 def is_launched() -> bool:
     """Whether a launcher of MPI started this process as one of several."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in _SIZES)
+
 
 def exchanged(exchange: Exchange, x: Array, when: Array | None) -> Array:
     """What a rank gets, if anything is told."""

@@ -132,9 +132,7 @@ def same(
         own = kind == {"normalizes": True} and name in ("mean", "variance")
         if own and RANK:
             continue  # the running statistics of one process are those of its first replica
-        np.testing.assert_allclose(
-            apart[name], value, rtol=tolerance, atol=tolerance, err_msg=name
-        )
+        np.testing.assert_allclose(apart[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
     assert not np.allclose(together["w"], network_weight(model, "w")), "nothing was trained"
 
 

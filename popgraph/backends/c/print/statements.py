@@ -9,6 +9,7 @@ from xdsl.dialects import arith, complex, func, memref, scf, vector
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from popgraph.support.ranks.codes import exchange_code
 from popgraph.backends.c.print import literals, types
 from popgraph.backends.c.print.conversions import cast
 from popgraph.backends.c.print.expressions import expression
@@ -19,7 +20,6 @@ from popgraph.backends.c.print.pointers import (
     number_behind,
     reached_from,
 )
-from popgraph.backends.c.exchange_code import exchange_code
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.errors import UnsupportedError

@@ -89,7 +89,12 @@ def also_included(kernels: str) -> tuple[str, ...]:
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     """A translation unit of kernels."""
     texts = "".join(kernel.text for kernel in kernels)
-    text = PREAMBLE + "".join(f'#include "{name}"\n\n' for name in also_included(texts)) + vector_typedefs(texts) + "\n"
+    text = (
+        PREAMBLE
+        + "".join(f'#include "{name}"\n\n' for name in also_included(texts))
+        + vector_typedefs(texts)
+        + "\n"
+    )
     begins = []
     for kernel in distinct(kernels):
         begins.append((text.count("\n") + 1, kernel))
