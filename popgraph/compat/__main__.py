@@ -4,9 +4,15 @@ Runs a PopART program unchanged, as Python itself would run it.
     python -m popgraph.compat [--era ERA] script.py [arguments]
     python -m popgraph.compat [--era ERA] -m module [arguments]
     python -m popgraph.compat [--era ERA] -c "code" [arguments]
+    mpirun -n 4 python -m popgraph.compat --mpi [--era ERA] script.py [arguments]
 
 ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names that
 the program uses tell, or those of the files that a module is given: `-m pytest test_it.py`.
+
+With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
+multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
+and writes models. Sessions without replicas run whole on every rank. A program that uses popdist,
+or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has data of its own.
 """
 
 from __future__ import annotations
@@ -20,16 +26,34 @@ from pathlib import Path
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
 from popgraph.compat.eras import era_of_program
+from popgraph.session.split import split_sessions
+from popgraph.support.ranks.communicator import RankError
+from popgraph.support.ranks.world import world
 
 USAGE = (__doc__ or "").strip()
 
 
 def main() -> None:
-    match sys.argv[1:]:
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--mpi"]:
+        arguments = arguments[1:]
+        _split()
+    match arguments:
         case ["--era", era, *rest]:
             _run(rest, era)
         case rest:
             _run(rest, None)
+
+
+def _split() -> None:
+    """Ranks share out replicas, and the first one speaks for all."""
+    try:
+        split_sessions()
+        speaks = world().is_first
+    except RankError as error:
+        sys.exit(str(error))
+    if not speaks:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
 
 
 def _run(program: list[str], era: str | None) -> None:

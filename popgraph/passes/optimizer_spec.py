@@ -123,7 +123,12 @@ class OptimizerSpec(ABC):
     def __post_init__(self) -> None:
         for prefix in _STATES:
             _check_mode(self.state_type(prefix), _STATE_TYPES)
-        _check_mode(self.message_type, MESSAGE_TYPES)
+        if self.message_type not in MESSAGE_TYPES:
+            raise PassError(
+                f"processes cannot tell each other gradients in {self.message_type!r}",
+                "exchangeType",
+                f"one of {', '.join(filter(None, MESSAGE_TYPES))}",
+            )
 
     def state_type(self, prefix: str) -> str:
         """The type in which the states of this prefix are kept, if one is asked for."""

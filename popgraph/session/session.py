@@ -51,6 +51,7 @@ from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
 from popgraph.session.setting_checks import check_loss_scaling, check_settings
+from popgraph.session.split import Share
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
@@ -117,6 +118,8 @@ class Session(Randomness, IpuOnly):
         self._options.check(training=self._training)
         check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
+        with as_popart_errors():
+            self._share = Share.of(self._step)
         self._check_device()
         self._patterns.check()
         with as_popart_errors():
@@ -131,10 +134,10 @@ class Session(Randomness, IpuOnly):
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         alone = self._program.replicas.is_one
-        own = InTurn(self._step, self._own(), draws=self._program.uses_seed)
+        own = InTurn(self._share.own, self._own(), draws=self._program.uses_seed)
         self._replicas: Replicas = own if alone else Together(self._program)
-        self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
-        self._executions = Executions(self._step.runs)
+        self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
+        self._executions = Executions(self._share.own.runs)
         if DotFiles(self._options).are_wanted:
             self.getIr()
         mode = self._options.syntheticDataMode
@@ -222,7 +225,7 @@ class Session(Randomness, IpuOnly):
         if not self._grouped and not self._model.has_collectives:
             return Replication()
         check_groups(self._grouped, self._options, self._rule)
-        if self._grouped and self._step.ranks > 1:
+        if self._grouped and self._share.own.ranks > 1:
             raise popart_unsupported_exception(
                 f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
                 "several processes",
@@ -233,11 +236,11 @@ class Session(Randomness, IpuOnly):
             (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
         ]
         return Replication(
-            self._step.replicas,
+            self._share.own.replicas,
             tuple(sorted(self._model.broadcast_inputs)),
             tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
-            self._step.ranks,
-            self._step.rank,
+            self._share.own.ranks,
+            self._share.own.rank,
         )
 
     # what was asked for
@@ -290,7 +293,7 @@ class Session(Randomness, IpuOnly):
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         with as_popart_errors():
-            check_ranks(self._step, self._program.exchanges)
+            check_ranks(self._share.own, self._program.exchanges)
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
         if loadEngine:
@@ -325,11 +328,11 @@ class Session(Randomness, IpuOnly):
         if self._synthetic:  # weights that saw no data stay on the device
             return
         self._replicas.enter(executable, 0)
-        self._weights.fetch(executable)
+        self._weights.fetch(executable, self._share.agreed)
 
     def broadcastWeights(self, rootRank: int = 0) -> None:
         """Gives the weights and states on the device of one rank to the others."""
-        if self._step.ranks == 1:
+        if self._share.own.ranks == 1:
             return
         self.weightsToHost()
         self._weights.keep_fetched()
@@ -375,7 +378,8 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             kept = {id: values[id] for id in values if self._is_saved(id)}
             content = model_with_weights(self._model, kept, self._external)
-            write_file(filename, [content])
+            if self._share.writes:
+                write_file(filename, [content])
 
     def _is_saved(self, id: str) -> bool:
         """Weights are, and states that PopART has, unless options keep them on the device."""
@@ -396,7 +400,9 @@ class Session(Randomness, IpuOnly):
         drops nothing, and batches have any size if the model lets them: any program that runs
         ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
         """
-        save_inference(Path(path), self._model, self._current_weights())
+        values = self._current_weights()
+        if self._share.writes:
+            save_inference(Path(path), self._model, values)
 
     def _current_weights(self) -> Mapping[str, Array]:
         """Weights and states, fetched and kept for the next `weightsFromHost`."""

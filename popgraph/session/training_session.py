@@ -25,6 +25,7 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
 from popgraph.session.session import Session, one_of
+from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.logs import log_of
@@ -170,7 +171,7 @@ class TrainingSession(TrainingOnly, Session):
         """The results of one batch, at the learning rate that the schedule wants now."""
         results = self._driver.step(executable, inputs)
         if self._loss_scale is not None:
-            self._loss_scale.see(results, self._step.ranks)
+            self._loss_scale.see(results, self._share.own.ranks)
             updated = not self._driver.steps % self._updated_after
             if updated and self._loss_scale.updated(self._next.spec()):
                 self._driver.rule = self._at_loss_scale(self._next)
@@ -182,7 +183,8 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     """The rule that takes the gradients of all micro-batches and replicas together."""
     if not isinstance(options, SessionOptions):
         return rule
-    shape = StepShape.of(1, options)
+    with as_popart_errors():
+        shape = Share.of(StepShape.of(1, options)).own
     if shape.updated_by == 1:
         return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,11 +89,15 @@ class HostWeights:
                     executable.write(name, array)
         self.in_sync = True
 
-    def fetch(self, executable: Executable) -> None:
-        self._fetched = {
+    def fetch(
+        self, executable: Executable, agreed: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    ) -> None:
+        """Fetches all; `agreed` is what all ranks then have for what each of them has."""
+        found = {
             id: self._held[id].fetched(executable) if self._is_in(executable, id) else array
             for id, array in self._values.items()
         }
+        self._fetched = agreed(found)
 
     def _is_in(self, executable: Executable, id: str) -> bool:
         names = self._held[id].variables

@@ -36,6 +36,8 @@ OWN_BUILDER = {
 }
 """What the builder has for PopGraph itself."""
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
+    "exchangeBucketBytes",
+    "exchangeType",
     "useTunedSchedules",
     "check",
     "check_engine_options",

@@ -9,7 +9,6 @@ from xdsl.dialects import arith, complex, func, memref, scf, vector
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from popgraph.support.ranks.codes import exchange_code
 from popgraph.backends.c.print import literals, types
 from popgraph.backends.c.print.conversions import cast
 from popgraph.backends.c.print.expressions import expression
@@ -23,6 +22,7 @@ from popgraph.backends.c.print.pointers import (
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.ranks.codes import exchange_code
 
 STACK_BYTES = 1024 * 1024
 """What one kernel may keep in local arrays: threads have small stacks."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from popgraph.support.ranks.codes import exchange_of
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.codes import exchange_of
 from popgraph.support.ranks.communicator import Finish
 from popgraph.support.ranks.world import world
 
