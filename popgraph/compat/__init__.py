@@ -23,9 +23,6 @@ _NAMES = {
     "poponnx": ("poponnx", "poponnx_core"),
     "popart": tuple(name for name in ALIASES if name != "popdist"),
 }
-    "poponnx": ("poponnx", "poponnx_core"),
-    "popart": tuple(name for name in ALIASES if name != "popdist"),
-}
 """Under which names an era's module is imported; PopART had its old name, too."""
 
 

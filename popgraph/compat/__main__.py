@@ -28,32 +28,35 @@ from popgraph.compat import enable
 from popgraph.compat.eras import era_of_program
 from popgraph.session.split import split_sessions
 from popgraph.support.ranks.communicator import RankError
-from popgraph.support.ranks.world import world
+from popgraph.support.ranks.world import ending_together
 
 USAGE = (__doc__ or "").strip()
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["--mpi"]:
-        arguments = arguments[1:]
-        _split()
+    match sys.argv[1:]:
+        case ["--mpi", *rest]:
+            _on_ranks(rest)
+        case rest:
+            _in_era(rest)
+
+
+def _on_ranks(arguments: list[str]) -> None:
+    """Ranks share out replicas, and the first one speaks for all."""
+    try:
+        split_sessions()
+    except RankError as error:
+        sys.exit(str(error))
+    with ending_together():
+        _in_era(arguments)
+
+
+def _in_era(arguments: list[str]) -> None:
     match arguments:
         case ["--era", era, *rest]:
             _run(rest, era)
         case rest:
             _run(rest, None)
-
-
-def _split() -> None:
-    """Ranks share out replicas, and the first one speaks for all."""
-    try:
-        split_sessions()
-        speaks = world().is_first
-    except RankError as error:
-        sys.exit(str(error))
-    if not speaks:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
 
 
 def _run(program: list[str], era: str | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from popgraph.compat.popdist import popart
-from popgraph.support.ranks.world import is_launched, world
+from popgraph.support.ranks.launched import is_launched
+from popgraph.support.ranks.world import world
 
 __all__ = [
     "barrier",

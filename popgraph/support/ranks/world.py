@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.launched import is_launched
 from popgraph.support.ranks.over_mpi import OverMpi
-
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-"""Where Open MPI, MPICH and its relatives tell a process how many there are."""
 
 _world: Communicator | None = None
 
@@ -33,9 +33,24 @@ def world() -> Communicator:
     return _world
 
 
-def is_launched() -> bool:
-    """Whether a launcher of MPI started this process as one of several."""
-    return any(os.environ.get(name, "1") not in ("", "1") for name in _SIZES)
+@contextmanager
+def ending_together() -> Iterator[None]:
+    """
+    Ends all ranks where this one exits with an error: the others would wait for it.
+
+    On all but the first nothing that is printed appears.
+    """
+    here = world()
+    if not here.is_first:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
+    try:
+        yield
+    except SystemExit as error:
+        if here.size > 1 and error.code not in (None, 0):
+            if isinstance(error.code, str):
+                print(error.code, file=sys.stderr)
+            here.abort(error.code if isinstance(error.code, int) else 1)
+        raise
 
 
 def exchanged(exchange: Exchange, x: Array, when: Array | None) -> Array:
