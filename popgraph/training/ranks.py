@@ -11,6 +11,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
 from popgraph.support.ranks.world import world
