@@ -33,6 +33,7 @@ COMMANDS = (
     "lsp",
     "bench",
     "profile",
+    "scale",
     "schedules",
     "tune",
     "emit",
