@@ -138,6 +138,41 @@ def started(arguments: argparse.Namespace, kind: str, ranks: int, threads: int) 
     return next(one for one in told if one)
 
 
+BANDWIDTHS = {"10 Gbit/s": 10e9, "25 Gbit/s": 25e9, "100 Gbit/s": 100e9}
+LATENCY, ADDITION = 5e-6, 40e9 / 8
+MOST_RANKS = 1024
+
+
+def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
+    """What the scaling model says of a network of which each rank takes a whole batch."""
+    from training import CASES, Trained
+
+    from popgraph.measure.scale import Network, efficiency_chart, predictions
+    from popgraph.measure.scale import Trained as Step
+    from popgraph.support.charts.svg import svg
+    from popgraph.support.tables import markdown_table
+
+    case = CASES[name]
+    trained = Trained(name, replace(case, shape=(batch, *case.shape[1:])))
+    step = Step(*trained.task()).measured(rounds)
+    found = {
+        told: predictions(step, Network(rate / 8, LATENCY, ADDITION), MOST_RANKS)
+        for told, rate in BANDWIDTHS.items()
+    }
+    title = f"{name}, batch {batch} per rank: efficiency in %, by ranks (powers of 2)"
+    file.write_text(svg(efficiency_chart(title, found)) + "\n")
+    rows = [
+        [str(one.ranks), *(f"{rows[at].efficiency:.1%}" for rows in found.values())]
+        for at, one in enumerate(next(iter(found.values())))
+    ]
+    told = sum(step.messages) / 1e6
+    head = (
+        f"{name}, batch {batch}: a step of {step.alone * 1e3:.1f} ms, "
+        f"{len(step.messages)} messages, {told:.1f} MB"
+    )
+    return f"{head}\n\n{markdown_table(['ranks', *found], rows, 'rrrr')}"
+
+
 CONTESTANTS = {
     "two ranks of one thread": ("popgraph", 2, 1),
     "one rank of two threads": ("popgraph", 1, 2),
@@ -167,6 +202,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=0, help="samples of all ranks")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument(
+        "--scale", type=Path, metavar="FILE.svg", help="predict many ranks instead, as a chart"
+    )
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -177,6 +215,9 @@ def main() -> None:
         print(
             json.dumps(their_step(arguments.name, arguments.batch, arguments.seconds)), flush=True
         )
+    elif arguments.scale:
+        batch = arguments.batch or NETWORKS.get(arguments.name, 8)
+        print(scaled(arguments.name, batch, arguments.scale, arguments.rounds))
     else:
         for name in [arguments.name] if arguments.name else NETWORKS:
             arguments.name = name
