@@ -60,7 +60,6 @@ from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.logs import TRACE, log_of
-from popgraph.support.ranks.world import world
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
@@ -329,15 +328,6 @@ class Session(Randomness, IpuOnly):
             return
         self._replicas.enter(executable, 0)
         self._weights.fetch(executable, self._share.agreed)
-
-    def broadcastWeights(self, rootRank: int = 0) -> None:
-        """Gives the weights and states on the device of one rank to the others."""
-        if self._share.own.ranks == 1:
-            return
-        self.weightsToHost()
-        self._weights.keep_fetched()
-        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
-        self.weightsFromHost()
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""

@@ -29,6 +29,7 @@ from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.logs import log_of
+from popgraph.support.ranks.world import world
 from popgraph.training.driver import Driver
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
@@ -164,6 +165,15 @@ class TrainingSession(TrainingOnly, Session):
 
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives the weights and states on the device of one rank to the others."""
+        if self._share.own.ranks == 1:
+            return
+        self.weightsToHost()
+        self._weights.keep_fetched()
+        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
+        self.weightsFromHost()
 
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]

@@ -16,7 +16,7 @@ FACTOR = "globalReplicationFactor"
 
 
 def session_with(**settings: Any) -> Any:
-    made = options(settings.pop("local", 1))
+    made = options(replicas=settings.pop("local", 1))
     made.enableReplicatedGraphs = settings.pop("replicated", made.enableReplicatedGraphs)
     made.enableDistributedReplicatedGraphs = True
     for name, value in settings.items():
