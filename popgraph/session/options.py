@@ -14,6 +14,7 @@ from popgraph.builder.opset.enums import (
     MergeVarUpdateType,
     RecomputationType,
     ReductionType,
+    ReplicatedTensorSharding,
     SubgraphCopyingStrategy,
     SyntheticDataMode,
     VirtualGraphMode,
@@ -226,6 +227,15 @@ class SessionOptions:
         if self.enableDistributedReplicatedGraphs:
             return self.globalReplicationFactor
         return self.replicatedGraphCount if self.enableReplicatedGraphs else 1
+
+    @property
+    def sharded_from(self) -> int:
+        """From how many elements on processes share out the states of a weight; 0: never."""
+        settings = self.optimizerStateTensorLocationSettings
+        sharding = settings.location.replicatedTensorSharding
+        if sharding is not ReplicatedTensorSharding.On:
+            return 0
+        return max(1, settings.minElementsForReplicatedTensorSharding)
 
     def check(self, training: bool) -> None:
         """Refuses combinations that PopART refuses, and what would change results unheard."""

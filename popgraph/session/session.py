@@ -293,7 +293,7 @@ class Session(Randomness, IpuOnly):
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         with as_popart_errors():
             check_ranks(self._share.own, self._program.exchanges)
-        self._engine.prepare(self._device)
+        self._engine.prepare(self._device, self._share.own.rank)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()

@@ -95,7 +95,7 @@ WORKS: Mapping[str, str] = {
         enableDistributedReplicatedGraphs enablePipelining enableReplicatedGraphs engineOptions
         finalDotOp firstDotOp globalReplicaOffset globalReplicationFactor
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
-        replicatedGraphCount syntheticDataMode useHostCopyOps
+        optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -146,8 +146,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings
-            groupHostSync numIOTiles
-            optimizerStateTensorLocationSettings replicatedCollectivesSettings
+            groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings
         """,

@@ -203,6 +203,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         accumulation=shape.updated_by,
         ranks=shape.ranks,
         message_type=options.exchangeType,
+        shard_from=options.sharded_from,
         mean=mean,
     )
 

@@ -10,6 +10,8 @@ import numpy as np
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
+from popgraph.support.ranks.world import world
 
 
 @dataclass(frozen=True)
@@ -23,20 +25,34 @@ class Held:
     """Whether the array has a value for each of them, one after the other."""
     returned: tuple[int, ...] = ()
     """The group of each value that comes back; none: the array does as it is."""
+    share: int = 0
+    """How many of its elements, in one row, each rank holds; 0: all of them."""
 
     def of_group(self, group: int) -> Array:
         return np.asarray(self.array[group] if self.stacked else self.array)
 
     def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
         """What each variable gets of an array."""
+        if self.share:
+            yield self.variables[0], self._own_share(array)
+            return
         for place, name in enumerate(self.variables):
             yield name, np.asarray(array[place]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
-        """The array, as the program holds it."""
+        """The array, as the program holds it; all ranks ask for it where each holds a share."""
+        if self.share:
+            everybody = Exchange(ALL_GATHER, 1, world().size)
+            row = world().exchange(everybody, executable.read(self.variables[0]))
+            return row[: self.array.size].reshape(self.array.shape)
         if self.stacked:
             return np.stack([executable.read(name) for name in self.variables])
         return executable.read(self.variables[0])
+
+    def _own_share(self, array: Array) -> Array:
+        row = np.zeros(self.share * world().size, array.dtype)
+        row[: array.size] = array.reshape(-1)
+        return row[self.share * world().rank :][: self.share]
 
     def handed_out(self, array: Array) -> Array:
         """What users get of an array."""

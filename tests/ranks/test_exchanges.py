@@ -15,23 +15,25 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.reference import evaluate
+from popgraph.backends.reference import evaluate, first_state
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.levels import LEVELS
-from popgraph.dialects.program import GraphOp, ReturnOp
+from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore import bucket_exchanges
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
+from popgraph.passes.graphcore.training.add_optimizer import RANK, AddOptimizer
+from popgraph.passes.optimizer_spec import Adam
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError
 from popgraph.support.ranks.codes import exchange_code, exchange_of
 from popgraph.support.ranks.communicator import COMBINED_BY, KINDS, Exchange, RankError
-from tests.ranks.threads import combined, on_ranks
+from tests.ranks.threads import Thread, combined, on_ranks
 
 RANKS = 2
 
@@ -224,6 +226,48 @@ def test_fuzz_of_buckets_kills(
 
     with pytest.raises((AssertionError, KeyError, PopgraphError, VerifyException)):
         keeps_meaning()
+
+
+# Shares
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) -> None:
+    """Adam, with states of three of five elements, moves a weight as with whole states."""
+    compilation, programs = Compilation(), []
+    for shard_from in (5, 6):  # shared out, and too few elements to be
+        graph = GraphOp("main", ["x"], [TensorType(f32, [5])])
+        with ImplicitBuilder(graph.block):
+            literal = compilation.weights.attribute(np.ones(5, np.float32))
+            weight = VariableOp("w", literal)
+            gradient = gc.MulOp(graph.block.args[0], weight.result)
+            ReturnOp([gradient.result], ["Gradient___w"])
+        module = ModuleOp([graph])
+        rule = Adam(
+            accumulation=RANKS * accumulation, ranks=RANKS, shard_from=shard_from, mean=True
+        )
+        AddOptimizer.by(rule).run(compilation, module)
+        BucketExchanges().run(compilation, module)
+        check_ir(module)
+        programs.append(module)
+    shared, whole = (first_state(one, compilation.weights) for one in programs)
+    assert shared["Accl1___w"].shape == (3,) and whole["Accl1___w"].shape == (5,)
+
+    def work(one: Thread) -> list[Array]:
+        found = []
+        for module, state in zip(programs, (shared, whole), strict=True):
+            now = {name: value.copy() for name, value in state.items()}
+            if RANK in now:
+                now[RANK] = np.array([one.rank])
+            for step in range(2 * accumulation):
+                x = {"x": rows(one.rank + step, 5)}
+                now |= evaluate(module, x, compilation.weights, now)[1]
+            found.append(now["w"])
+        return found
+
+    for of_shares, of_whole in on_ranks(RANKS, work):
+        np.testing.assert_allclose(of_shares, of_whole, rtol=1e-6)
+        assert not np.allclose(of_whole, 1)
 
 
 # What cannot be

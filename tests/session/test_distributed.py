@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import popgraph.session as popart
-from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm, Scalar
 from popgraph.support.errors import PassError
 from tests.session.test_replicas import device, linear, options
 
@@ -75,6 +75,16 @@ def test_one_rank_is_one_process() -> None:
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({"x": np.ones((2, 2, 3), np.float32)}, anchors))
     assert all(np.isfinite(one).all() for one in anchors.values())
+
+
+def test_what_is_shared_out() -> None:
+    """Rules that look at one element at a time, where the weight is large enough."""
+    ranks = {"accumulation": 2, "ranks": 2, "shard_from": 4}
+    assert Adam(**ranks).shares(4) and not Adam(**ranks).shares(3)
+    assert not Adam(**ranks, mode="lamb").shares(4)
+    assert not Adam(**ranks, clip=(ClipNorm(1.0),)).shares(4)
+    assert SGD(**ranks).shares(4) and not SGD(**ranks, weight_decay=Scalar(0.1)).shares(4)
+    assert not Adam(shard_from=4).shares(4)
 
 
 def test_an_update_takes_what_all_ranks_run() -> None:

@@ -14,12 +14,12 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore.base import Elementwise, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import ReshapeOp
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
-from popgraph.dialects.graphcore.movement import ConcatOp, SliceOp
+from popgraph.dialects.graphcore.movement import ConcatOp, PadOp, SliceOp
 from popgraph.dialects.program import ConstantOp, VariableOp, graphs_of
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.support.ranks.communicator import ALL_REDUCE, Exchange
+from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, Exchange
 from popgraph.support.shapes import prod
 
 Key: TypeAlias = tuple[Exchange, SSAValue | None, Attribute]
@@ -48,9 +48,9 @@ class BucketExchanges(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
-            found = [op for op in graph.block.ops if _is_reduction(op)]
+            found = [op for op in graph.block.ops if isinstance(op, ExchangeOp)]
             if found:
-                _move_up(graph.block, found)
+                _move_up(graph.block, [op for op in found if op.kind.data != ALL_GATHER])
                 for bucket in list(self._buckets(graph.block)):
                     if len(bucket) > 1:
                         _join(bucket)
@@ -164,7 +164,7 @@ def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:
         block.add_ops(ordered)
 
 
-_CHEAP = (Elementwise, ReshapeOp, ConstantOp, VariableOp)
+_CHEAP = (Elementwise, ReshapeOp, PadOp, ConstantOp, VariableOp)
 """What may be computed earlier than it stands."""
 
 

@@ -112,6 +112,7 @@ def same(
     narrow: str = "",
     buckets: int | None = None,
     kind: dict[str, bool] | None = None,
+    shards: bool = False,
     **how: Any,
 ) -> None:
     """Ranks of `local` replicas train as one process does with all of them."""
@@ -123,6 +124,11 @@ def same(
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, **how), local)
     made.exchangeType = narrow
+    if shards:
+        made.optimizerStateTensorLocationSettings = popart.TensorLocationSettings(
+            popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
+            minElementsForReplicatedTensorSharding=3,
+        )
     if buckets is not None:
         made.exchangeBucketBytes = buckets
     apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
@@ -177,6 +183,14 @@ def test_collectives() -> None:
     """Replicas that talk to each other draw from streams of their own."""
     same(OPTIMIZERS["SGD"], kind={"talks": True})
     same(OPTIMIZERS["SGD"], 2, kind={"talks": True, "drops": True})
+
+
+def test_shares_of_states() -> None:
+    """Each rank keeps and updates a share; weights and states come back whole."""
+    plain = lambda: popart.SGD({"defaultMomentum": (0.9, True), "lossScaling": (8.0, False)})  # noqa: E731
+    same(plain, accumulation=ACCUMULATION, shards=True, mean=True)
+    same(OPTIMIZERS["Adam"], shards=True, backend="c")
+    same(OPTIMIZERS["clipped"], shards=True)  # norms are of whole gradients: nothing is shared
 
 
 def test_messages() -> None:
