@@ -38,6 +38,7 @@ OWN_BUILDER = {
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
     "exchangeBucketBytes",
     "exchangeType",
+    "sharded_from",
     "useTunedSchedules",
     "check",
     "check_engine_options",
