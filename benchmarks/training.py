@@ -199,9 +199,9 @@ CASES = {
 class Trained:
     """One network, one batch, and the steps of both that train it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, case: Case | None = None) -> None:
         torch.manual_seed(0)
-        self.case = CASES[name]
+        self.case = case or CASES[name]
         self.network = self.case.network()
         self.x = torch.randn(self.case.shape)
         self.labels = torch.randint(0, self.case.classes, self.case.shape[:1])

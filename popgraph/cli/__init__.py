@@ -18,6 +18,7 @@ from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
 from popgraph.cli.report import compilation_shown, show_error
 from popgraph.support.errors import PopgraphError
+from popgraph.support.ranks.launched import is_launched
 from popgraph.support.signals import ending_at_once
 
 COMMANDS = (
@@ -32,6 +33,7 @@ COMMANDS = (
     "lsp",
     "bench",
     "profile",
+    "scale",
     "schedules",
     "tune",
     "emit",
@@ -186,4 +188,10 @@ def main() -> None:
         answer()
     with ending_at_once():
         command = typer.main.get_command(app)
-    command(prog_name="popgraph")
+    if not is_launched():
+        command(prog_name="popgraph")
+        return
+    from popgraph.support.ranks.world import ending_together
+
+    with ending_together():
+        command(prog_name="popgraph")

@@ -137,6 +137,7 @@ def command(
         --epochs 50 --log run.csv -o trained.onnx
     popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 50 \\
         --checkpoint run.ckpt --every 10min --resume -o trained.onnx
+    mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
     loss is a name (nll, cross_entropy, mse, l1, bce, bce_with_logits: of the output and the array
@@ -154,11 +155,14 @@ def command(
     Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
     same command with --resume goes on, and comes to the bits that it would have come to without
     a break.
+    Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
+    writes and prints. A checkpoint goes on with any number of ranks.
     """
     with ending_at_once():  # in the middle of an import, Python may lose Ctrl-C
         from popgraph.cli import models
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
+        from popgraph.support.ranks.world import world
         from popgraph.training.callbacks import Callback
         from popgraph.training.log import Log
         from popgraph.training.tensorboard import TensorBoard
@@ -195,20 +199,21 @@ def command(
     held_out = None if validation is None else _held_out(validation)
     with _interruptions_told(None):
         trainer.prepare(arrays, batch)
-    for name, told in trainer.converted.items():
+    is_first = world().is_first
+    for name, told in trainer.converted.items() if is_first else ():
         note(f"{name}: {told}")
     typer.echo(f"{trainer.selection}\n")
     if check:
         _checked(trainer.check(arrays, batch))
         return
-    if output is None and checkpoint is None:
+    if output is None and checkpoint is None and is_first:
         note("nothing keeps what is trained: -o trained.onnx does")
     callbacks: list[Callback] = []
-    if log is not None:
+    if log is not None and is_first:
         callbacks.append(Log(log))
-    if tensorboard is not None:
+    if tensorboard is not None and is_first:
         callbacks.append(TensorBoard(tensorboard))
-    if view or report is not None:
+    if (view or report is not None) and is_first:
         callbacks.append(TrainingPage(report, view, model.name, typer.echo))
     with screen(epochs, curves) as shown, _interruptions_told(checkpoint):
         trainer.fit(
@@ -224,13 +229,13 @@ def command(
             resume=resume,
             callbacks=[*callbacks, shown],
         )
-    if resume and trainer.planned is not None and trainer.planned <= 0:
+    if resume and trainer.planned is not None and trainer.planned <= 0 and is_first:
         note(f"{checkpoint} ends where this training does: nothing was left to do")
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
         typer.echo(f"a row for each epoch is in {log}")
-    if output is not None:
+    if output is not None and is_first:
         models.save(output, trainer.inference_module(), Compilation(trainer.task.weights))
         typer.echo(f"trained weights are in {output}")
 

@@ -15,10 +15,14 @@ ALIASES = {
     **{f"popart_opset{version}": "popgraph.compat.popart" for version in range(6, 12)},
     "poponnx": "popgraph.compat.poponnx",
     "poponnx_core": "popgraph.compat.poponnx",
+    "popdist": "popgraph.compat.popdist",
 }
 """Under which names what can be imported once `enable` was called."""
 
-_NAMES = {"poponnx": ("poponnx", "poponnx_core"), "popart": tuple(ALIASES)}
+_NAMES = {
+    "poponnx": ("poponnx", "poponnx_core"),
+    "popart": tuple(name for name in ALIASES if name != "popdist"),
+}
 """Under which names an era's module is imported; PopART had its old name, too."""
 
 

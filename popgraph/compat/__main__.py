@@ -4,9 +4,15 @@ Runs a PopART program unchanged, as Python itself would run it.
     python -m popgraph.compat [--era ERA] script.py [arguments]
     python -m popgraph.compat [--era ERA] -m module [arguments]
     python -m popgraph.compat [--era ERA] -c "code" [arguments]
+    mpirun -n 4 python -m popgraph.compat --mpi [--era ERA] script.py [arguments]
 
 ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names that
 the program uses tell, or those of the files that a module is given: `-m pytest test_it.py`.
+
+With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
+multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
+and writes models. Sessions without replicas run whole on every rank. A program that uses popdist,
+or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has data of its own.
 """
 
 from __future__ import annotations
@@ -20,12 +26,33 @@ from pathlib import Path
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
 from popgraph.compat.eras import era_of_program
+from popgraph.session.split import split_sessions
+from popgraph.support.ranks.communicator import RankError
+from popgraph.support.ranks.world import ending_together
 
 USAGE = (__doc__ or "").strip()
 
 
 def main() -> None:
     match sys.argv[1:]:
+        case ["--mpi", *rest]:
+            _on_ranks(rest)
+        case rest:
+            _in_era(rest)
+
+
+def _on_ranks(arguments: list[str]) -> None:
+    """Ranks share out replicas, and the first one speaks for all."""
+    try:
+        split_sessions()
+    except RankError as error:
+        sys.exit(str(error))
+    with ending_together():
+        _in_era(arguments)
+
+
+def _in_era(arguments: list[str]) -> None:
+    match arguments:
         case ["--era", era, *rest]:
             _run(rest, era)
         case rest:

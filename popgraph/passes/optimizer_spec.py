@@ -84,6 +84,9 @@ _STATES = {
 
 _STATE_TYPES = ("", "f16", "f32")
 
+MESSAGE_TYPES = ("", "f16", "bf16", "f32")
+"""In which types gradients can be told to other processes."""
+
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
 
@@ -109,6 +112,13 @@ class OptimizerSpec(ABC):
     accumulation: int = 1
     at_once: int = 1
     """How many of the accumulated micro-batches one run of the program has."""
+    ranks: int = 1
+    """So many processes add up their gradients; each runs an equal part of the micro-batches."""
+    shard_from: int = 0
+    """Of weights with at least so many elements, each process keeps a share of the optimizer's
+    states and updates that share; 0: all keep all."""
+    message_type: str = ""
+    """The type in which gradients are told to other processes; without one it is their own."""
     replication: int = 1
     mean: bool = False
     accum_type: str = ""
@@ -116,6 +126,12 @@ class OptimizerSpec(ABC):
     def __post_init__(self) -> None:
         for prefix in _STATES:
             _check_mode(self.state_type(prefix), _STATE_TYPES)
+        if self.message_type not in MESSAGE_TYPES:
+            raise PassError(
+                f"processes cannot tell each other gradients in {self.message_type!r}",
+                "exchangeType",
+                f"one of {', '.join(filter(None, MESSAGE_TYPES))}",
+            )
 
     def state_type(self, prefix: str) -> str:
         """The type in which the states of this prefix are kept, if one is asked for."""
@@ -129,7 +145,7 @@ class OptimizerSpec(ABC):
     @property
     def period(self) -> int:
         """After how many runs of the program weights are updated."""
-        return self.accumulation // self.at_once
+        return self.accumulation // (self.at_once * self.ranks)
 
     @property
     def accumulation_divisor(self) -> float:
@@ -144,6 +160,16 @@ class OptimizerSpec(ABC):
     @property
     def accumulates_apart(self) -> bool:
         """PopART adds gradients of micro-batches up in a state of its own."""
+        return True
+
+    def shares(self, elements: int) -> bool:
+        """Whether processes share out the states of a weight of so many elements."""
+        wanted = self.ranks > 1 and 0 < self.shard_from <= elements
+        return wanted and not self.clip and self.is_elementwise
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether elements of a weight are updated without a look at others, from equal states."""
         return True
 
     def for_weight(self: _Spec, weight: str) -> _Spec:
@@ -261,6 +287,12 @@ class SGD(OptimizerSpec):
     def accumulates_apart(self) -> bool:
         return not (self.has_velocity and self.combined)
 
+    @property
+    def is_elementwise(self) -> bool:
+        """With a weight decay, a velocity may begin as a part of the weight."""
+        decays = any(one.parameter == "weight_decay" for one in self.specific)
+        return not decays and self._is_off("weight_decay")
+
     def formulas(self) -> tuple[Formula, ...]:
         if not self.has_velocity:
             return SGD0
@@ -298,6 +330,10 @@ class Adam(OptimizerSpec):
     @property
     def is_lamb(self) -> bool:
         return self.mode.startswith("lamb")
+
+    @property
+    def is_elementwise(self) -> bool:
+        return not self.is_lamb
 
     @property
     def corrects_bias(self) -> bool:

@@ -67,6 +67,8 @@ class Options:
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""
+    bucket_bytes: int = 4 * 2**20
+    """Gradients that several processes add up are told together until they take so much."""
     first_stream: int = 0
     """Where the streams of random numbers begin: parts of one model must not draw the same."""
     search: tuple[str, ...] = ()

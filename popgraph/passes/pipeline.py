@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
 from popgraph.passes.base import Pass
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
 from popgraph.passes.graphcore.contract_in_floats import ContractInFloats
@@ -97,6 +98,12 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
     Step("graphcore", SpreadReplicas, "gradients are those of one replica until they are added"),
     Step("graphcore", AddOptimizer, "once gradients are those of all, which it consumes"),
+    Step(
+        "graphcore",
+        BucketExchanges,
+        "while nothing stands between a gradient and the message that it is part of",
+        optional=True,
+    ),
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
     Step(
         "graphcore",

@@ -17,18 +17,38 @@ class Replication:
     """
     Replicas as plain data.
 
-    All of them get the same of the inputs in `shared`. A variable is theirs in common, unless
+    They are `count` in a process, of which there are `ranks`; this one is number `rank`. All of
+    them get the same of the inputs in `shared`. A variable is theirs in common, unless
     `groups` say with which stride and size those that share it stand.
     """
 
     count: int = 1
     shared: tuple[str, ...] = ()
     groups: tuple[tuple[str, int, int], ...] = ()
+    ranks: int = 1
+    rank: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.ranks:
+            raise ValueError(f"there is no rank {self.rank} among {self.ranks}")
         numbers = (self.count, *(number for _, *pair in self.groups for number in pair))
         if min(numbers) < 1:
             raise ValueError("replicas, strides and sizes are at least 1")
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one replica, which nobody has to be written out for."""
+        return self.count == self.ranks == 1
+
+    @property
+    def total(self) -> int:
+        """How many replicas all processes have."""
+        return self.count * self.ranks
+
+    @property
+    def first(self) -> int:
+        """The number that the first replica of this process has among all."""
+        return self.rank * self.count
 
     def groups_of(self, stride: int, size: int) -> list[list[int]]:
         """The replicas of each group of `size` that are `stride` apart."""
@@ -71,10 +91,12 @@ class Replication:
         weight = next(weights, name)
         return [name.removesuffix(weight) + copy for copy in self.variables(weight)]
 
-    # The one line form, for pass options: `4 shared=x,y groups=w:1:2`.
+    # The one line form, for pass options: `4 rank=0/2 shared=x,y groups=w:1:2`.
 
     def __str__(self) -> str:
         words = [str(self.count)]
+        if self.ranks > 1:
+            words.append(f"rank={self.rank}/{self.ranks}")
         if self.shared:
             words.append("shared=" + ",".join(quote(name, safe="") for name in self.shared))
         if self.groups:
@@ -88,19 +110,22 @@ class Replication:
         count, *words = text.split() or [""]
         given = dict(word.partition("=")[::2] for word in words)
         try:
-            if unknown := given.keys() - {"shared", "groups"}:
+            if unknown := given.keys() - {"shared", "groups", "rank"}:
                 raise ValueError(f"nothing is named {sorted(unknown)[0]!r}")
             shared = tuple(unquote(name) for name in _listed(given, "shared"))
+            rank, _, ranks = given.get("rank", "0/1").partition("/")
             groups = [one.split(":") for one in _listed(given, "groups")]
             return Replication(
                 int(count),
                 shared,
                 tuple((unquote(name), int(step), int(size)) for name, step, size in groups),
+                int(ranks),
+                int(rank),
             )
         except ValueError as error:
             raise PassError(
                 f"{text!r} describes no replicas",
-                hint="4 shared=x,y groups=w:1:2 (name:stride:size, all at least 1)",
+                hint="4 rank=0/2 shared=x,y groups=w:1:2 (name:stride:size, all at least 1)",
             ) from error
 
 

@@ -15,6 +15,8 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.model import SessionModel
 from popgraph.session.settings import AutomaticLossScalingSettings
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.communicator import ALL_REDUCE, Exchange
+from popgraph.support.ranks.world import world
 
 HALF = "FLOAT16"
 _PRODUCTS = {("", "Conv"), ("", "Gemm"), ("", "MatMul"), (DOMAIN, "MultiConv")}
@@ -87,12 +89,16 @@ class LossScale:
             )
         self._edge = _LARGEST_HALF * self.settings.binEdgeLocation
 
-    def see(self, results: Mapping[str, Array]) -> None:
-        """Counts the gradients of a micro-batch; what is not a number is large."""
-        for id in self.gradients:
-            gradient = results[id]
-            self._all += gradient.size
-            self._large += gradient.size - int((np.abs(gradient) < self._edge).sum())
+    def see(self, results: Mapping[str, Array], ranks: int = 1) -> None:
+        """Counts the gradients of a micro-batch on all ranks; what is not a number is large."""
+        gradients = [results[id] for id in self.gradients]
+        count = sum(one.size for one in gradients)
+        small = sum(int((np.abs(one) < self._edge).sum()) for one in gradients)
+        counted = np.array([count, count - small])
+        if ranks > 1:
+            counted = world().exchange(Exchange(ALL_REDUCE, 1, ranks), counted)
+        self._all += int(counted[0])
+        self._large += int(counted[1])
 
     def updated(self, rule: OptimizerSpec) -> bool:
         """Whether the factor is another one after an update by the rule of the user."""

@@ -14,6 +14,7 @@ from popgraph.builder.opset.exceptions import (
     popart_runtime_error,
 )
 from popgraph.dialects.graphcore.random import SEED
+from popgraph.passes.graphcore.training.add_optimizer import RANK
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of
@@ -32,8 +33,8 @@ class Engine:
         self._idle_state = [0] * _STATE_WORDS
         self.loaded = False
 
-    def prepare(self, device: DeviceInfo) -> None:
-        """Compiles the program, and gives it the scalars that the host writes."""
+    def prepare(self, device: DeviceInfo, rank: int = 0) -> None:
+        """Compiles the program of a rank, and gives it the scalars that the host writes."""
         device.attach()
         self._device = device
         log = log_of("devicex")
@@ -44,6 +45,8 @@ class Engine:
         log.info("Compilation took %.3f s", time.perf_counter() - start)
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)
+        if RANK in self._executable.variables:
+            self._executable.write(RANK, np.array([rank]))
 
     def load(self) -> None:
         """An executable of this machine is in memory as soon as it is made."""

@@ -46,9 +46,6 @@ class IpuOnly:
 class TrainingOnly:
     """The same of sessions that train."""
 
-    def broadcastWeights(self, rootRank: int = 0) -> None:
-        """There is one instance, which has its weights."""
-
     def updateEngineCache(self) -> None:
         """Cached kernels are looked up whenever they are needed."""
 

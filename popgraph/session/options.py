@@ -14,6 +14,7 @@ from popgraph.builder.opset.enums import (
     MergeVarUpdateType,
     RecomputationType,
     ReductionType,
+    ReplicatedTensorSharding,
     SubgraphCopyingStrategy,
     SyntheticDataMode,
     VirtualGraphMode,
@@ -177,6 +178,11 @@ class SessionOptions:
     indices: str | None = None
     """What an index out of range means that data brings: "error", as None does, or
     "nearest"."""
+    exchangeType: str = ""
+    """In which type processes tell each other gradients: "f16", "bf16" or "f32"; unasked in that
+    of the weight, or in single precision for weights of half."""
+    exchangeBucketBytes: int = Options.bucket_bytes
+    """Gradients are told together until they take so much."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 
@@ -222,6 +228,15 @@ class SessionOptions:
             return self.globalReplicationFactor
         return self.replicatedGraphCount if self.enableReplicatedGraphs else 1
 
+    @property
+    def sharded_from(self) -> int:
+        """From how many elements on processes share out the states of a weight; 0: never."""
+        settings = self.optimizerStateTensorLocationSettings
+        sharding = settings.location.replicatedTensorSharding
+        if sharding is not ReplicatedTensorSharding.On:
+            return 0
+        return max(1, settings.minElementsForReplicatedTensorSharding)
+
     def check(self, training: bool) -> None:
         """Refuses combinations that PopART refuses, and what would change results unheard."""
         if self.enableGradientAccumulation and not training:
@@ -261,6 +276,7 @@ class SessionOptions:
             measured=None if self.useTunedSchedules else (),
             indices=self.indices,
             straight_through=self.enableStraightThrough,
+            bucket_bytes=self.exchangeBucketBytes,
         )
 
     def check_engine_options(self) -> None:
@@ -278,7 +294,6 @@ class SessionOptions:
 
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
-    "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
     "customCodelets": lambda o: bool(o.customCodelets),
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }

@@ -16,6 +16,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
@@ -23,7 +24,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
-from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
+from popgraph.passes.graphcore.training.add_optimizer import RANK, UPDATED, AddOptimizer
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
@@ -180,7 +181,7 @@ class Program:
         )
         last = OnnxToGraphcore.name if training is None else AddOptimizer.name
         try:
-            if self.replicas.count > 1:
+            if not self.replicas.is_one:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
             lower(self._module, self._compilation, options, until=last)
@@ -297,7 +298,7 @@ class Program:
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
-            if name != SEED and name not in self.streamed:
+            if name not in (SEED, RANK) and name not in self.streamed:
                 variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
         found = {}
         for id, values in variables.items():
@@ -307,8 +308,22 @@ class Program:
             if first is None:
                 first = firsts[id] if id in firsts else next(iter(values.values()))
             returned = tuple(group.returned) if group else ()
-            found[id] = Held(first, tuple(values), stacked, returned)
+            weight = next((one for one in weights if one != id and belongs(id, one)), None)
+            whole = None if weight is None else self._whole_state(first, weights[weight])
+            share = 0 if whole is None else first.size
+            found[id] = Held(
+                first if whole is None else whole, tuple(values), stacked, returned, share
+            )
         return found
+
+    def _whole_state(self, first: Array, weight: Array) -> Array | None:
+        """A state of which each rank has a share, as one of the whole weight; None of any other."""
+        rule = self._rule
+        if rule is None or not rule.shares(weight.size):
+            return None
+        if first.shape != (-(-weight.size // rule.ranks),):
+            return None  # what is added up before it is told is whole
+        return np.full(weight.shape, first[0], first.dtype)
 
     @cached_property
     def moved(self) -> set[str]:
@@ -339,6 +354,12 @@ class Program:
         for id in self._request.tracked:
             if self.results(GRADIENT + id)[0] in self._graph.outputs:
                 yield GRADIENT + id
+
+    @property
+    def exchanges(self) -> str:
+        """What it tells other ranks, in its order: all of them have to have the same."""
+        found = (op for op in self._module.walk() if isinstance(op, ExchangeOp))
+        return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
 
 from popgraph.backends.base import Executable
+from popgraph.dialects.graphcore.random import SEED
 from popgraph.session.program import Program
+from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 
 Results = Mapping[str, Array]
@@ -38,11 +43,13 @@ class InTurn(Replicas):
 
     What they have in common (trained weights, optimizer state) stays in the program, where the
     gradients of all of them add up. Of `own`, such as running statistics, each replica has values
-    of its own, which are put into the program before its turn.
+    of its own, which are put into the program before its turn. Each one `draws` at a step of its
+    own: those of other ranks take their turns in between.
     """
 
-    def __init__(self, count: int, own: Collection[str]) -> None:
-        self.count = count
+    def __init__(self, shape: StepShape, own: Collection[str], *, draws: bool) -> None:
+        self.count = count = shape.replicas
+        self._shape, self._draws = shape, draws and shape.ranks > 1
         self._own = tuple(own) if count > 1 else ()
         self._values: list[Mapping[str, Array]] = []
         self._inside = 0
@@ -51,10 +58,23 @@ class InTurn(Replicas):
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]], run: RunBatch
     ) -> list[Results]:
         results = []
-        for replica, given in enumerate(inputs):
-            self.enter(executable, replica)
-            results.append(run(given))
+        with self._turns(executable):
+            for replica, given in enumerate(inputs):
+                self.enter(executable, replica)
+                results.append(run(given))
         return results
+
+    @contextmanager
+    def _turns(self, executable: Executable) -> Iterator[None]:
+        """Skips the steps at which replicas of other ranks draw."""
+        if not self._draws:
+            yield
+            return
+        seed, step = executable.read(SEED)
+        first = step + self._shape.rank * self.count
+        executable.write(SEED, np.array([seed, first]))
+        yield
+        executable.write(SEED, np.array([seed, step + self._shape.all_replicas]))
 
     def enter(self, executable: Executable, replica: int) -> None:
         """Puts the values of a replica into the program, and keeps those that were there."""

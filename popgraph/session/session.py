@@ -29,6 +29,7 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
+from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
@@ -50,6 +51,7 @@ from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
 from popgraph.session.setting_checks import check_loss_scaling, check_settings
+from popgraph.session.split import Share
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
@@ -113,7 +115,10 @@ class Session(Randomness, IpuOnly):
         check_settings(self._options, dataFlow)
         check_loss_scaling(self._options.automaticLossScalingSettings, rule)
         self._options.check(training=self._training)
+        check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
+        with as_popart_errors():
+            self._share = Share.of(self._step)
         self._check_device()
         self._patterns.check()
         with as_popart_errors():
@@ -127,11 +132,11 @@ class Session(Randomness, IpuOnly):
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
-        alone = self._program.replicas.count == 1
-        own = InTurn(self._step.replicas, self._own())
+        alone = self._program.replicas.is_one
+        own = InTurn(self._share.own, self._own(), draws=self._program.uses_seed)
         self._replicas: Replicas = own if alone else Together(self._program)
-        self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
-        self._executions = Executions(self._step.runs)
+        self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
+        self._executions = Executions(self._share.own.runs)
         if DotFiles(self._options).are_wanted:
             self.getIr()
         mode = self._options.syntheticDataMode
@@ -219,13 +224,22 @@ class Session(Randomness, IpuOnly):
         if not self._grouped and not self._model.has_collectives:
             return Replication()
         check_groups(self._grouped, self._options, self._rule)
+        if self._grouped and self._share.own.ranks > 1:
+            raise popart_unsupported_exception(
+                f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
+                "several processes",
+                "VariableSettings",
+                "all replicas in one process, or the same weights for all of them",
+            )
         groups = [
             (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
         ]
         return Replication(
-            self._step.replicas,
+            self._share.own.replicas,
             tuple(sorted(self._model.broadcast_inputs)),
             tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
+            self._share.own.ranks,
+            self._share.own.rank,
         )
 
     # what was asked for
@@ -277,7 +291,9 @@ class Session(Randomness, IpuOnly):
         self._options.log_what_has_no_effect()
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
-        self._engine.prepare(self._device)
+        with as_popart_errors():
+            check_ranks(self._share.own, self._program.exchanges)
+        self._engine.prepare(self._device, self._share.own.rank)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()
@@ -311,7 +327,7 @@ class Session(Randomness, IpuOnly):
         if self._synthetic:  # weights that saw no data stay on the device
             return
         self._replicas.enter(executable, 0)
-        self._weights.fetch(executable)
+        self._weights.fetch(executable, self._share.agreed)
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""
@@ -352,7 +368,8 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             kept = {id: values[id] for id in values if self._is_saved(id)}
             content = model_with_weights(self._model, kept, self._external)
-            write_file(filename, [content])
+            if self._share.writes:
+                write_file(filename, [content])
 
     def _is_saved(self, id: str) -> bool:
         """Weights are, and states that PopART has, unless options keep them on the device."""
@@ -373,7 +390,9 @@ class Session(Randomness, IpuOnly):
         drops nothing, and batches have any size if the model lets them: any program that runs
         ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
         """
-        save_inference(Path(path), self._model, self._current_weights())
+        values = self._current_weights()
+        if self._share.writes:
+            save_inference(Path(path), self._model, values)
 
     def _current_weights(self) -> Mapping[str, Array]:
         """Weights and states, fetched and kept for the next `weightsFromHost`."""

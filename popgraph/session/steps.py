@@ -14,8 +14,8 @@ from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.printed_tensors import show
 from popgraph.session.program import Program
+from popgraph.session.split import Share
 from popgraph.session.step_io import StepIO
-from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.poison import unwritten
 
@@ -34,11 +34,11 @@ class Steps:
         self,
         program: Program,
         dataflow: DataFlow,
-        shape: StepShape,
+        share: Share,
         shared: Collection[str] = (),
     ) -> None:
         self._program, self._dataflow = program, dataflow
-        self._shape, self._shared = shape, frozenset(shared)
+        self._share, self._shape, self._shared = share, share.whole, frozenset(shared)
         self._checked = False
 
     def anchor_arrays(self) -> dict[str, Array]:
@@ -88,7 +88,8 @@ class Steps:
         for batch in range(self._shape.micro_batches):
             common: dict[str, Array] = {}
             given = [self._read(stepio, common) for _ in sums]
-            for results, sum_ in zip(run_batch(given), sums, strict=True):
+            found = self._share.gathered(run_batch(self._share.taken(given)))
+            for results, sum_ in zip(found, sums, strict=True):
                 show(self._program.printed, results)
                 check_aborts(self._program.aborts, results)
                 self._return(stepio, batch, results, sum_)

@@ -77,7 +77,7 @@ WORKS: Mapping[str, str] = {
         markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
     """,
     "TrainingSession": """
-        getTensorIds updateOptimizer updateOptimizerFromHost
+        broadcastWeights getTensorIds updateOptimizer updateOptimizerFromHost
     """,
     "Session": """
         accumulationFactor dataFlow getInfo getIr getRandomSeed getRNGState initAnchorArrays
@@ -92,9 +92,10 @@ WORKS: Mapping[str, str] = {
         disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
         enableGradientAccumulation enableLoadAndOffloadRNGState
-        enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
+        enableDistributedReplicatedGraphs enablePipelining enableReplicatedGraphs engineOptions
+        finalDotOp firstDotOp globalReplicaOffset globalReplicationFactor
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
-        replicatedGraphCount syntheticDataMode useHostCopyOps
+        optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -130,14 +131,12 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
     },
     "TrainingSession": {
-        (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
         (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
         (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
             createImplicitPipeliningFwdOnlyProgram customCodelets
-            enableDistributedReplicatedGraphs
         """,
         (
             Standing.QUIET,
@@ -146,9 +145,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
-            globalReplicationFactor groupHostSync numIOTiles
-            optimizerStateTensorLocationSettings replicatedCollectivesSettings
+            accumulatorTensorLocationSettings activationTensorLocationSettings
+            groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings
         """,

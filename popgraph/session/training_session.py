@@ -25,9 +25,11 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
 from popgraph.session.session import Session, one_of
+from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
 from popgraph.support.logs import log_of
+from popgraph.support.ranks.world import world
 from popgraph.training.driver import Driver
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
@@ -164,13 +166,22 @@ class TrainingSession(TrainingOnly, Session):
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
 
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives the weights and states on the device of one rank to the others."""
+        if self._share.own.ranks == 1:
+            return
+        self.weightsToHost()
+        self._weights.keep_fetched()
+        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
+        self.weightsFromHost()
+
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
         """The results of one batch, at the learning rate that the schedule wants now."""
         results = self._driver.step(executable, inputs)
         if self._loss_scale is not None:
-            self._loss_scale.see(results)
+            self._loss_scale.see(results, self._share.own.ranks)
             updated = not self._driver.steps % self._updated_after
             if updated and self._loss_scale.updated(self._next.spec()):
                 self._driver.rule = self._at_loss_scale(self._next)
@@ -182,9 +193,19 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     """The rule that takes the gradients of all micro-batches and replicas together."""
     if not isinstance(options, SessionOptions):
         return rule
-    runs = StepShape.of(1, options).runs
+    with as_popart_errors():
+        shape = Share.of(StepShape.of(1, options)).own
+    if shape.updated_by == 1:
+        return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
-    return replace(rule, accumulation=runs, mean=mean) if runs > 1 else rule
+    return replace(
+        rule,
+        accumulation=shape.updated_by,
+        ranks=shape.ranks,
+        message_type=options.exchangeType,
+        shard_from=options.sharded_from,
+        mean=mean,
+    )
 
 
 def _task_of_text(source: Source) -> Task | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
+from popgraph.support.ranks.world import world
 
 
 @dataclass(frozen=True)
@@ -23,20 +25,34 @@ class Held:
     """Whether the array has a value for each of them, one after the other."""
     returned: tuple[int, ...] = ()
     """The group of each value that comes back; none: the array does as it is."""
+    share: int = 0
+    """How many of its elements, in one row, each rank holds; 0: all of them."""
 
     def of_group(self, group: int) -> Array:
         return np.asarray(self.array[group] if self.stacked else self.array)
 
     def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
         """What each variable gets of an array."""
+        if self.share:
+            yield self.variables[0], self._own_share(array)
+            return
         for place, name in enumerate(self.variables):
             yield name, np.asarray(array[place]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
-        """The array, as the program holds it."""
+        """The array, as the program holds it; all ranks ask for it where each holds a share."""
+        if self.share:
+            everybody = Exchange(ALL_GATHER, 1, world().size)
+            row = world().exchange(everybody, executable.read(self.variables[0]))
+            return row[: self.array.size].reshape(self.array.shape)
         if self.stacked:
             return np.stack([executable.read(name) for name in self.variables])
         return executable.read(self.variables[0])
+
+    def _own_share(self, array: Array) -> Array:
+        row = np.zeros(self.share * world().size, array.dtype)
+        row[: array.size] = array.reshape(-1)
+        return row[self.share * world().rank :][: self.share]
 
     def handed_out(self, array: Array) -> Array:
         """What users get of an array."""
@@ -89,11 +105,15 @@ class HostWeights:
                     executable.write(name, array)
         self.in_sync = True
 
-    def fetch(self, executable: Executable) -> None:
-        self._fetched = {
+    def fetch(
+        self, executable: Executable, agreed: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    ) -> None:
+        """Fetches all; `agreed` is what all ranks then have for what each of them has."""
+        found = {
             id: self._held[id].fetched(executable) if self._is_in(executable, id) else array
             for id, array in self._values.items()
         }
+        self._fetched = agreed(found)
 
     def _is_in(self, executable: Executable, id: str) -> bool:
         names = self._held[id].variables
@@ -103,6 +123,11 @@ class HostWeights:
         """What was fetched is what will be sent."""
         self._values = {id: array.copy() for id, array in self.fetched().items()}
         self.in_sync = True
+
+    def take(self, values: Mapping[str, Array]) -> None:
+        """Takes what another session of the same kind would send."""
+        assert values.keys() == self._values.keys(), "sessions are alike on all ranks"
+        self._values, self.in_sync = dict(values), False
 
     def fetched(self) -> Mapping[str, Array]:
         return self._values if self._fetched is None else self._fetched

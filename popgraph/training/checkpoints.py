@@ -210,16 +210,16 @@ class Keeper:
             "a number of steps from 1 on, or a time: 30s, 5min, 1h",
         )
 
-    def after_step(self, running: Running) -> None:
-        steps = running.steps.driver.steps
+    def is_due(self, steps: int) -> bool:
+        """Whether it is time behind so many steps."""
         waited = time.monotonic() - self._last
         by_steps = self.steps is not None and steps % self.steps == 0
-        if by_steps or (self.seconds is not None and waited >= self.seconds):
-            self.keep(running)
+        return by_steps or (self.seconds is not None and waited >= self.seconds)
 
-    def after_epoch(self, running: Running) -> None:
-        if self.steps is None and self.seconds is None:
-            self.keep(running)
+    @property
+    def is_by_epoch(self) -> bool:
+        """Whether it is time behind each epoch."""
+        return self.steps is None and self.seconds is None
 
     def keep(self, running: Running) -> None:
         save(self.path, running)

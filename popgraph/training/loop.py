@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -20,6 +20,7 @@ from popgraph.training.diagnosis import Trail
 from popgraph.training.history import Row
 from popgraph.training.interruption import noted
 from popgraph.training.measures import Measures
+from popgraph.training.ranks import ALONE, Ranks
 from popgraph.training.samples import Batch, Order, Source
 
 
@@ -38,6 +39,7 @@ class Plan:
     callbacks: Sequence[Callback]
     keeper: Keeper | None
     trail: Trail
+    ranks: Ranks = ALONE
 
 
 class Loop:
@@ -46,11 +48,12 @@ class Loop:
     def __init__(self, trainer: Trained, running: Running, measures: Measures, plan: Plan) -> None:
         self._trainer, self._running, self._measures, self._plan = trainer, running, measures, plan
         self._progress = running.progress
+        self._callbacks = plan.callbacks if plan.ranks.is_first else ()
         self._began_with: Mapping[str, Array] = {}
         """The weights before the first epoch, until it has ended."""
 
     def run(self) -> None:
-        for callback in self._plan.callbacks:
+        for callback in self._callbacks:
             callback.on_start(self._trainer)
         if not self._progress.epoch and self._plan.trail.is_affordable(self._running.steps):
             self._began_with = self._running.weights()
@@ -60,10 +63,9 @@ class Loop:
                 self._interruption = interruption
                 while not self._has_ended():
                     self._run_epoch()
-                if keeper is not None:
-                    keeper.keep(self._running)
+                self._keep()
             finally:
-                for callback in self._plan.callbacks:
+                for callback in self._callbacks:
                     callback.on_end(self._trainer)
         if keeper is not None:
             interruption.end(f"step {self._running.steps.driver.steps} is in {keeper.path}")
@@ -88,23 +90,49 @@ class Loop:
         began = time.perf_counter()
         for batch in plan.source.epoch(plan.order, progress.epoch, progress.batch):
             row = self._step(batch)
-            for callback in plan.callbacks:
+            for callback in self._callbacks:
                 callback.on_step(self._trainer, row)
+            is_due = self._agree()
             if self._is_stopped():
                 break
-            if plan.keeper is not None:
-                plan.keeper.after_step(self._running)
+            if is_due:
+                self._keep()
         if not progress.batch:
             raise RunError("the data have no batch for another epoch", "the data")
         if self._interruption.number is None:
             self._end_epoch(time.perf_counter() - began)
 
+    def _agree(self) -> bool:
+        """Whether all ranks are to write a checkpoint; a signal or a stop is one for all."""
+        ranks, keeper = self._plan.ranks, self._plan.keeper
+        steps = self._running.steps.driver.steps
+        signal, is_due = self._interruption.number or 0, keeper is not None and keeper.is_due(steps)
+        stopped = bool(self._trainer.stopped)
+        _, found = ranks.agreed({}, [signal, stopped, is_due and ranks.is_first])
+        self._interruption.number = int(found[0]) or None
+        if found[1]:
+            self._trainer.stop(ranks.told(self._trainer.stopped))
+        return bool(found[2])
+
+    def _keep(self) -> None:
+        """Writes a checkpoint, if there is to be one: the first rank does, for all."""
+        ranks, running, keeper = self._plan.ranks, self._running, self._plan.keeper
+        if keeper is None:
+            return
+        ranks.statistics_agreed(running.steps, self._plan.trail.task)
+        whole = replace(running, totals=ranks.total(running.totals))
+        if ranks.is_first:
+            keeper.keep(whole)
+        ranks.communicator.barrier()
+
     def _step(self, batch: Batch) -> Row:
         running, progress = self._running, self._progress
         self._plan.trail.note(running.steps, progress.batch)
-        outputs = running.steps.run(batch)
+        ranks, task = self._plan.ranks, self._plan.trail.task
+        outputs = ranks.of_whole_batches(running.steps.run(batch), task)
         running.batch = batch
-        numbers = self._measures.add(running.totals, batch, outputs)
+        own = self._measures.add(running.totals, batch, outputs)
+        numbers, _ = ranks.agreed(own, ())
         progress.batch += 1
         step = running.steps.driver.steps
         row = {"step": step, "epoch": progress.epoch + 1, **numbers}
@@ -132,7 +160,7 @@ class Loop:
             if name in trained and np.array_equal(now[name], before)
         ]
         self._began_with = {}
-        if still:
+        if still and self._plan.ranks.is_first:
             named = ", ".join(map(repr, still[:3])) + (", ..." if len(still) > 3 else "")
             warnings.warn(
                 f"an epoch has not changed {len(still)} of {len(trained)} weights: {named}; "
@@ -157,7 +185,8 @@ class Loop:
     def _end_epoch(self, seconds: float) -> None:
         running, progress, plan = self._running, self._progress, self._plan
         row: Row = {"epoch": progress.epoch + 1, "step": running.steps.driver.steps}
-        row |= running.totals.row()
+        row |= plan.ranks.total(running.totals).row()
+        plan.ranks.statistics_agreed(running.steps, plan.trail.task)
         row |= plan.test()
         row["seconds"] = seconds
         running.totals.clear()
@@ -167,7 +196,7 @@ class Loop:
         best = running.best
         if best is not None and best.see(row, running.weights):
             self._trainer.stop(f"{best.monitor} was no better for {best.patience} epochs")
-        for callback in plan.callbacks:
+        for callback in self._callbacks:
             callback.on_epoch(self._trainer, row)
-        if plan.keeper is not None:
-            plan.keeper.after_epoch(running)
+        if plan.keeper is not None and plan.keeper.is_by_epoch:
+            self._keep()

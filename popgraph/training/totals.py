@@ -48,6 +48,14 @@ class Totals:
             before = self.counts.get(metric.name)
             self.counts[metric.name] = counts if before is None else before + counts
 
+    def take(self, samples: int, sums: Mapping[str, float], counts: Mapping[str, Array]) -> None:
+        """Adds what others have added up."""
+        self.samples += samples
+        for name in self.sums:
+            self.sums[name] += sums[name]
+        for name, one in counts.items():
+            self.counts[name] = self.counts[name] + one if name in self.counts else one
+
     def row(self, start: str = "") -> Row:
         """Means and metrics, under names that begin so."""
         found = {start + name: total / max(self.samples, 1) for name, total in self.sums.items()}

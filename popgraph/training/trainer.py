@@ -32,6 +32,7 @@ from popgraph.training.metrics import AnyMetric, Metric, metrics_of
 from popgraph.training.open_batch import fixed_batch, opened
 from popgraph.training.programs import Build, Inference, Steps
 from popgraph.training.progress import Progress
+from popgraph.training.ranks import Ranks
 from popgraph.training.samples import Batch, Data, Order, Samples, Source, Stream, source_of
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
@@ -81,6 +82,7 @@ class Trainer:
         self._build = Build(backend, threads, indices, straight_through, dict(values or {}))
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
+        self._ranks = Ranks.here()
         self.progress = Progress()
         self.stopped = ""
         """Why the training ended before its last epoch."""
@@ -163,9 +165,13 @@ class Trainer:
         Ctrl-C and SIGTERM, which end the step first. With `resume`, this `fit` goes on where the
         file ends, if there is one, with the bits that it would have without a break; `resume` may
         also name another file.
+        On several ranks of MPI, each takes its rows of every batch (as many as the others: at the
+        end of an epoch fewer samples than there are ranks may be left out), and all make the same
+        step. Callbacks run, and files are written, on the first one.
         """
         source = source_of(data, self._names)
         source, held_out = self._parts(source, validation, seed)
+        source = self._ranks.shared(source)
         size = self._prepare(source, batch)
         if epochs is None and steps is None:
             epochs = 1
@@ -192,6 +198,9 @@ class Trainer:
         self._now = running = self._running(source, order, best)
         if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
             load(found, running)
+            if not self._ranks.is_first:
+                running.totals.clear()
+            self._ranks.draw_apart(running.steps)
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
         done = driver.steps - progress.first_step
@@ -205,6 +214,7 @@ class Trainer:
             list(callbacks),
             None if checkpoint is None else Keeper.of(checkpoint, every),
             Trail(self.task, self._build),
+            self._ranks,
         )
         self.stopped = ""
         Loop(self, running, self._measures, plan).run()
@@ -285,7 +295,9 @@ class Trainer:
         Dropout drops nothing.
         """
         check_kind(Path(path))
-        save_model(Path(path), self.inference_module(), Compilation(self._subject.weights))
+        module = self.inference_module()
+        if self._ranks.is_first:
+            save_model(Path(path), module, Compilation(self._subject.weights))
 
     def inference_module(self) -> ModuleOp:
         """The model with its trained weights, for inference, at the onnx level."""
@@ -307,22 +319,27 @@ class Trainer:
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
-        first = source.first(batch or self._fixed_batch(self._subject.module) or BATCH)
+        ranks = self._ranks
+        held = self._fixed_batch(self._subject.module)
+        first = source.first(held or ranks.rows(batch or ranks.multiple(BATCH)))
         if self._task is None:
             task = self._subject.task(first)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task
-        fixed = self._fixed_batch(self._task.module)
+        held = self._fixed_batch(self._task.module)
+        fixed = None if held is None else held * ranks.size
         if fixed is not None and batch not in (None, fixed):
+            each = f" on each of {ranks.size} ranks" if ranks.are_several else ""
             raise RunError(
-                f"the model is made for batches of {fixed}, not of {batch}",
+                f"the model is made for batches of {held}{each}, not of {batch}",
                 "batch",
                 "leave it out, or give the first dimension of its inputs a name",
             )
         if self._steps is None:
-            self._steps = Steps(self._task, self._build, first)
-        size = batch or fixed or BATCH
+            self._steps = Steps(ranks.task(self._task), self._build, first)
+            ranks.draw_apart(self._steps)
+        size = batch or fixed or ranks.multiple(BATCH)
         return min(size, source.count) if isinstance(source, Samples) and not fixed else size
 
     @cached_property
@@ -364,6 +381,7 @@ class Trainer:
     def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
         """Results of all samples with the weights as they are; those that fill fixed batches."""
         self._tested.take(self._prepared.weights(self.task.module))
+        size = self._fixed_batch(self.task.module) or size
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
         return self._measures.tested(self._tested, source, order, start)
 

@@ -278,7 +278,7 @@ def test_fuzz_kills(place: str, bug: Callable[..., Any], monkeypatch: pytest.Mon
     ("place", "bug"),
     [
         (f"{DIALECT}._Combining._passed", lambda self: "Add"),
-        (f"{DIALECT}.ReduceScatterOp._padded", not_filled_up),
+        (f"{DIALECT}.ReduceScatterOp.padded", not_filled_up),
         (f"{DIALECT}.AllGatherOp.together", lambda self, values: list(values)),
         ("popgraph.passes.replication.Replication.groups_of", neighbours),
     ],

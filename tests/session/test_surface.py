@@ -36,6 +36,9 @@ OWN_BUILDER = {
 }
 """What the builder has for PopGraph itself."""
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
+    "exchangeBucketBytes",
+    "exchangeType",
+    "sharded_from",
     "useTunedSchedules",
     "check",
     "check_engine_options",

@@ -16,7 +16,7 @@ from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.c.print.layout import Layout, find_program
 from popgraph.backends.c.print.module import frame_header, print_kernels, program_unit
 from popgraph.backends.c.print.program import ENTRIES
-from popgraph.backends.c.print.unit import SERIAL, headers, kernel_unit
+from popgraph.backends.c.print.unit import SERIAL, also_included, headers, kernel_unit
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.array_bytes import memory_of
@@ -35,7 +35,8 @@ def sources(module: ModuleOp, name: str = "main", threads: int | None = None) ->
     program, kernels = find_program(module, name), print_kernels(module)
     frame = frame_header(module, threads)
     unit = program_unit(program, Layout(program), kernels, commented=True, frame=frame)
-    return {**headers(frame), "kernels.c": kernel_unit(kernels).text, "program.c": unit.text}
+    text = kernel_unit(kernels).text
+    return {**headers(frame, *also_included(text)), "kernels.c": text, "program.c": unit.text}
 
 
 def header(module: ModuleOp, name: str = "main", threads: int | None = None) -> str:

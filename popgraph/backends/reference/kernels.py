@@ -19,8 +19,9 @@ from popgraph.backends.reference.bodies import (
     yielded,
 )
 from popgraph.backends.reference.memory import numpy_dtype, unwritten
-from popgraph.dialects.tile import PrefetchOp
+from popgraph.dialects.tile import PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape
 
 
@@ -253,6 +254,26 @@ def prefetch_step(op: PrefetchOp, scope: Scope) -> Step:
     return step
 
 
+def send_step(op: SendOp, scope: Scope) -> Step:
+    source, target = scope.slot(op.source), scope.slot(op.target)
+    when = None if op.when is None else scope.slot(op.when)
+
+    def step(frame: Frame) -> None:
+        told = None if when is None else np.asarray(frame[when])
+        frame[target][...] = exchanged(op.exchange, frame[source], told)
+
+    return step
+
+
+def receive_step(op: ReceiveOp, scope: Scope) -> Step:
+    source, target = scope.slot(op.source), scope.slot(op.target)
+
+    def step(frame: Frame) -> None:
+        frame[target][...] = frame[source]
+
+    return step
+
+
 KERNEL: Vocabulary = {
     scf.ForOp: for_step,
     scf.IfOp: if_step,
@@ -267,5 +288,7 @@ KERNEL: Vocabulary = {
     vector.InsertOp: insert_step,
     vector.ShuffleOp: shuffle_step,
     PrefetchOp: prefetch_step,
+    ReceiveOp: receive_step,
+    SendOp: send_step,
 }
 """What kernels hold besides scalar operations."""

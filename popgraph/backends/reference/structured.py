@@ -21,6 +21,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
+from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.words import WORDS
 
@@ -283,6 +284,16 @@ def run_nest(op: tile.NestOp | tile.ChainOp, *memories: Array) -> tuple[Array, .
     return tuple(values[value] for value in op.yielded)
 
 
+def run_start_exchange(
+    op: tile.StartExchangeOp, memory: Array, when: Array | None = None
+) -> tuple[Array, ...]:
+    return (exchanged(op.exchange, memory.reshape(-1), when),)
+
+
+def run_finish_exchange(op: tile.FinishExchangeOp, memory: Array, *_: Array) -> tuple[Array, ...]:
+    return (memory,)
+
+
 STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
@@ -295,4 +306,6 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.UnpackOp: run_relayout,
     tile.NestOp: run_nest,
     tile.ChainOp: run_nest,
+    tile.StartExchangeOp: run_start_exchange,
+    tile.FinishExchangeOp: run_finish_exchange,
 }

@@ -14,6 +14,7 @@ from popgraph.dialects.graphcore.collectives import *
 from popgraph.dialects.graphcore.contractions import *
 from popgraph.dialects.graphcore.control import *
 from popgraph.dialects.graphcore.detach import *
+from popgraph.dialects.graphcore.exchanges import *
 from popgraph.dialects.graphcore.functions import *
 from popgraph.dialects.graphcore.logic import *
 from popgraph.dialects.graphcore.lookup import *
@@ -29,4 +30,4 @@ from popgraph.dialects.graphcore.scatter import *
 from popgraph.dialects.graphcore.softmax import *
 from popgraph.dialects.graphcore.words import *
 
-GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL, *COLLECTIVES])
+GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL, *COLLECTIVES, ExchangeOp])

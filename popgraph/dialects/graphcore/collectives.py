@@ -188,14 +188,15 @@ class ReduceScatterOp(_Combining):
 
     def together(self, values: Sequence[SSAValue]) -> list[Operand]:
         made = values if self.combine.data == LOCAL else [COMBINED_BY[self.combine.data](values)]
-        rows = [self._padded(one) for one in made] * (len(values) // len(made))
+        rows = [self.padded(one) for one in made] * (len(values) // len(made))
         (share,) = self._shape()
         return [
             SliceOp(row, starts=[at * share], sizes=[share], steps=[1])
             for at, row in enumerate(rows)
         ]
 
-    def _padded(self, value: Operand) -> Operand:
+    def padded(self, value: Operand) -> Operand:
+        """A row of elements that all replicas of a group get as many of."""
         (share,), count = self._shape(), prod(shape_of(value))
         row, missing = reshaped(value, (count,)), share * integer(self.size) - count
         if not missing:

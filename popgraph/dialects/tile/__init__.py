@@ -15,9 +15,11 @@ from popgraph.dialects.tile.lanes import (
     SelectOp,
 )
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
+from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
 from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
@@ -42,12 +44,14 @@ STRUCTURED = (
     ChainOp,
     ContractOp,
     ElementOp,
+    FinishExchangeOp,
     IndexOp,
     MapOp,
     NestOp,
     PackOp,
     ReduceOp,
     ScatterOp,
+    StartExchangeOp,
     TopKOp,
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -67,15 +71,19 @@ PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 LANES = (CompareOp, ConvertOp, DotOp, PrefetchOp, RemainderOp, SelectOp)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
+MESSAGES = (ReceiveOp, SendOp)
+"""What kernels tell other ranks."""
+
 TILE = Dialect(
     "tile",
-    [*STRUCTURED, *LOOPS, *PROGRAM, *LANES],
+    [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
     [CutAttr, LayoutAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
     "LANES",
     "LOOPS",
+    "MESSAGES",
     "PROGRAM",
     "STRUCTURED",
     "TILE",
@@ -90,6 +98,7 @@ __all__ = [
     "ConvertOp",
     "DotOp",
     "ElementOp",
+    "FinishExchangeOp",
     "IndexOp",
     "KernelOp",
     "LaunchOp",
@@ -102,12 +111,15 @@ __all__ = [
     "PackOp",
     "PrepareProgramOp",
     "ProgramOp",
+    "ReceiveOp",
     "ReduceOp",
     "RemainderOp",
     "RunsPrograms",
     "ScatterOp",
     "ScheduleAttr",
     "SelectOp",
+    "SendOp",
+    "StartExchangeOp",
     "Structured",
     "TopKOp",
     "TransformGradientTilesOp",

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
+from popgraph.dialects.graphcore import CheckIndicesOp, ExchangeOp, TransposeOp
 from popgraph.dialects.graphcore.base import (
     Elementwise,
     GraphcoreOp,
@@ -58,6 +58,7 @@ def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
         return False
     return (
         isinstance(op, GraphcoreOp)
+        and not isinstance(op, ExchangeOp)
         and not op.regions
         and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)
         and sum(map(bytes_of, op.results)) <= limit

@@ -17,10 +17,12 @@ from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, g
 from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.collectives_of_ranks import Between
 from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.options import Options
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
+from popgraph.support.replicas import grouped
 
 GROUPS = "groups"
 """The attribute of a variable that holds the first values of groups, if they differ."""
@@ -48,7 +50,7 @@ class SpreadReplicas(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         replicas = Replication.parse(self.replicas)
         for graph in graphs_of(module):
-            if replicas.count > 1:
+            if not replicas.is_one:
                 _check_bodies(graph)
                 spread = _Spread(graph, replicas)
                 spread.write()
@@ -162,7 +164,8 @@ class _Spread:
             for inner in filter(_draws, copy.walk()):
                 stream = inner.properties["stream"]
                 assert isinstance(stream, IntegerAttr)
-                moved = stream.value.data + replica * REPLICA_STREAMS
+                number = self.replicas.first + replica
+                moved = stream.value.data + number * REPLICA_STREAMS
                 inner.properties["stream"] = IntegerAttr(moved, i64)
             self.block.add_op(copy)
             made.append(copy)
@@ -172,6 +175,12 @@ class _Spread:
 
     def _exchange(self, op: Collective) -> None:
         have, get = self._of(op.x), dict[int, SSAValue]()
+        between = self._between(op)
+        if between is not None:
+            with made_for(op, InsertPoint.at_end(self.block)):
+                values = [SSAValue.get(one) for one in between.told(have)]
+            self._know(op.result, values)
+            return
         for group in self.replicas.groups_of(**op.groups):
             with made_for(op, InsertPoint.at_end(self.block)):
                 told = op.together([have[replica] for replica in group])
@@ -179,6 +188,28 @@ class _Spread:
                 replica: SSAValue.get(value) for replica, value in zip(group, told, strict=True)
             }
         self._know(op.result, [get[replica] for replica in range(self.replicas.count)])
+
+    def _between(self, op: Collective) -> Between | None:
+        """The form of a collective whose groups have members in several processes."""
+        count, ranks, total = self.replicas.count, self.replicas.ranks, self.replicas.total
+        stride, size = op.groups["stride"], op.groups["size"]
+        if total % (stride * size):
+            raise PassError(
+                f"{total} replicas cannot be taken in groups of {size} that are {stride} apart"
+            )
+        if ranks == 1 or count % (stride * size) == 0:
+            return None
+        if size == total:
+            return Between(op, 1, ranks, self.replicas.rank)
+        if count > 1:
+            raise PassError(
+                f"groups of {size} replicas that are {stride} apart have members in several "
+                f"processes, of which each has {count} replicas",
+                origin(op) or op.name,
+                "one replica per process; or groups of all replicas, or of those of a process",
+            )
+        members = next(one for one in grouped(ranks, stride, size) if self.replicas.rank in one)
+        return Between(op, stride, size, members.index(self.replicas.rank))
 
     def _end(self, op: ReturnOp) -> None:
         outputs: dict[str, SSAValue] = {}

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, V
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
-from popgraph.dialects.tile import KernelOp, LaunchOp
+from popgraph.dialects.tile import MESSAGES, KernelOp, LaunchOp
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
@@ -74,6 +74,8 @@ def describe(kernel: KernelOp) -> str:
             words.setdefault(word)
         elif op.name == "vector.fma":
             words.setdefault("fma")
+        elif isinstance(op, MESSAGES):
+            words.setdefault(word)
     last = kernel.body.block.args[-1].type
     assert isinstance(last, MemRefType)
     shape = "x".join(map(str, last.get_shape())) or "scalar"

@@ -87,11 +87,11 @@ class Decomposition:
             accumulator = self._state("Accum", weight)
             gradient = self._accumulate(weight, accumulator, gradient)
             self._after_batches = True
-            if self._step.replicas > 1:
+            if self._step.all_replicas > 1:
                 gradient = self._all_reduced(weight, gradient, f"{accumulator}__reduced")
             zeroed = _UPDATED + accumulator
             self._add("AccumulatorScale", weight, [accumulator], zeroed)
-        elif self._step.replicas > 1:
+        elif self._step.all_replicas > 1:
             gradient = self._all_reduced(weight, gradient, _reserved("FinalReducedGrad") + weight)
         return gradient
 
@@ -169,7 +169,7 @@ class Decomposition:
 
     def _add_up(self, weight: str, inputs: list[str], accumulated: str) -> None:
         """Gradients of micro-batches go into the velocity, of which replicas then have the sum."""
-        reduces = self._step.replicas > 1
+        reduces = self._step.all_replicas > 1
         first = _reserved("AcclToReduce") + weight if reduces else accumulated
         self._add("Accumulate", weight, inputs, first)
         self._after_batches = True

@@ -17,7 +17,7 @@ from popgraph.backends.c.build.compiler_files import identity
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
-from popgraph.backends.c.print.unit import POOL, headers
+from popgraph.backends.c.print.unit import EXCHANGE, POOL, headers
 from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
 
@@ -163,7 +163,7 @@ def find_library(key: str) -> Path | None:
 def build_key() -> str:
     """What compiled code depends on, but for its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), target_key()])
-    return digest(machine(), flags, *headers(POOL).values())
+    return digest(machine(), flags, *headers(POOL, EXCHANGE).values())
 
 
 def library_folders(key: str) -> list[Path]:

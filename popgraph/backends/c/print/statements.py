@@ -19,8 +19,10 @@ from popgraph.backends.c.print.pointers import (
     number_behind,
     reached_from,
 )
-from popgraph.dialects.tile import DotOp, PrefetchOp
+from popgraph.dialects import element_types
+from popgraph.dialects.tile import DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.ranks.codes import exchange_code
 
 STACK_BYTES = 1024 * 1024
 """What one kernel may keep in local arrays: threads have small stacks."""
@@ -236,8 +238,8 @@ def _store(body: Body, op: Operation) -> None:
 
 def _copy(body: Body, op: Operation) -> None:
     assert isinstance(op, memref.CopyOp) and isinstance(op.source.type, MemRefType)
-    size = types.element(op.source.type).bits // 8 * prod(types.dense(op.source.type))
-    body.line(f"__builtin_memcpy({body.name(op.destination)}, {body.name(op.source)}, {size});")
+    target, source = body.name(op.destination), body.name(op.source)
+    body.line(f"__builtin_memcpy({target}, {source}, {_bytes(op.source)});")
 
 
 def _vector_memory(
@@ -278,6 +280,26 @@ def _prefetch(body: Body, op: Operation) -> None:
     body.line(f"__builtin_prefetch((const void *)({address}), {int(bool(op.written))}, 2);")
 
 
+def _bytes(memory: SSAValue) -> int:
+    assert isinstance(memory.type, MemRefType)
+    return types.element(memory.type).bits // 8 * prod(types.dense(memory.type))
+
+
+def _send(body: Body, op: Operation) -> None:
+    assert isinstance(op, SendOp) and isinstance(op.source.type, MemRefType)
+    source, target = body.name(op.source), body.name(op.target)
+    when = "true" if op.when is None else body.name(op.when)
+    told = exchange_code(op.exchange, element_types.from_ir(op.source.type.element_type))
+    sizes = f"{_bytes(op.source)}, {_bytes(op.target)}"
+    body.line(f"popgraph_send({source}, {target}, {sizes}, {when}, {told});")
+
+
+def _receive(body: Body, op: Operation) -> None:
+    assert isinstance(op, ReceiveOp)
+    source, target = body.name(op.source), body.name(op.target)
+    body.line(f"popgraph_receive({source}, {target}, {_bytes(op.target)});")
+
+
 _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     arith.ConstantOp: _constant,
     complex.ConstantOp: _constant,
@@ -292,4 +314,6 @@ _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     vector.LoadOp: _vector_load,
     vector.StoreOp: _vector_store,
     PrefetchOp: _prefetch,
+    ReceiveOp: _receive,
+    SendOp: _send,
 }

@@ -12,6 +12,8 @@ RUNTIME = "runtime.h"
 """What every unit includes."""
 HEADERS = (RUNTIME, "conversions.h", "functions.h", "derived.h")
 """What generated C stands on."""
+EXCHANGE = "exchange.h"
+"""What kernels stand on that tell other ranks something."""
 POOL, SERIAL = "pool.h", "serial.h"
 """What a program stands on besides: threads, or none."""
 
@@ -79,9 +81,20 @@ def distinct(kernels: Sequence[Kernel]) -> list[Kernel]:
     return list({kernel.symbol: kernel for kernel in kernels}.values())
 
 
+def also_included(kernels: str) -> tuple[str, ...]:
+    """The headers that these kernels need besides those of all."""
+    return (EXCHANGE,) if "popgraph_send(" in kernels or "popgraph_receive(" in kernels else ()
+
+
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     """A translation unit of kernels."""
-    text = PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
+    texts = "".join(kernel.text for kernel in kernels)
+    text = (
+        PREAMBLE
+        + "".join(f'#include "{name}"\n\n' for name in also_included(texts))
+        + vector_typedefs(texts)
+        + "\n"
+    )
     begins = []
     for kernel in distinct(kernels):
         begins.append((text.count("\n") + 1, kernel))

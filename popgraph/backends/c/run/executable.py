@@ -14,6 +14,7 @@ from popgraph.backends.c.cache.program_cache import ProgramKey
 from popgraph.backends.c.memory.pages import aligned, to_huge_pages
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
+from popgraph.backends.c.run.exchanges import raise_failure
 from popgraph.backends.c.run.library import Code, load
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
@@ -175,6 +176,8 @@ class CExecutable(Executable):
         for memory in self._scratch:
             fill_with_poison(memory)
         self._entry(self._address)
+        if self._code.exchanges:
+            raise_failure()
         return {name: view.copy() for name, view in self._outputs.items()}
 
     def _check_whole(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from popgraph.backends.c.run.elf import machine_of
+from popgraph.backends.c.run.exchanges import connect
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
 
@@ -28,13 +29,16 @@ class Code:
     prepare: Entry
     run: Entry
     library: ctypes.CDLL | None = None
+    exchanges: bool = False
+    """Whether it tells other ranks something."""
 
 
-def load(path: Path, name: str) -> Code:
+def load(path: Path, name: str, *, alone: bool = False) -> Code:
     """
     `NAME_prepare` and `NAME_run` of a library, which is unloaded when nobody holds them any more.
 
     A process can have 65,530 mappings: a model that meets ever new shapes would come to the end.
+    One that is `alone` tells other ranks nothing: they do not run it.
     """
     try:
         library = ctypes.CDLL(str(path))
@@ -45,7 +49,7 @@ def load(path: Path, name: str) -> Code:
         entry.argtypes = [ctypes.c_void_p]
         entry.restype = None
     stop.restype = None
-    code = Code(prepare, run, library)
+    code = Code(prepare, run, library, not alone and connect(library))
     weakref.finalize(code, _close, library._handle, stop).atexit = False
     return code
 

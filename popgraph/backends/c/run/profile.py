@@ -68,9 +68,9 @@ class Profile:
         if has_control:
             text += printer.visible(site.symbol) + print_traced(site, kernels)
         path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
-        self._code = [load(path, one.sym_name.data) for one in (program, *singles)]
+        self._code = [load(path, one.sym_name.data, alone=True) for one in (program, *singles)]
         self._whole, *self._timings, self._empty = [Timing(code.run, clock) for code in self._code]
-        self._trace = Trace(site, load(path, site.symbol)) if has_control else None
+        self._trace = Trace(site, load(path, site.symbol, alone=True)) if has_control else None
         self._now = self._parts(call_by_call=True)
         code = Code(self._code[0].prepare, self._run)
         self.executable = CExecutable(layout.table, code, weights, threads)

@@ -17,6 +17,7 @@ from popgraph.passes.graphcore.to_structured import (
     contractions,
     control,
     elementwise,
+    exchange,
     lookup,
     movement,
     order,
@@ -59,6 +60,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.GatherGradOp: lookup.lower_gather_grad,
     gc.ScatterOp: lookup.lower_scatter,
     gc.IotaOp: lookup.lower_iota,
+    gc.ExchangeOp: exchange.lower_exchange,
     gc.RandomUniformOp: random.lower_random_uniform,
 }
 """How each operation, or each operation of a kind, is lowered (under an implicit builder)."""

@@ -14,6 +14,10 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.graphcore.lookup import GatherOp
+from popgraph.dialects.graphcore.movement import PadOp, SliceOp
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
 from popgraph.dialects.program.ops import Literal
 from popgraph.dialects.program.weights import INLINE_BYTES
@@ -28,12 +32,15 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
+from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
 """An extra output of this name and a variable's is the variable's next value."""
 ACCUMULATED = "Accum___"
 """With a weight's name: its gradients so far."""
+RANK = "Rank___fromHost"
+"""The number of this process, where each updates a share of weights."""
 COUNTER = "Counter___accumulation"
 """How many micro-batches have been added up since the last update."""
 
@@ -99,6 +106,11 @@ class AddOptimizer(Pass):
             last = _count(variables, spec.period)
             for context in contexts.values():
                 context.accumulate(last)
+        for context in contexts.values() if spec.ranks > 1 else ():
+            if spec.shares(prod(context.shape)):
+                context.take_share()
+            else:
+                context.exchange()
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
@@ -106,8 +118,7 @@ class AddOptimizer(Pass):
 
 
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
-    weight = rule.finish(entered)
-    context.variables.set(context.name, context.at_end(weight, context.weight).cast(context.dtype))
+    context.variables.set(context.name, context.updated(rule.finish(entered)))
 
 
 def _count(variables: Variables, micro_batches: int) -> SSAValue:
@@ -198,6 +209,8 @@ class WeightContext:
         self.gradient = variables.term(gradient).cast(self.compute)
         self.shape: Shape = shape_of(op.result)
         self.last: SSAValue | None = None
+        self.whole: Term | None = None
+        """The weight, where this rank updates a share of it."""
 
     def accumulate(self, last: SSAValue) -> None:
         """From here on the gradient is the sum over micro-batches; state moves on the last."""
@@ -207,6 +220,41 @@ class WeightContext:
         kept = total.cast(held.dtype)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
+
+    def exchange(self) -> None:
+        """From here on the gradient is the sum over all ranks."""
+        told = self.spec.message_type
+        message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
+        row = reshaped(message.operand, (prod(self.shape),))
+        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=self.spec.ranks)
+        whole = SSAValue.get(reshaped(total, self.shape))
+        self.gradient = self.variables.term(whole).cast(self.compute)
+
+    def take_share(self) -> None:
+        """From here on weight and gradient are the elements that are this rank's to update."""
+        ranks, self.whole = self.spec.ranks, self.weight
+        share = -(-prod(self.shape) // ranks)
+        told = self.spec.message_type
+        message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
+        row = _padded(message.operand, share * ranks)
+        part = ExchangeOp(row, self.last, kind=REDUCE_SCATTER, size=ranks)
+        self.gradient = self.variables.term(part.result).cast(self.compute)
+        rows = reshaped(_padded(self.weight.operand, share * ranks), (ranks, share))
+        own = GatherOp(rows, self.variables.get(RANK, np.zeros(1, np.int64)).operand, axis=0)
+        self.shape = (share,)
+        self.weight = self.variables.term(SSAValue.get(reshaped(own, self.shape)))
+
+    def updated(self, weight: Term) -> Term:
+        """The whole weight after the step, when a batch is complete."""
+        if self.whole is not None:
+            told = ExchangeOp(
+                weight.cast(self.dtype).operand, self.last, kind=ALL_GATHER, size=self.spec.ranks
+            )
+            shape = shape_of(self.whole.operand)
+            row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+            whole = self.variables.term(SSAValue.get(reshaped(row, shape)))
+            return self.at_end(whole, self.whole.cast(self.dtype))
+        return self.at_end(weight, self.weight).cast(self.dtype)
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]
@@ -250,6 +298,15 @@ class WeightContext:
         new = count + 1.0
         self.variables.set(name, self.at_end(new, count))
         return new
+
+
+def _padded(value: SSAValue, count: int) -> SSAValue:
+    """The elements in one row, with zeros behind them up to a number of elements."""
+    size = prod(shape_of(value))
+    row = SSAValue.get(reshaped(value, (size,)))
+    if size == count:
+        return row
+    return PadOp(row, low=[0], high=[count - size], interior=[0], value=0.0).result
 
 
 def state_dtype(weight: DType) -> DType:

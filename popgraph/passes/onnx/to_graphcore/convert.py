@@ -56,7 +56,7 @@ class OnnxToGraphcore(Pass):
             first_stream=options.first_stream,
             frozen=options.frozen,
             constants=() if options.variables else options.frozen,
-            replicas=(options.replicas or Replication()).count,
+            replicas=(options.replicas or Replication()).total,
             tuning=options.tuning,
         )
 

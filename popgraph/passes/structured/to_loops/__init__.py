@@ -26,6 +26,7 @@ from popgraph.passes.structured.to_loops.copy.assemble import (
     assemble_kernel,
     assemble_parallel_loops,
 )
+from popgraph.passes.structured.to_loops.copy.exchange import finish_kernel, start_kernel
 from popgraph.passes.structured.to_loops.copy.relayout import (
     relayout_kernel,
     relayout_parallel_loops,
@@ -66,6 +67,8 @@ STRUCTURED = {
     tile.WinogradOp,
     tile.NestOp,
     tile.ChainOp,
+    tile.StartExchangeOp,
+    tile.FinishExchangeOp,
 }
 
 
@@ -138,6 +141,10 @@ def loops_of(op: Operation, target: Target) -> Loops:
         case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
             written = partial(transform_kernel, op, target)
             return Loops(written, partial(transform_parallel_loops, op))
+        case tile.StartExchangeOp():
+            return Loops(partial(start_kernel, op, target), lambda: None)
+        case tile.FinishExchangeOp():
+            return Loops(partial(finish_kernel, op), lambda: None)
         case _:
             raise AssertionError(f"{op.name} has no loops")
     return Loops(made.kernel, made.parallel_loops)

@@ -1,0 +1,20 @@
+"""PopDist's module `popdist.popart`: sessions of a distributed job."""
+
+from __future__ import annotations
+
+from popgraph.session.devices import DeviceInfo, DeviceManager
+from popgraph.session.options import SessionOptions
+from popgraph.support.ranks.world import world
+
+
+def configureSessionOptions(options: SessionOptions) -> None:
+    """Makes the replica of this process one of those of all."""
+    here = world()
+    options.enableDistributedReplicatedGraphs = here.size > 1
+    options.enableReplicatedGraphs, options.replicatedGraphCount = False, 1
+    options.globalReplicationFactor, options.globalReplicaOffset = here.size, here.rank
+
+
+def getDevice(numIpus: int = 1) -> DeviceInfo:
+    """Some IPUs, whose work this machine does."""
+    return DeviceManager().acquireAvailableDevice(numIpus)

@@ -1,0 +1,230 @@
+"""The scaling model: the time of a training step on many ranks, from what one rank measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf, log2
+
+import numpy as np
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+
+from popgraph.backends.base import Executable
+from popgraph.backends.c.run.profile import Profile
+from popgraph.compiler import BuildRequest, for_this_machine, lower
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile import CallOp
+from popgraph.dialects.tile.messages import ReceiveOp, SendOp
+from popgraph.measure.timing import random_model_inputs
+from popgraph.passes.base import Compilation
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from popgraph.support.charts.chart import Chart, Curve
+from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchange
+from popgraph.support.shapes import prod
+
+SAMPLE_BYTES = 4 * 2**20
+"""Of a message that is long enough to show the bandwidth."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """What lies between ranks; all of them send and receive at once, and none waits for others."""
+
+    bandwidth: float
+    """Bytes that a rank sends in a second, while it receives as many."""
+    latency: float
+    """Seconds from the beginning of a message to its first byte."""
+    addition: float = inf
+    """Bytes of received elements that a rank adds to its own in a second."""
+
+    def all_reduce(self, size: int, ranks: int) -> float:
+        """
+        The seconds of an all-reduce of so many bytes.
+
+        In a ring, or by halves where that takes fewer rounds: what is moved is the same.
+        """
+        if ranks == 1:
+            return 0.0
+        moved = size * (ranks - 1) / ranks
+        transfer = 2 * moved / self.bandwidth + moved / self.addition
+        rounds = min(2 * (ranks - 1), 2 * log2(ranks))
+        return rounds * self.latency + transfer
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a step that a rank computes, up to a message that it sends or has to wait for."""
+
+    seconds: float
+    sends: int = 0
+    """The bytes of a message that is complete then; 0: the rank waits for the next one instead."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step as it was measured on one rank."""
+
+    alone: float
+    """The seconds of a step that tells nobody anything."""
+    spans: tuple[Span, ...]
+    rest: float
+    """The seconds behind the last message."""
+
+    @property
+    def computing(self) -> float:
+        """The seconds that a rank computes in a step with messages."""
+        return sum(span.seconds for span in self.spans) + self.rest
+
+    @property
+    def messages(self) -> tuple[int, ...]:
+        """The bytes of each message, in the order in which they are sent."""
+        return tuple(span.sends for span in self.spans if span.sends)
+
+    def seconds(self, network: Network, ranks: int) -> float:
+        """How long a step takes: messages travel one by one, while the rank goes on computing."""
+        now = free = 0.0
+        arrivals: list[float] = []
+        received = iter(arrivals)
+        for span in self.spans:
+            now += span.seconds
+            if span.sends:
+                free = max(now, free) + network.all_reduce(span.sends, ranks)
+                arrivals.append(free)
+            else:
+                now = max(now, next(received))
+        return now + self.rest
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a number of ranks."""
+
+    ranks: int
+    seconds: float
+    efficiency: float
+    """The share of the throughput that as many ranks would have if nothing had to be told."""
+    communication: float
+    """The seconds that all messages take."""
+    hidden: float
+    """The share of them during which ranks compute."""
+
+
+def predictions(step: Step, network: Network, most: int) -> list[Prediction]:
+    """For 1, 2, 4 ... ranks, up to the number asked for."""
+    counts = [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
+    return [_predicted(step, network, ranks) for ranks in counts]
+
+
+def _predicted(step: Step, network: Network, ranks: int) -> Prediction:
+    seconds = step.alone if ranks == 1 else step.seconds(network, ranks)
+    told = sum(network.all_reduce(size, ranks) for size in step.messages)
+    waited = max(0.0, seconds - step.computing) if ranks > 1 else 0.0
+    hidden = max(0.0, 1 - waited / told) if told else 1.0
+    return Prediction(ranks, seconds, min(1.0, step.alone / seconds), told, hidden)
+
+
+def efficiency_chart(title: str, found: Mapping[str, Sequence[Prediction]]) -> Chart:
+    """The efficiency in per cent over the logarithm of the number of ranks."""
+    curves = [
+        Curve(name, [(log2(one.ranks), 100 * one.efficiency) for one in rows], number % 3)
+        for number, (name, rows) in enumerate(found.items())
+    ]
+    return Chart(title, tuple(curves))
+
+
+# Measuring
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A step of training that is to be compiled for one rank or for several."""
+
+    module: ModuleOp
+    compilation: Compilation
+    options: Options
+    threads: int = 1
+
+    def request(self, ranks: int) -> BuildRequest:
+        """The step of a rank among so many; its gradients are averaged."""
+        training = self.options.training
+        assert training is not None, "only training tells gradients"
+        optimizer = replace(training.optimizer, accumulation=ranks, ranks=ranks, mean=ranks > 1)
+        options = replace(self.options, training=replace(training, optimizer=optimizer))
+        return BuildRequest(self.module.clone(), self.compilation, options, "c", self.threads)
+
+    def measured(self, rounds: int) -> Step:
+        """The times of a step on this machine: the fastest of so many rounds."""
+        alone = self._profile(1, rounds)[0].total / 1e9
+        profile, module = self._profile(2, rounds)
+        scale = profile.total / max(1, sum(profile.times)) / 1e9
+        spans, seconds = [], 0.0
+        for call, nanoseconds in zip(profile.calls, profile.times, strict=True):
+            seconds += nanoseconds * scale
+            message = _message_of(call, module) if isinstance(call, CallOp) else None
+            if message is not None:
+                spans.append(Span(seconds, message))
+                seconds = 0.0
+        return Step(alone, tuple(spans), seconds)
+
+    def _profile(self, ranks: int, rounds: int) -> tuple[Profile, ModuleOp]:
+        request = self.request(ranks)
+        lower(request.module, request.compilation, for_this_machine(request.options, self.threads))
+        profile = Profile(request.module, request.compilation.weights, self.threads)
+        profile.measure(random_model_inputs(profile.executable.inputs), rounds)
+        return profile, request.module
+
+    def step_here(self, here: Communicator, rounds: int) -> float:
+        """The seconds of a step on all ranks of this job: the median of what the slowest takes."""
+        program = self.request(here.size).executable()
+        inputs = random_model_inputs(program.inputs)
+        return _median(here, rounds, partial(_run, program, inputs))
+
+
+def _run(program: Executable, inputs: Mapping[str, Array]) -> None:
+    program.run(inputs)
+
+
+def _message_of(call: CallOp, module: ModuleOp) -> int | None:
+    """The bytes that a call sends, or 0 if it waits for a message; None if it does neither."""
+    name = call.callee.string_value()
+    for function in module.ops:
+        if isinstance(function, func.FuncOp) and function.sym_name.data == name:
+            for op in function.body.block.ops:
+                if isinstance(op, SendOp):
+                    assert isinstance(op.source.type, MemRefType)
+                    return prod(op.source.type.get_shape()) * element_bytes(op.source.type)
+                if isinstance(op, ReceiveOp):
+                    return 0
+    return None
+
+
+def network_here(here: Communicator, rounds: int) -> Network:
+    """What lies between the ranks of this job, from a short message and a long one."""
+    everybody = Exchange(ALL_REDUCE, 1, here.size)
+
+    def told(size: int) -> Callable[[], None]:
+        array = np.ones(size // 4, np.float32)
+        return lambda: here.start(everybody, array, array)()
+
+    short, long = (_median(here, rounds, told(size)) for size in (8, SAMPLE_BYTES))
+    latency = short / (2 * log2(here.size))
+    moved = 2 * SAMPLE_BYTES * (here.size - 1) / here.size
+    return Network(moved / max(long - short, 1e-9), latency)
+
+
+def _median(here: Communicator, rounds: int, work: Callable[[], None]) -> float:
+    """The median over rounds of the seconds that the slowest rank takes."""
+    return float(np.median(list(_slowest(here, rounds, work))))
+
+
+def _slowest(here: Communicator, rounds: int, work: Callable[[], None]) -> Iterator[float]:
+    work()
+    for _ in range(rounds):
+        here.barrier()
+        start = time.perf_counter()
+        work()
+        yield max(here.gather(time.perf_counter() - start))

@@ -1,0 +1,174 @@
+"""Buckets of exchanges: small messages become few large ones, sent as soon as they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.graphcore.base import Elementwise, shape_of, tensor_of
+from popgraph.dialects.graphcore.broadcasting import ReshapeOp
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.graphcore.movement import ConcatOp, PadOp, SliceOp
+from popgraph.dialects.program import ConstantOp, VariableOp, graphs_of
+from popgraph.passes.analysis.replace import made_for
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, Exchange
+from popgraph.support.shapes import prod
+
+Key: TypeAlias = tuple[Exchange, SSAValue | None, Attribute]
+"""What exchanges have in common that can be one."""
+
+
+@dataclass(frozen=True)
+class BucketExchanges(Pass):
+    """
+    a = exchange(x), b = exchange(y)  ->  c = exchange(concat(x, y)), a = slice(c), b = slice(c)
+
+    Only all-reduces of the same kind, in the order in which their operands are computed, as long as
+    a bucket holds less than `bucket_bytes`. A bucket stands right behind the last of its operands,
+    and what waits for it behind everything that does not.
+    """
+
+    name = "bucket-exchanges"
+
+    bucket_bytes: int = Options.bucket_bytes
+
+    @classmethod
+    def of(cls, options: Options) -> BucketExchanges | None:
+        training = options.training
+        apart = training is not None and training.optimizer.ranks > 1
+        return cls(options.bucket_bytes) if apart else None
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in graphs_of(module):
+            found = [op for op in graph.block.ops if isinstance(op, ExchangeOp)]
+            if found:
+                _move_up(graph.block, [op for op in found if op.kind.data != ALL_GATHER])
+                for bucket in list(self._buckets(graph.block)):
+                    if len(bucket) > 1:
+                        _join(bucket)
+                _wait_late(graph.block)
+
+    def _buckets(self, block: Block) -> Iterator[list[ExchangeOp]]:
+        """Exchanges that become one, in their order; nobody reads one before the last has begun."""
+        places = _places(block)
+        filling: dict[Key, list[ExchangeOp]] = {}
+        read: dict[Key, int] = {}
+        for op in filter(_is_reduction, list(places)):
+            assert isinstance(op, ExchangeOp)
+            key = _key(op)
+            first = min((places[one] for one in _readers(op, block)), default=len(places))
+            if key in filling and read[key] < places[op]:
+                yield filling.pop(key)
+            bucket = filling.setdefault(key, [])
+            read[key] = min(first, read[key]) if bucket else first
+            bucket.append(op)
+            if sum(map(_bytes, bucket)) >= self.bucket_bytes:
+                yield filling.pop(key)
+        yield from filling.values()
+
+
+def _is_reduction(op: Operation) -> bool:
+    return isinstance(op, ExchangeOp) and op.kind.data == ALL_REDUCE
+
+
+def _key(op: ExchangeOp) -> Key:
+    return op.exchange, op.when, tensor_of(op.x).element_type
+
+
+def _bytes(op: ExchangeOp) -> int:
+    return prod(shape_of(op.x)) * element_bytes(op.x.type)
+
+
+def _join(bucket: Sequence[ExchangeOp]) -> None:
+    """One exchange in place of several, at the place of the last."""
+    last = bucket[-1]
+    with made_for(last):
+        row = ConcatOp([op.x for op in bucket], axis=0)
+        exchange = last.exchange
+        whole = ExchangeOp(
+            row,
+            last.when,
+            kind=exchange.kind,
+            size=exchange.size,
+            stride=exchange.stride,
+            combine=exchange.combine,
+        )
+        start, parts = 0, []
+        for op in bucket:
+            (count,) = shape_of(op.x)
+            parts.append(SliceOp(whole, starts=[start], sizes=[count], steps=[1]))
+            start += count
+    for op, part in zip(bucket, parts, strict=True):
+        op.result.replace_all_uses_with(part.result)
+        Rewriter.erase_op(op)
+
+
+def _places(block: Block) -> dict[Operation, int]:
+    return {op: place for place, op in enumerate(block.ops)}
+
+
+def _readers(op: ExchangeOp, block: Block) -> Iterator[Operation]:
+    """The operations of a block that read a result, or in which it is read."""
+    for use in op.result.uses:
+        reader = block.find_ancestor_op_in_block(use.operation)
+        assert reader is not None, "what a graph computes is read in it"
+        yield reader
+
+
+def _move_up(block: Block, exchanges: Sequence[ExchangeOp]) -> None:
+    """Puts exchanges, and what only prepares their messages, right behind what they wait for."""
+    moving = set[Operation](exchanges)
+    waiting = list(moving)
+    while waiting:
+        makers = {value.owner for value in waiting.pop().operands} - moving
+        found = [op for op in makers if isinstance(op, _CHEAP)]
+        moving.update(found)
+        waiting += found
+    keys = dict[Operation, tuple[int, ...]]()
+    for place, op in enumerate(block.ops):
+        after = place
+        if op in moving:
+            after = max((keys[one][0] for one in _makers(op, block)), default=-1)
+        keys[op] = after, op in moving, place
+    _sort(block, keys)
+
+
+def _wait_late(block: Block) -> None:
+    """Puts what reads no exchange first, then what reads the first one, the second ..."""
+    numbers = dict[Operation, int]()
+    waits = dict[Operation, tuple[int, ...]]()
+    for place, op in enumerate(block.ops):
+        last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
+        waits[op] = last, place
+        if isinstance(op, ExchangeOp):
+            numbers[op] = len(numbers) + 1
+    end = block.last_op
+    assert end is not None
+    waits[end] = len(numbers) + 1, waits[end][1]
+    _sort(block, waits)
+
+
+def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:
+    ordered = sorted(keys, key=keys.__getitem__)
+    if ordered != list(block.ops):
+        for op in ordered:
+            op.detach()
+        block.add_ops(ordered)
+
+
+_CHEAP = (Elementwise, ReshapeOp, PadOp, ConstantOp, VariableOp)
+"""What may be computed earlier than it stands."""
+
+
+def _makers(op: Operation, block: Block) -> Iterator[Operation]:
+    for value in op.operands:
+        if isinstance(value.owner, Operation) and value.owner.parent is block:
+            yield value.owner

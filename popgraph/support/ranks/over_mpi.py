@@ -1,0 +1,206 @@
+"""The communicator over MPI, by mpi4py: exchanges go on while the program computes."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.ranks.communicator import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    COMBINED_BY,
+    Communicator,
+    Content,
+    Exchange,
+    Finish,
+    RankError,
+)
+
+INSTALL = "pip install 'popgraph[mpi]' brings mpi4py and an Open MPI"
+POLL_SECONDS = 1e-4
+"""How often exchanges are moved on: MPI sends the next piece only when it is called."""
+
+
+def mpi() -> Any:
+    """The module of mpi4py; RankError where it is not installed, or finds no MPI."""
+    try:
+        return import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise RankError(
+            f"this process is a rank of an MPI job, and mpi4py cannot be used: {error}",
+            "mpi4py",
+            INSTALL,
+        ) from error
+
+
+class OverMpi(Communicator):
+    """
+    The ranks of an MPI job.
+
+    A thread of its own moves exchanges on: without it they would stand still between calls.
+    """
+
+    def __init__(self) -> None:
+        self._mpi = mpi()
+        self._world = self._mpi.COMM_WORLD
+        self.rank, self.size = self._world.rank, self._world.size
+        if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED:
+            raise RankError(
+                "this MPI cannot be called from several threads",
+                "MPI_Init_thread",
+                "leave mpi4py.rc.thread_level at its default, or take Open MPI or MPICH",
+            )
+        self._groups: dict[tuple[int, int], Any] = {(1, self.size): self._world.Dup()}
+        self._calls = threading.Lock()
+        self._pending: list[_Pending] = []
+        self._waiting = threading.Condition()
+        self._mover: threading.Thread | None = None
+        sys.excepthook = self._failed
+        atexit.register(self._end)
+
+    # exchanges
+
+    def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
+        group = self._group(exchange)
+        started = self._of_kind(exchange, group, source, target)
+        with self._calls:
+            pending = _Pending(started())
+        with self._waiting:
+            self._pending.append(pending)
+            self._waiting.notify()
+        if self._mover is None:
+            self._mover = threading.Thread(target=self._move, daemon=True, name="popgraph-mpi")
+            self._mover.start()
+        return partial(self._finish, pending)
+
+    def _of_kind(
+        self, exchange: Exchange, group: Any, source: Array, target: Array
+    ) -> Callable[[], Any]:
+        mpi, bits = self._mpi, _as_numbers
+        if exchange.kind == ALL_GATHER:
+            return lambda: group.Iallgather(source.view(np.uint8), target.view(np.uint8))
+        operation = self._operation(exchange.combine, source.dtype)
+        if exchange.kind == ALL_REDUCE:
+            own = mpi.IN_PLACE if source.ctypes.data == target.ctypes.data else bits(source)
+            return lambda: group.Iallreduce(own, bits(target), operation)
+        return lambda: group.Ireduce_scatter_block(bits(source), bits(target), operation)
+
+    def _operation(self, combine: str, dtype: np.dtype[Any]) -> Any:
+        """MPI's own operation, or, of elements that MPI does not know, NumPy's."""
+        if (dtype.kind in "iuf" and dtype.itemsize > 2) or dtype.kind in "iu":
+            names = {"Add": "SUM", "Mul": "PROD", "Min": "MIN", "Max": "MAX"}
+            return getattr(self._mpi, names[combine])
+        return _numpy_operation(combine, dtype)
+
+    def _group(self, exchange: Exchange) -> Any:
+        """The communicator of a rank's group; all ranks make theirs in the same order."""
+        key = (exchange.stride, exchange.size)
+        if key not in self._groups:
+            members = exchange.group_of(self.rank, self.size)
+            with self._calls:
+                self._groups[key] = self._world.Split(members[0], members.index(self.rank))
+        return self._groups[key]
+
+    def _move(self) -> None:
+        """Moves on what was started, as long as there is anything."""
+        while True:
+            with self._waiting:
+                while not self._pending:
+                    self._waiting.wait()
+            with self._calls:
+                for one in list(self._pending):
+                    one.test()
+            with self._waiting:
+                self._pending = [one for one in self._pending if not one.done]
+                self._waiting.wait(POLL_SECONDS)
+
+    def _finish(self, pending: _Pending) -> None:
+        with self._calls:
+            pending.wait()
+
+    # what is told as a whole
+
+    def broadcast(self, content: Content, root: int = 0) -> Content:
+        with self._calls:
+            found: Content = self._world.bcast(content, root)
+            return found
+
+    def gather(self, content: Content) -> list[Content]:
+        with self._calls:
+            found: list[Content] = self._world.allgather(content)
+            return found
+
+    def barrier(self) -> None:
+        with self._calls:
+            self._world.Barrier()
+
+    # the end
+
+    def abort(self, code: int) -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._world.Abort(code)
+        raise SystemExit(code)
+
+    def _failed(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """An error that nobody handles ends all ranks: the others would wait for this one."""
+        traceback.print_exception(kind, error, trace)
+        print(
+            f"rank {self.rank} of {self.size} failed, and with it the job: {error}",
+            file=sys.stderr,
+        )
+        self.abort(1)
+
+    def _end(self) -> None:
+        """Nobody leaves before all exchanges are through."""
+        for one in self._pending:
+            self._finish(one)
+
+
+class _Pending:
+    """An exchange that was started; its methods are called by one thread at a time."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self.done = False
+
+    def test(self) -> None:
+        self.done = self.done or bool(self._request.Test())
+
+    def wait(self) -> None:
+        if not self.done:
+            self._request.Wait()
+            self.done = True
+
+
+def _as_numbers(array: Array) -> Array:
+    """An array in a type that MPI can carry: halves as the bits that they are."""
+    return array if array.dtype.kind in "iuf" and array.dtype.itemsize > 2 else _bits(array)
+
+
+def _bits(array: Array) -> Array:
+    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind not in "iu" else array
+
+
+@cache
+def _numpy_operation(combine: str, dtype: np.dtype[Any]) -> Any:
+    """An operation of MPI that NumPy carries out."""
+    function = COMBINED_BY[combine]
+
+    def combined(source: Any, target: Any, _: Any) -> None:
+        one, other = np.frombuffer(source, dtype), np.frombuffer(target, dtype)
+        function(one, other, out=other)
+
+    return mpi().Op.Create(combined, commute=True)

@@ -1,0 +1,210 @@
+"""Training on several ranks: each takes its rows of every batch, and all make the same step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from popgraph.dialects.graphcore.random import SEED
+from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.world import world
+from popgraph.support.warnings import DoubtfulTrainingWarning
+from popgraph.training.history import Row
+from popgraph.training.programs import Steps
+from popgraph.training.samples import Batch, Order, Source
+from popgraph.training.task import Task
+from popgraph.training.totals import Totals
+
+APART = 0x9E3779B97F4A7C15
+"""From the seed of a rank to that of the next: 2^64 divided by the golden ratio."""
+
+MEAN, SUM = "mean", "sum"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks that train together, as one of them sees it."""
+
+    communicator: Communicator
+
+    @classmethod
+    def here(cls) -> Ranks:
+        """Those of this job."""
+        return cls(world())
+
+    @property
+    def size(self) -> int:
+        return self.communicator.size
+
+    @property
+    def are_several(self) -> bool:
+        return self.size > 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one writes files and tells people."""
+        return self.communicator.is_first
+
+    def task(self, task: Task) -> Task:
+        """The task of a rank, which has a part of the gradients."""
+        assert task.rule is not None, "a program that trains has an update rule"
+        if not self.are_several:
+            return task
+        reduction = reduction_of(task, task.loss)
+        if reduction is None and self.is_first:
+            warnings.warn(
+                f"{task.loss!r} is neither a mean nor a sum over the samples of a batch, as far as "
+                f"its operators tell: its gradients are averaged over {self.size} ranks",
+                DoubtfulTrainingWarning,
+                stacklevel=2,
+            )
+        rule = replace(task.rule, accumulation=self.size, ranks=self.size, mean=reduction != SUM)
+        return replace(task, rule=rule)
+
+    # data
+
+    def shared(self, source: Source) -> Source:
+        """What this rank takes of the data."""
+        return Shard(source, self.communicator) if self.are_several else source
+
+    def rows(self, batch: int) -> int:
+        """How many rows of a batch of so many this rank takes."""
+        if batch % self.size:
+            raise RunError(
+                f"a batch of {batch} samples cannot be shared out to {self.size} ranks",
+                "batch",
+                f"a multiple of {self.size}",
+            )
+        return batch // self.size
+
+    def multiple(self, batch: int) -> int:
+        """A batch that can be shared out, and is hardly larger."""
+        return -(-batch // self.size) * self.size
+
+    # what all have to know
+
+    def of_whole_batches(self, outputs: Mapping[str, Array], task: Task) -> dict[str, Array]:
+        """Outputs, of which those that are sums over samples are as large as if of all ranks."""
+        names = (task.loss, *task.terms) if self.are_several else ()
+        sums = [name for name in names if reduction_of(task, name) == SUM]
+        return {**outputs, **{name: outputs[name] * self.size for name in sums}}
+
+    def agreed(self, numbers: Row, flags: Sequence[float]) -> tuple[Row, list[float]]:
+        """The means of numbers over the ranks, and the largest of each flag."""
+        if not self.are_several:
+            return numbers, list(flags)
+        told = np.array([*numbers.values()], np.float64)
+        whole = Exchange(ALL_REDUCE, 1, self.size)
+        means = self.communicator.exchange(whole, told) / self.size if told.size else told
+        largest = self.communicator.exchange(
+            replace(whole, combine="Max"), np.array(flags, np.float64)
+        )
+        return dict(zip(numbers, means.tolist(), strict=True)), largest.tolist()
+
+    def told(self, text: str) -> str:
+        """The first text that a rank has, for all."""
+        return next(filter(None, self.communicator.gather(text)), "")
+
+    def total(self, totals: Totals) -> Totals:
+        """What the batches of all ranks have added up to."""
+        if not self.are_several:
+            return totals
+        whole = Totals(list(totals.sums), totals.metrics)
+        for one in self.communicator.gather((totals.samples, totals.sums, totals.counts)):
+            whole.take(*one)
+        return whole
+
+    def statistics_agreed(self, steps: Steps, task: Task) -> None:
+        """Running statistics of the first rank, for all of them."""
+        names = task.selection.statistics
+        if self.are_several and names:
+            values = {name: steps.executable.read(name) for name in names}
+            steps.write(self.communicator.broadcast(values))
+
+    def draw_apart(self, steps: Steps) -> None:
+        """Gives a rank a seed of its own; `steps` have that of the first one."""
+        if not self.is_first and SEED in steps.executable.variables:
+            seed, step = steps.executable.read(SEED).astype(np.uint64).tolist()
+            own = (seed + APART * self.communicator.rank) % 2**64
+            steps.write({SEED: np.array([own, step], np.uint64).astype(np.int64)})
+
+
+ALONE = Ranks(Alone())
+
+
+class Shard(Source):
+    """The rows of each batch that are a rank's: as many for all, so that a few may be left out."""
+
+    def __init__(self, source: Source, communicator: Communicator) -> None:
+        self._source, self._communicator = source, communicator
+
+    def first(self, size: int) -> Batch:
+        return self._source.first(size)
+
+    def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
+        for batch in self._source.epoch(order, number, start):
+            rows = len(next(iter(batch.values()))) // self._communicator.size
+            begin = rows * self._communicator.rank
+            if rows:
+                yield {name: array[begin : begin + rows] for name, array in batch.items()}
+
+    def steps(self, order: Order) -> int | None:
+        return self._source.steps(order)
+
+
+# what the loss is of its samples
+
+
+def reduction_of(task: Task, name: str) -> str | None:
+    """Whether an output is a mean or a sum over samples; None if its operators do not tell."""
+    graph = model_of(task.module).graph
+    values = dict(zip(graph.output_names, graph.yielded, strict=True))
+    found = set(_reductions(values[name], task)) if name in values else set()
+    return found.pop() if len(found) == 1 else None
+
+
+_KEEPS = frozenset(["Add", "Sub", "Neg", "Identity", "Cast", "Reshape", "Squeeze", "Sum"])
+"""What is a mean or a sum if its operands are."""
+_SCALES = frozenset(["Mul", "Div"])
+"""The same, if one of the operands does not depend on samples."""
+_LOSSES = frozenset(
+    ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Nll", "L1", "IdentityLoss"]
+)
+
+
+def _reductions(value: SSAValue, task: Task) -> Iterator[str | None]:
+    """How the terms of a value are made of samples; None for what nobody can tell."""
+    op = value.owner
+    if not isinstance(op, OnnxOp) or not _reads_samples(value):
+        return
+    kind = op.op_type
+    if kind in ("ReduceMean", "ReduceSum"):
+        yield MEAN if kind == "ReduceMean" else SUM
+    elif kind in _LOSSES:
+        told = str(op.attribute_values(task.weights).get("reduction", MEAN)).lower()
+        yield told if told in (MEAN, SUM) else None
+    elif kind in _KEEPS or (kind in _SCALES and sum(map(_reads_samples, op.operands)) == 1):
+        for operand in op.operands:
+            yield from _reductions(operand, task)
+    else:
+        yield None
+
+
+def _reads_samples(value: SSAValue) -> bool:
+    """Whether a value depends on inputs of the model."""
+    seen, waiting = set[SSAValue](), [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BlockArgument):
+            return True
+        if one not in seen and isinstance(one.owner, Operation):
+            seen.add(one)
+            waiting += one.owner.operands
+    return False

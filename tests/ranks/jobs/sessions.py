@@ -1,0 +1,206 @@
+"""Run on every rank: distributed replicas come to the numbers of replicas in one process."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import popgraph.session as popart
+from popgraph.support.arrays import Array
+from popgraph.support.ranks.world import world
+
+RANKS, RANK = world().size, world().rank
+STEPS, ACCUMULATION, MICRO, FEATURES = 3, 2, 4, 3
+
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "SGD": lambda: popart.ConstSGD(0.1),
+    "momentum, decay, scaled": lambda: popart.SGD(
+        {
+            "defaultMomentum": (0.9, True),
+            "defaultWeightDecay": (0.1, True),
+            "lossScaling": (16.0, False),
+        }
+    ),
+    "separate momentum": lambda: popart.SGD(
+        {"defaultMomentum": (0.9, False)},
+        accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
+    ),
+    "Adam": lambda: popart.Adam({"defaultLearningRate": (0.05, False)}),
+    "clipped": lambda: popart.SGD(
+        {"defaultMomentum": (0.5, True)},
+        clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(0.3)],
+    ),
+}
+
+
+def network(
+    *, drops: bool = False, normalizes: bool = False, talks: bool = False
+) -> tuple[bytes, str]:
+    """Two layers and an L1 loss: its model, and the name of the loss."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [MICRO, FEATURES], "x")
+    random = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> str:
+        return builder.addInitializedInputTensor(random.normal(size=shape).astype("f"), name)
+
+    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, weight("w", FEATURES, 5)])])
+    if normalizes:
+        settings = [weight(name, 5) for name in ("scale", "bias", "mean")]
+        variance = builder.addInitializedInputTensor(np.ones(5, np.float32), "variance")
+        (y, *_) = builder.aiOnnx.batchnormalization([y, *settings, variance], num_outputs=5)
+    if drops:
+        (y,) = builder.aiOnnx.dropout([y], 1, ratio=0.5)
+    if talks:
+        y = builder.aiGraphcore.replicatedallreduce([y])
+    y = builder.aiOnnx.matmul([y, weight("v", 5, 2)])
+    y = builder.aiOnnx.add([y, weight("b", 2)])
+    loss = builder.aiGraphcore.l1loss([y], 0.1, popart.ReductionType.Sum)
+    return builder.getModelProto(), loss
+
+
+def options(replicas: int, *, accumulation: int = 1, mean: bool = False) -> Any:
+    made = popart.SessionOptions()
+    made.enableGradientAccumulation, made.accumulationFactor = accumulation > 1, accumulation
+    made.enableReplicatedGraphs, made.replicatedGraphCount = replicas > 1, replicas
+    if mean:
+        made.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    return made
+
+
+def spread(made: Any, replicas: int) -> Any:
+    """The same options for a rank that has so many of the replicas."""
+    made.enableDistributedReplicatedGraphs = True
+    made.globalReplicationFactor, made.globalReplicaOffset = replicas * RANKS, replicas * RANK
+    return made
+
+
+def trained(
+    model: bytes, loss: str, optimizer: Any, made: Any, data: Array, backend: str = "reference"
+) -> tuple[dict[str, Array], Array]:
+    """The weights after steps on the data, whose axes are steps, micro-batches, replicas, ..."""
+    device = popart.DeviceManager().createCpuDevice(backend=backend)
+    flow = popart.DataFlow(1, [loss])
+    session = popart.TrainingSession(model, flow, loss, optimizer, device, userOptions=made)
+    session.prepareDevice()
+    if draws(model):
+        session.setRandomSeed(7)
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    losses = []
+    for step in data:
+        session.run(popart.PyStepIO({"x": np.ascontiguousarray(step)}, anchors))
+        losses.append(anchors[loss].copy())
+    session.weightsToHost()
+    return dict(session.weights()), np.array(losses)
+
+
+def draws(model: bytes) -> bool:
+    return b"Dropout" in model
+
+
+def same(
+    optimizer: Callable[[], Any],
+    local: int = 1,
+    *,
+    backend: str = "reference",
+    tolerance: float = 1e-5,
+    narrow: str = "",
+    buckets: int | None = None,
+    kind: dict[str, bool] | None = None,
+    shards: bool = False,
+    **how: Any,
+) -> None:
+    """Ranks of `local` replicas train as one process does with all of them."""
+    model, loss = network(**(kind or {}))
+    total, accumulation = local * RANKS, how.get("accumulation", 1)
+    axes = (STEPS, accumulation, total, MICRO, FEATURES)
+    data = np.random.default_rng(1).normal(size=axes).astype(np.float32)
+    together, all_losses = trained(model, loss, optimizer(), options(total, **how), data, backend)
+    mine = slice(RANK * local, RANK * local + local)
+    made = spread(options(local, **how), local)
+    made.exchangeType = narrow
+    if shards:
+        made.optimizerStateTensorLocationSettings = popart.TensorLocationSettings(
+            popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
+            minElementsForReplicatedTensorSharding=3,
+        )
+    if buckets is not None:
+        made.exchangeBucketBytes = buckets
+    apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
+    shape = (STEPS, accumulation, local)
+    whole = all_losses.reshape(STEPS, accumulation, total)
+    np.testing.assert_allclose(losses.reshape(shape), whole[:, :, mine], rtol=tolerance)
+    assert "w" in apart
+    for name, value in together.items():
+        if name.startswith(("Accum___", "Counter___")):
+            continue  # replicas of one process that take turns add up, ranks do not
+        own = kind == {"normalizes": True} and name in ("mean", "variance")
+        if own and RANK:
+            continue  # the running statistics of one process are those of its first replica
+        np.testing.assert_allclose(apart[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+    assert not np.allclose(together["w"], network_weight(model, "w")), "nothing was trained"
+
+
+def network_weight(model: bytes, name: str) -> Array:
+    import onnx
+    from onnx import numpy_helper
+
+    tensors = onnx.load_from_string(model).graph.initializer
+    return next(numpy_helper.to_array(one) for one in tensors if one.name == name)
+
+
+def test_optimizers() -> None:
+    for optimizer, mean in zip(OPTIMIZERS.values(), itertools.cycle((False, True))):
+        same(optimizer, mean=mean)
+
+
+def test_replicas_of_ranks() -> None:
+    same(OPTIMIZERS["Adam"], 2, accumulation=ACCUMULATION, mean=True)
+
+
+def test_accumulation() -> None:
+    for name in ("SGD", "separate momentum"):
+        same(OPTIMIZERS[name], accumulation=ACCUMULATION)
+
+
+def test_dropout_and_statistics() -> None:
+    same(OPTIMIZERS["SGD"], 2, kind={"drops": True})
+    same(OPTIMIZERS["SGD"], kind={"normalizes": True})
+
+
+def test_compiled() -> None:
+    momentum = OPTIMIZERS["momentum, decay, scaled"]
+    same(momentum, accumulation=ACCUMULATION, backend="c", buckets=64)
+    same(OPTIMIZERS["SGD"], backend="c", narrow="bf16", tolerance=0.05)
+
+
+def test_collectives() -> None:
+    """Replicas that talk to each other draw from streams of their own."""
+    same(OPTIMIZERS["SGD"], kind={"talks": True})
+    same(OPTIMIZERS["SGD"], 2, kind={"talks": True, "drops": True})
+
+
+def test_shares_of_states() -> None:
+    """Each rank keeps and updates a share; weights and states come back whole."""
+    plain = lambda: popart.SGD({"defaultMomentum": (0.9, True), "lossScaling": (8.0, False)})  # noqa: E731
+    same(plain, accumulation=ACCUMULATION, shards=True, mean=True)
+    same(OPTIMIZERS["Adam"], shards=True, backend="c")
+    same(OPTIMIZERS["clipped"], shards=True)  # norms are of whole gradients: nothing is shared
+
+
+def test_messages() -> None:
+    same(OPTIMIZERS["SGD"], narrow="bf16", tolerance=0.05)
+    same(OPTIMIZERS["SGD"], buckets=1)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    for name, test in list(globals().items()):
+        if name.startswith("test_") and (not wanted or name in wanted):
+            test()
+            print(f"{name} on rank {RANK}", flush=True)

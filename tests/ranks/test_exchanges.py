@@ -1,0 +1,296 @@
+"""Tests exchanges between ranks at every level: their meaning, their buckets, when they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.reference import evaluate, first_state
+from popgraph.compiler import BuildRequest, lower
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.levels import LEVELS
+from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore import bucket_exchanges
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
+from popgraph.passes.graphcore.training.add_optimizer import RANK, AddOptimizer
+from popgraph.passes.optimizer_spec import Adam
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_NAME
+from popgraph.support.errors import PopgraphError, TypeMismatchError
+from popgraph.support.ranks.codes import exchange_code, exchange_of
+from popgraph.support.ranks.communicator import COMBINED_BY, KINDS, Exchange, RankError
+from tests.ranks.threads import Thread, combined, on_ranks
+
+RANKS = 2
+
+
+def exchange(kind: str, combine: str = "Add", *, when: bool = False, count: int = 6) -> ModuleOp:
+    """y is what a rank gets for x, times two."""
+    types = [TensorType(f32, [count]), *([TensorType(i1, [])] if when else [])]
+    graph = GraphOp("main", ["x", "when"][: len(types)], types)
+    x, *told = graph.block.args
+    with ImplicitBuilder(graph.block):
+        got = gc.ExchangeOp(x, *told, kind=kind, size=RANKS, combine=combine)
+        y = gc.AddOp(got, got)
+        ReturnOp([y.result], ["y"])
+    return ModuleOp([graph])
+
+
+def lowered(module: ModuleOp, level: str) -> tuple[ModuleOp, Compilation]:
+    module, compilation = module.clone(), Compilation()
+    lower(module, compilation, Options(), level=level)
+    check_ir(module)
+    return module, compilation
+
+
+def rows(rank: int, count: int = 6) -> Array:
+    return np.arange(count, dtype=np.float32) * (rank + 1)
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize(
+    ("kind", "combine"), [(KINDS[0], "Max"), (KINDS[1], "Add"), (KINDS[2], "Add")]
+)
+def test_every_level_means_the_same(level: str, kind: str, combine: str) -> None:
+    module, compilation = lowered(exchange(kind, combine), level)
+    found = on_ranks(
+        RANKS, lambda one: evaluate(module, {"x": rows(one.rank)}, compilation.weights)[0]["y"]
+    )
+    given = [rows(rank) for rank in range(RANKS)]
+    for rank, y in enumerate(found):
+        np.testing.assert_array_equal(
+            y, 2 * combined(Exchange(kind, 1, RANKS, combine), given, rank)
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_c_calls_back(kind: str) -> None:
+    """Where `when` is false nobody is told anything."""
+    module = exchange(kind, when=True)
+    request = BuildRequest(module, Compilation(), Options(), "c", 1)
+    programs = [request.executable() for _ in range(RANKS)]
+    assert isinstance(programs[0], CExecutable)
+    given = [rows(rank) for rank in range(RANKS)]
+
+    def work(one: Any) -> list[Array]:
+        inputs = [{"x": given[one.rank], "when": np.array(when)} for when in (True, False)]
+        return [programs[one.rank].run(each)["y"] for each in inputs]
+
+    for rank, (told, untold) in enumerate(on_ranks(RANKS, work)):
+        wanted = combined(Exchange(kind, 1, RANKS), given, rank)
+        np.testing.assert_array_equal(told, 2 * wanted)
+        kept = 2 * given[rank] if kind == "all_reduce" else np.zeros_like(wanted)
+        np.testing.assert_array_equal(untold, kept)
+
+
+def test_errors_in_c_are_raised_when_the_program_has_ended() -> None:
+    program = BuildRequest(exchange("all_reduce"), Compilation(), Options(), "c", 1).executable()
+    with pytest.raises(RankError, match="1 ranks cannot be taken in groups of 2"):
+        program.run({"x": rows(0)})
+
+
+def test_messages_are_sent_before_the_rest_is_computed() -> None:
+    """Everything is sent when it is complete, and waited for when all else is done."""
+    graph = GraphOp("main", ["x"], [TensorType(f32, [4, 4])])
+    (x,) = graph.block.args
+    with ImplicitBuilder(graph.block):
+        first = gc.MatMulOp(x, x)
+        second = gc.MatMulOp(first, x)
+        told = [
+            gc.ExchangeOp(gc.ReshapeOp(one, shape=[16]), kind="all_reduce", size=RANKS)
+            for one in (first, second)
+        ]
+        ReturnOp([one.result for one in told], ["a", "b"])
+    module, compilation = ModuleOp([graph]), Compilation()
+    BucketExchanges(1).run(compilation, module)
+    names = [op.name.removeprefix("graphcore.") for op in only_graph(module).block.ops]
+    assert names[:6] == ["mat_mul", "reshape", "exchange", "mat_mul", "reshape", "exchange"]
+    program = BuildRequest(module, compilation, Options(), "c", 1).executable()
+
+    def work(one: Any) -> list[str]:
+        program_of[one.rank].run({"x": np.eye(4, dtype=np.float32)})
+        return one.log
+
+    program_of = [program, BuildRequest(module, compilation, Options(), "c", 1).executable()]
+    for log in on_ranks(RANKS, work):
+        assert log == ["start 16", "start 16", "finish 16", "finish 16"]
+
+
+# Buckets
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows, each made of two of those before and told or not, and the size of a bucket."""
+
+    steps: tuple[tuple[int, int, int, bool], ...]
+    """Two of the rows before, how often the first is repeated, and whether ranks add it up."""
+    bucket: int
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Drawn:
+    steps = []
+    for made in range(draw(st.integers(1, 8))):
+        of = st.integers(0, made)
+        steps.append((draw(of), draw(of), draw(st.integers(1, 2)), draw(st.booleans())))
+    return Drawn(tuple(steps), draw(st.sampled_from([1, 20, 10**6])))
+
+
+def built(drawn: Drawn) -> ModuleOp:
+    graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
+    made = [graph.block.args[0]]
+    with ImplicitBuilder(graph.block):
+        for one, other, repeated, told in drawn.steps:
+            total = gc.ReduceSumOp(made[other], axes=[0], keepdims=True)
+            value: Any = gc.AddOp(made[one], total)
+            if repeated > 1:
+                value = gc.ConcatOp([value] * repeated, axis=0)
+            if told:
+                value = gc.ExchangeOp(value, kind="all_reduce", size=RANKS)
+            made.append(value.result)
+        ReturnOp(made[1:], [f"y{at}" for at in range(len(made) - 1)])
+    return ModuleOp([graph])
+
+
+def check_buckets(drawn: Drawn) -> None:
+    before, compilation = built(drawn), Compilation()
+    after = before.clone()
+    BucketExchanges(drawn.bucket).run(compilation, after)
+    check_ir(after)
+    again = after.clone()
+    BucketExchanges(drawn.bucket).run(compilation, again)
+    assert str(again) == str(after)
+
+    def work(one: Any) -> Any:
+        x = {"x": np.array([1, 2], np.float32) / (one.rank + 1)}
+        return [evaluate(module, x, compilation.weights)[0] for module in (before, after)]
+
+    for plain, bucketed in on_ranks(RANKS, work):
+        for name, value in plain.items():
+            np.testing.assert_allclose(bucketed[name], value, rtol=1e-6, err_msg=name)
+
+
+@given(graphs())
+def test_fuzz_of_buckets(drawn: Drawn) -> None:
+    check_buckets(drawn)
+
+
+def test_buckets_are_joined() -> None:
+    module = built(Drawn(tuple((0, 0, 1, True) for _ in range(5)), 10**6))
+    BucketExchanges(16).run(Compilation(), module)
+    found = [op for op in module.walk() if isinstance(op, gc.ExchangeOp)]
+    assert [gc.shape_of(op.x) for op in found] == [(4,), (4,), (2,)]
+
+
+def _starts_at_zero(x: Any, *, starts: Any, **more: Any) -> gc.SliceOp:
+    return gc.SliceOp(x, starts=[0], **more)
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [
+        ("SliceOp", _starts_at_zero),
+        ("_readers", lambda op, block: iter(())),
+    ],
+    ids=["all parts are the first", "a result is read before the last has begun"],
+)
+def test_fuzz_of_buckets_kills(
+    name: str, bug: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_exchanges, name, bug)
+
+    @settings(
+        max_examples=500,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(graphs())
+    def keeps_meaning(drawn: Drawn) -> None:
+        check_buckets(drawn)
+
+    with pytest.raises((AssertionError, KeyError, PopgraphError, VerifyException)):
+        keeps_meaning()
+
+
+# Shares
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) -> None:
+    """Adam, with states of three of five elements, moves a weight as with whole states."""
+    compilation, programs = Compilation(), []
+    for shard_from in (5, 6):  # shared out, and too few elements to be
+        graph = GraphOp("main", ["x"], [TensorType(f32, [5])])
+        with ImplicitBuilder(graph.block):
+            literal = compilation.weights.attribute(np.ones(5, np.float32))
+            weight = VariableOp("w", literal)
+            gradient = gc.MulOp(graph.block.args[0], weight.result)
+            ReturnOp([gradient.result], ["Gradient___w"])
+        module = ModuleOp([graph])
+        rule = Adam(
+            accumulation=RANKS * accumulation, ranks=RANKS, shard_from=shard_from, mean=True
+        )
+        AddOptimizer.by(rule).run(compilation, module)
+        BucketExchanges().run(compilation, module)
+        check_ir(module)
+        programs.append(module)
+    shared, whole = (first_state(one, compilation.weights) for one in programs)
+    assert shared["Accl1___w"].shape == (3,) and whole["Accl1___w"].shape == (5,)
+
+    def work(one: Thread) -> list[Array]:
+        found = []
+        for module, state in zip(programs, (shared, whole), strict=True):
+            now = {name: value.copy() for name, value in state.items()}
+            if RANK in now:
+                now[RANK] = np.array([one.rank])
+            for step in range(2 * accumulation):
+                x = {"x": rows(one.rank + step, 5)}
+                now |= evaluate(module, x, compilation.weights, now)[1]
+            found.append(now["w"])
+        return found
+
+    for of_shares, of_whole in on_ranks(RANKS, work):
+        np.testing.assert_allclose(of_shares, of_whole, rtol=1e-6)
+        assert not np.allclose(of_whole, 1)
+
+
+# What cannot be
+
+
+def test_codes_say_everything() -> None:
+    for kind in KINDS:
+        for combine in COMBINED_BY:
+            given = Exchange(kind, 3, 1024, combine)
+            for dtype in BY_NAME.values():
+                assert exchange_of(exchange_code(given, dtype)) == (given, dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "how", "text"),
+    [
+        ([2, 3], {"kind": "all_reduce"}, "takes one row of elements"),
+        ([5], {"kind": "reduce_scatter"}, "cannot share 5 elements among 2 ranks"),
+        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is no exchange"),
+        ([4], {"kind": "tell"}, "tell by Add is no exchange"),
+    ],
+)
+def test_exchanges_that_cannot_be(shape: list[int], how: dict[str, str], text: str) -> None:
+    graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
+    with ImplicitBuilder(graph.block), pytest.raises(TypeMismatchError, match=text):
+        gc.ExchangeOp(graph.block.args[0], size=RANKS, **how)

@@ -1,0 +1,86 @@
+"""Tests ranks of MPI, each job of which is started once: replicas, messages, and how jobs end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.ranks.launch import JOBS, mpirun, succeeds
+
+
+def test_two_ranks_train_as_one_process_does() -> None:
+    told = succeeds(2, JOBS / "sessions.py")
+    names = [line.split()[0] for line in told.splitlines() if line.endswith("on rank 0")]
+    assert len(names) >= 7, told
+
+
+def test_ranks_that_a_session_does_not_fit() -> None:
+    done = mpirun(2, JOBS / "misfits.py")
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    for text in (
+        "the session wants to be rank 0 of 4; this process is rank 0 of 2",
+        "ranks 0 and 1 have programs that tell each other different things",
+    ):
+        assert done.stdout.count(text) == 2, done.stdout
+
+
+def test_a_rank_that_fails_ends_the_job_with_a_sentence() -> None:
+    done = mpirun(2, JOBS / "failing.py")
+    assert done.returncode != 0
+    assert "rank 1 of 2 failed, and with it the job: no more of this" in done.stderr
+    assert "came to the end" not in done.stdout
+
+
+# Trainers
+
+NLL = "nll(y, labels)"
+SUM = 'ai.graphcore.nllloss(y, labels, reduction="Sum")'
+
+
+def trained(
+    ranks: int, loss: str = NLL, checkpoint: Path | str = "", epochs: int = 2
+) -> dict[str, Any]:
+    told = succeeds(ranks, JOBS / "trainers.py", checkpoint, str(epochs), "0", loss)
+    return json.loads(told.splitlines()[-1])
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, weight in wanted["weights"].items():
+        np.testing.assert_allclose(found["weights"][name], weight, rtol=1e-4, atol=1e-5)
+    assert found["steps"] == wanted["steps"]
+    for row, other in zip(found["rows"], wanted["rows"], strict=True):
+        assert row.keys() == other.keys()
+        np.testing.assert_allclose(list(row.values()), list(other.values()), rtol=1e-4)
+
+
+def test_trainers_share_out_the_data(tmp_path: Path) -> None:
+    """The same as one process; a rank that dies loses what came after the last checkpoint."""
+    alone = trained(1, epochs=3)
+    assert alone["steps"] == list(range(1, 13))
+    checkpoint = tmp_path / "run.ckpt"
+    died = mpirun(2, JOBS / "trainers.py", checkpoint, "3", "7", NLL)
+    assert died.returncode != 0
+    assert "rank 1" in died.stderr and "signal 9" in died.stderr
+    assert checkpoint.exists()
+    again = trained(3, checkpoint=checkpoint, epochs=3)
+    assert_same(again, alone)
+
+
+def test_gradients_of_sums_are_added_up() -> None:
+    assert_same(trained(2, SUM, epochs=1), trained(1, SUM, epochs=1))
+
+
+# Programs of PopART
+
+
+def test_scripts_share_out_replicas_unchanged(tmp_path: Path) -> None:
+    script = JOBS / "script.py"
+    variables = {"folder": tmp_path, "POPGRAPH_BACKEND": "reference"}
+    alone = succeeds(1, "-m", "popgraph.compat", script, **variables)
+    (tmp_path / "trained.onnx").unlink()
+    split = succeeds(2, "-m", "popgraph.compat", "--mpi", script, **variables)
+    assert split == alone
+    assert (tmp_path / "trained.onnx").exists()

@@ -1,0 +1,138 @@
+"""Ranks that are threads of one process: what MPI does, in a few lines, for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any, NoReturn
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.ranks import world as world_module
+from popgraph.support.ranks.communicator import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    COMBINED_BY,
+    Communicator,
+    Exchange,
+    Finish,
+)
+
+PATIENCE = 60
+"""Seconds after which a rank takes the others for lost."""
+
+
+class _Meeting:
+    """Where the ranks lay down what they have, and see what the others have."""
+
+    def __init__(self, size: int) -> None:
+        self._barrier = threading.Barrier(size, timeout=PATIENCE)
+        self._slots: list[Any] = [None] * size
+
+    def told(self, rank: int, content: Any) -> list[Any]:
+        self._slots[rank] = content
+        self._barrier.wait()
+        found = list(self._slots)
+        self._barrier.wait()
+        return found
+
+    def give_up(self) -> None:
+        self._barrier.abort()
+
+
+class Thread(Communicator):
+    """One of the ranks. What it starts comes to its target only when it finishes."""
+
+    def __init__(self, rank: int, size: int, meeting: _Meeting) -> None:
+        self.rank, self.size, self._meeting = rank, size, meeting
+        self.log: list[str] = []
+        """What was started and finished, in order."""
+
+    def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
+        self.log.append(f"start {source.size}")
+        told = self._meeting.told(self.rank, (exchange, source.copy()))
+        assert all(one == exchange for one, _ in told), "ranks tell each other different things"
+        members = exchange.group_of(self.rank, self.size)
+        rows = [told[rank][1] for rank in members]
+        target.view(np.uint8)[...] = 0xA5  # on its way
+
+        def finish() -> None:
+            self.log.append(f"finish {target.size}")
+            target[...] = combined(exchange, rows, members.index(self.rank))
+
+        return finish
+
+    def broadcast(self, content: Any, root: int = 0) -> Any:
+        return self._meeting.told(self.rank, content)[root]
+
+    def gather(self, content: Any) -> list[Any]:
+        return self._meeting.told(self.rank, content)
+
+    def barrier(self) -> None:
+        self._meeting.told(self.rank, None)
+
+    def abort(self, code: int) -> NoReturn:
+        self._meeting.give_up()
+        raise SystemExit(code)
+
+
+def combined(exchange: Exchange, rows: list[Array], place: int) -> Array:
+    """What a member of a group gets, by NumPy."""
+    if exchange.kind == ALL_GATHER:
+        return np.concatenate(rows)
+    whole = reduce(COMBINED_BY[exchange.combine], rows)
+    return whole if exchange.kind == ALL_REDUCE else np.split(whole, exchange.size)[place]
+
+
+class _OfThread(Communicator):
+    """The communicator of whichever thread asks."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, Thread] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        threads = object.__getattribute__(self, "threads")
+        if name == "threads":
+            return threads
+        return getattr(threads[threading.get_ident()], name)
+
+    start = broadcast = gather = barrier = abort = None
+
+
+@contextmanager
+def _world(communicator: Communicator) -> Iterator[None]:
+    before, world_module._world = world_module._world, communicator
+    try:
+        yield
+    finally:
+        world_module._world = before
+
+
+def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:
+    """What each of so many ranks makes of a piece of work; the first error of any is raised."""
+    meeting, shared = _Meeting(count), _OfThread()
+    results: list[Any] = [None] * count
+    errors: list[BaseException] = []
+
+    def run(rank: int) -> None:
+        one = shared.threads[threading.get_ident()] = Thread(rank, count, meeting)
+        try:
+            results[rank] = work(one)
+        except threading.BrokenBarrierError as error:
+            errors.append(error)
+        except BaseException as error:
+            errors.insert(0, error)
+            meeting.give_up()
+
+    with _world(shared):
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return results
