@@ -25,7 +25,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
@@ -218,17 +218,33 @@ class Program:
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
-            variables[id].attributes[GROUPS] = ArrayAttr(firsts)
+            copies = zip(self.replicas.variables(id), weight.held, strict=True)
+            own = [firsts[group] for group in dict(copies).values()]
+            variables[id].attributes[GROUPS] = ArrayAttr(own)
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
         """An update rule that says of the weights of each group what it says of a weight."""
-        names = {one: dict.fromkeys(self.replicas.variables(one)) for one in self._request.grouped}
+        replicas = self.replicas
+        if replicas.count == 1:
+            return rule
         specific = [
             replace(one, weight=name)
             for one in rule.specific
-            for name in names.get(one.weight, [one.weight])
+            for name in dict.fromkeys(replicas.variables(one.weight))
         ]
-        return replace(rule, specific=tuple(specific), at_once=self.replicas.count)
+        for id in self._model.weight_names if rule.keeps_means else ():
+            size = Scalar(len(replicas.adding(id)[0]))
+            names = dict.fromkeys(replicas.variables(id))
+            specific += [Specific(name, "at_once", size) for name in names]
+        clip = [part for one in rule.clip for part in self._clipped_together(one)]
+        return replace(rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count)
+
+    def _clipped_together(self, clip: ClipNorm) -> Iterator[ClipNorm]:
+        """What replicas clip of a group of weights: each the copies that it has."""
+        names = sorted(clip.weights or self._model.weight_names)
+        copies = zip(*(self.replicas.variables(id) for id in names), strict=True)
+        for own in dict.fromkeys(copies):
+            yield replace(clip, weights=own)
 
     def _as_anchor_error(
         self, error: PassError | DifferentiationError, anchors: _Anchors
@@ -302,12 +318,15 @@ class Program:
         found = {}
         for id, values in variables.items():
             group = next((grouped[one] for one in grouped if belongs(id, one)), None)
-            stacked = group is not None and group.is_stacked
-            first = np.stack(list(values.values())) if stacked and values else None
-            if first is None:
-                first = firsts[id] if id in firsts else next(iter(values.values()))
+            first = firsts[id] if id in firsts else next(iter(values.values()))
+            rows: tuple[int, ...] = ()
+            if group is not None and group.is_stacked and values:
+                held = dict(zip(self.replicas.states(id), group.held, strict=True))
+                values, rows = {name: values[name] for name in held}, tuple(held.values())
+                parts = {row: values[name] for name, row in reversed(held.items())}
+                first = np.stack([parts[row] for row in range(len(group.groups))])
             returned = tuple(group.returned) if group else ()
-            found[id] = Held(first, tuple(values), stacked, returned)
+            found[id] = Held(first, tuple(values), rows, returned)
         return found
 
     @cached_property

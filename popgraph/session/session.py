@@ -33,7 +33,7 @@ from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
-from popgraph.session.grouped_weights import Grouped, check_groups
+from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
@@ -218,14 +218,12 @@ class Session(Randomness, IpuOnly):
         """The replicas of one program: all, if they differ or talk; else it runs in turn."""
         if not self._grouped and not self._model.has_collectives:
             return Replication()
-        check_groups(self._grouped, self._options, self._rule)
-        groups = [
-            (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
-        ]
-        return Replication(
+        return replication_of(
+            self._grouped,
             self._step.replicas,
-            tuple(sorted(self._model.broadcast_inputs)),
-            tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
+            self._model.broadcast_inputs,
+            self._model.weight_names,
+            self._rule,
         )
 
     # what was asked for

@@ -94,6 +94,7 @@ WORKS: Mapping[str, str] = {
         enableGradientAccumulation enableLoadAndOffloadRNGState
         enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
+        meanAccumulationAndReplicationReductionStrategy
         replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
@@ -151,9 +152,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             optimizerStateTensorLocationSettings replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings
-        """,
-        (Standing.QUIET, "a mean is the same whenever it is taken"): """
-            meanAccumulationAndReplicationReductionStrategy
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation

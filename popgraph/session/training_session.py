@@ -8,7 +8,7 @@ from pathlib import Path
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external_weights import data_places
-from popgraph.builder.opset.enums import ReductionType
+from popgraph.builder.opset.enums import MeanReductionStrategy, ReductionType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
 from popgraph.passes.optimizer_spec import OptimizerSpec
@@ -184,7 +184,9 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         return rule
     runs = StepShape.of(1, options).runs
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
-    return replace(rule, accumulation=runs, mean=mean) if runs > 1 else rule
+    strategy = options.meanAccumulationAndReplicationReductionStrategy
+    running = strategy is MeanReductionStrategy.Running
+    return replace(rule, accumulation=runs, mean=mean, running=running) if runs > 1 else rule
 
 
 def _task_of_text(source: Source) -> Task | None:
