@@ -31,6 +31,9 @@ class Training:
     """Weights that stay as they are: they get no gradient, and running statistics do not move."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradient is to be an output as well, where they have one."""
+    delayed: tuple[str, ...] = ()
+    """Weights that the host gives twice: as they are now, for the gradients, and as they were some
+    batches ago, as the variable `Delayed___w`, with which the loss is computed."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
+from popgraph.passes.graphcore.training.autodiff import DELAYED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training
@@ -53,6 +54,8 @@ class Request:
     """Weights that steps of training leave as they are; the host may change them."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host looks at, where they have any."""
+    delayed: tuple[str, ...] = ()
+    """Weights of which the loss reads an older value, which the host gives."""
     disabled: frozenset[str] = frozenset()
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
     """What the user's names of gradients may begin with."""
@@ -169,6 +172,7 @@ class Program:
                 tuple(anchors.after_step),
                 self._request.frozen,
                 self._request.tracked,
+                self._request.delayed,
             )
         options = replace(
             self._request.code,
@@ -313,7 +317,7 @@ class Program:
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
-            if name != SEED and name not in self.streamed:
+            if name != SEED and name not in self.streamed and not name.startswith(DELAYED):
                 variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
         found = {}
         for id, values in variables.items():

@@ -28,6 +28,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.delayed_weights import DelayedWeights
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
@@ -122,7 +123,9 @@ class Session(Randomness, IpuOnly):
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
             self._tell_what_stays()
-            check_placement(self._model, self._options, self._step, self._ipus, self._training)
+            self._stages = check_placement(
+                self._model, self._options, self._step, self._ipus, self._training
+            )
             self._program = Program(self._model, self._request())
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
@@ -131,6 +134,7 @@ class Session(Randomness, IpuOnly):
         own = InTurn(self._step.replicas, self._own())
         self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._step, self._model.broadcast_inputs)
+        self._delayed = DelayedWeights(self._delays())
         self._executions = Executions(self._step.runs)
         if DotFiles(self._options).are_wanted:
             self.getIr()
@@ -210,9 +214,34 @@ class Session(Randomness, IpuOnly):
             disabled=self._patterns.disabled_passes(),
             gradient_prefixes=self._gradient_prefixes(),
             replicas=self._written_out(),
+            delayed=tuple(self._delays()),
             grouped=self._grouped,
             code=self._code(),
         )
+
+    def _delays(self) -> Mapping[str, int]:
+        """The weights that batches of the pipeline meet before they were updated."""
+        accumulates = self._options.enableGradientAccumulation
+        if self._stages is None or not self._training or accumulates:
+            return {}
+        names = self._model.weight_names
+        found = {id: delay for id in sorted(names) if (delay := self._stages.delay(id))}
+        shared = next((id for id in found if len(self._stages.stages_of(id)) > 1), None)
+        if shared is not None:
+            raise popart_unsupported_exception(
+                f"the weight {shared} is read in several stages of a pipeline that updates it "
+                "while batches are under way",
+                "SessionOptions.enablePipelining",
+                "options.enableGradientAccumulation = True",
+            )
+        if found and (self._grouped or self._model.has_collectives):
+            raise popart_unsupported_exception(
+                "replicas that differ or talk to each other cannot update weights while batches "
+                "are under way",
+                "SessionOptions.enablePipelining",
+                "options.enableGradientAccumulation = True",
+            )
+        return found
 
     def _written_out(self) -> Replication:
         """The replicas of one program: all, if they differ or talk; else it runs in turn."""
@@ -411,6 +440,7 @@ class Session(Randomness, IpuOnly):
         stepio = self._synthetic or stepio
         with as_popart_errors():
             self._steps.check(stepio)
+            self._delayed.begin_step()
             with self._executions.step(str(debugName)):
                 self._steps.run(stepio, partial(self._run_replicas, executable))
         self._has_run = True
@@ -421,6 +451,7 @@ class Session(Randomness, IpuOnly):
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
     ) -> Sequence[Mapping[str, Array]]:
         """A micro-batch of each replica."""
+        self._delayed.enter(executable)
         return self._replicas.run(executable, inputs, partial(self._run_on, executable))
 
     def _run_on(self, executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -11,6 +11,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.gradients import Gradients
@@ -25,7 +26,6 @@ from popgraph.session.popart_ir.placement import (
     add_seeds,
     add_stores,
     annotate_recomputation,
-    place_automatically,
     recompute_explicitly,
 )
 from popgraph.session.popart_ir.schedule import scheduled
@@ -103,8 +103,8 @@ class Ir:
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, Stage(trains))
         self._dots.draw("FWD1", [main, *called])
-        if options.virtualGraphMode is VirtualGraphMode.Auto and asked.ipus > 1:
-            place_automatically(main, asked.ipus, options.virtualGraphSplitRatios)
+        if options.virtualGraphMode is VirtualGraphMode.Auto:
+            place_automatically(main, Shares.of(options, asked.ipus, trains=trains))
         add_seeds(main)
         if asked.rule is not None:
             self._train(main, asked.rule)
