@@ -16,8 +16,10 @@ from popgraph.dialects.onnx.op import to_python
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.stages import Staged, Stages
 from popgraph.session.step_shape import StepShape
 
@@ -60,6 +62,7 @@ def check_placement(
     step: StepShape,
     ipus: int | None,
     training: bool,
+    patterns: Patterns,
 ) -> Stages | None:
     """
     The pipeline of a model, if it is one.
@@ -72,7 +75,8 @@ def check_placement(
     if options.enablePipelining:
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
-        nodes = _shared_out(nodes, model, Shares.of(options, ipus or 1, trains=training))
+        shares = Shares.of(options, ipus or 1, trains=training)
+        nodes = _shared_out(nodes, model, shares, patterns)
     if not options.enablePipelining:
         return None
     _check_options(options, ipus)
@@ -84,9 +88,12 @@ def check_placement(
     return stages
 
 
-def _shared_out(nodes: Sequence[_Node], model: SessionModel, shares: Shares) -> list[_Node]:
+def _shared_out(
+    nodes: Sequence[_Node], model: SessionModel, shares: Shares, patterns: Patterns
+) -> list[_Node]:
     """The nodes on IPUs that share their costs."""
     main = ForwardReader(model, constant=False, anchors=(), places=Places()).main
+    apply_patterns(main, patterns.enabled(), Stage(shares.trains))
     place_automatically(main, shares)
     homes = {id: op.settings.ipu or 0 for op in main.ops for id in op.outputs.values()}
     found = []

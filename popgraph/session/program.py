@@ -54,6 +54,8 @@ class Request:
     """Weights that steps of training leave as they are; the host may change them."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host looks at, where they have any."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Anchors that are other tensors: what a pipeline restores is what it has stashed."""
     delayed: tuple[str, ...] = ()
     """Weights of which the loss reads an older value, which the host gives."""
     disabled: frozenset[str] = frozenset()
@@ -135,7 +137,7 @@ class Program:
         known = {name for name, _ in self._model.values()}
         weights = self._model.weight_names
         found = _Anchors()
-        for id in self.computed:
+        for id in (self._request.aliases.get(id, id) for id in self.computed):
             if self._request.optimizer is not None and id in weights:
                 found.after_step.append(id)
             elif id in known:
@@ -283,6 +285,7 @@ class Program:
 
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
+        id = self._request.aliases.get(id, id)
         if id in self._after_step:
             return self.replicas.states(id)
         outputs = self._graph.outputs

@@ -46,6 +46,7 @@ from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.folding import left_to_the_device
 from popgraph.session.popart_ir.ir import Asked, Ir
+from popgraph.session.popart_ir.pipeline import RESTORED
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
@@ -124,7 +125,12 @@ class Session(Randomness, IpuOnly):
             self._model.heed(self._options)
             self._tell_what_stays()
             self._stages = check_placement(
-                self._model, self._options, self._step, self._ipus, self._training
+                self._model,
+                self._options,
+                self._step,
+                self._ipus,
+                self._training,
+                self._patterns,
             )
             self._program = Program(self._model, self._request())
             self._program.check_work()
@@ -214,10 +220,16 @@ class Session(Randomness, IpuOnly):
             disabled=self._patterns.disabled_passes(),
             gradient_prefixes=self._gradient_prefixes(),
             replicas=self._written_out(),
+            aliases={} if self._stages is None else self._restored(),
             delayed=tuple(self._delays()),
             grouped=self._grouped,
             code=self._code(),
         )
+
+    def _restored(self) -> Mapping[str, str]:
+        """The anchors that a pipeline restores, and what they are."""
+        anchors = self._dataflow.anchors()
+        return {id: id.removeprefix(RESTORED) for id in anchors if id.startswith(RESTORED)}
 
     def _delays(self) -> Mapping[str, int]:
         """The weights that batches of the pipeline meet before they were updated."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -141,6 +142,7 @@ class Deep:
         shared: bool = False,
         mode: Any = popart.VirtualGraphMode.Manual,
         backend: str = "reference",
+        anchors: list[str] | None = None,
         **asked: Any,
     ) -> None:
         generator = np.random.default_rng(5)
@@ -162,11 +164,15 @@ class Deep:
         made.backend = backend
         self.session = popart.TrainingSession(
             builder.getModelProto(),
-            popart.DataFlow(self.batches, [loss]),
+            popart.DataFlow(self.batches, anchors or [loss]),
             loss,
             popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.5, True)}),
             made,
-            userOptions=options(virtualGraphMode=mode, **asked),
+            userOptions=options(
+                virtualGraphMode=mode,
+                accumulationFactor=5 if asked.get("enableGradientAccumulation") else 1,
+                **asked,
+            ),
         )
         self.session.prepareDevice()
         self.session.weightsFromHost()
@@ -228,6 +234,88 @@ def test_a_pipeline_that_updates_at_once_trains_with_older_weights(backend: str)
     assert set(deep.session.weights()) == {f"{a}w{n}" for n in range(3) for a in ("", "Accl___")}
 
 
+def test_what_a_pipeline_restores_is_what_it_stashed() -> None:
+    deep = Deep(anchors=["Restored___Tanh:0", "Tanh:0"], enableGradientAccumulation=True)
+    anchors = deep.session.initAnchorArrays()
+    data = np.random.default_rng(6).normal(size=(7, 5, 2, 2)).astype(np.float32)
+    deep.session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_array_equal(anchors["Restored___Tanh:0"], anchors["Tanh:0"])
+    assert np.abs(anchors["Tanh:0"]).max() > 0.1
+
+
+def operators(**asked: Any) -> list[dict[str, Any]]:
+    deep = Deep(enableGradientAccumulation=True, **asked)
+    found = json.loads(deep.session._serializeIr(popart.IrSerializationFormat.JSON))
+    ops: list[dict[str, Any]] = found["maingraph"]
+    return ops
+
+
+def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]:
+    """IPU and stage of each, by what it reads first."""
+    return {
+        op["inputs"][0]["name"]: (
+            op["attributes"]["__ipu_number"],
+            op["attributes"]["__pipeline_stage"],
+        )
+        for op in ops
+        if op["type"] == type_
+    }
+
+
+def test_the_ir_of_a_pipeline_stashes_what_stages_of_gradients_read() -> None:
+    ops = operators()
+    assert of_type(ops, "Tanh") == {
+        "MatMul:0": ("0", "0"),
+        "MatMul:0/1": ("1", "1"),
+        "MatMul:0/2": ("2", "2"),
+    }
+    assert set(of_type(ops, "TanhGrad").values()) == {("2", "2"), ("1", "3"), ("0", "4")}
+    stashes = of_type(ops, "Stash")
+    assert stashes["Tanh:0"] == ("0", "0")
+    assert "Tanh:0/2" not in stashes  # its gradients are in its own stage
+    restored = of_type(ops, "Restore") | of_type(ops, "RestoreInplace")
+    assert restored["Stashed___Tanh:0"] == ("0", "4")
+    sizes = {
+        op["inputs"][0]["name"]: op["attributes"]["stashSize"]
+        for op in ops
+        if op["type"] == "Stash"
+    }
+    assert (sizes["Tanh:0"], sizes["Tanh:0/1"]) == ("5", "3")
+    copies = of_type(ops, "IpuCopy")
+    assert copies["Tanh:0"] == ("0", "0")
+    assert copies["Gradient___Tanh:0/1"] == ("2", "2")
+    for id, (_, stage) in of_type(ops, "SGD1VarUpdate").items():
+        assert stage == {"w0": "4", "w1": "3", "w2": "2"}[id]
+
+
+def test_a_pipeline_that_recomputes_stashes_less() -> None:
+    kinds = popart.RecomputationType
+    counts = [
+        len(of_type(operators(autoRecomputation=kind), "Stash"))
+        for kind in (kinds.NoRecompute, kinds.Standard, kinds.Pipeline)
+    ]
+    assert counts == sorted(counts, reverse=True)
+    inputs = of_type(operators(autoRecomputation=kinds.Pipeline), "Stash")
+    assert set(inputs) == {"x", "Tanh:0_c1"}
+
+
+def test_a_tensor_passes_the_ipus_of_all_stages_between() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    first = builder.aiOnnx.abs([x])
+    second = builder.aiOnnx.exp([first])
+    third = builder.aiOnnx.add([second, first])
+    for place, id in enumerate((first, second, third)):
+        builder.virtualGraph(id, place)
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(3, [third]), device(4), userOptions=options()
+    )
+    ops = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
+    copies = of_type(ops, "IpuCopy")
+    assert copies == {first: ("0", "0"), f"{first}_c1": ("1", "1"), second: ("1", "1")}
+    assert not of_type(ops, "Stash")
+
+
 def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
     """So the weights of both meet all batches as one stage would."""
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
@@ -239,7 +327,11 @@ def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
 def test_ipus_share_a_pipeline_by_cost() -> None:
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
     shared = Deep(mode=popart.VirtualGraphMode.Auto)
-    told = Deep((0, 0, 1), (0, 0, 1))
+    ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
+    products = [op["attributes"] for op in ops if op["type"] == "MatMul"]
+    ipus = tuple(int(one["__ipu_number"]) for one in products[:3])
+    assert set(ipus) == {0, 1}
+    told = Deep(ipus, ipus)
     np.testing.assert_array_equal(shared.run(data), told.run(data))
 
 
