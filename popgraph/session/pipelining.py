@@ -96,11 +96,14 @@ def _shared_out(
     apply_patterns(main, patterns.enabled(), Stage(shares.trains))
     place_automatically(main, shares)
     homes = {id: op.settings.ipu or 0 for op in main.ops for id in op.outputs.values()}
+    readers = {id: main.consumers(id) for id in model.weight_names}
     found = []
     for node in nodes:
+        reading = [op.settings.ipu or 0 for id in node.inputs for op in readers.get(id, ())]
         known = [homes[id] for id in (*node.outputs, *node.inputs) if id in homes]
-        homes |= dict.fromkeys(node.outputs, known[0] if known else 0)
-        found.append(replace(node, ipu=known[0] if known else 0))
+        ipu = next(iter([*reading, *known]), 0)
+        homes |= dict.fromkeys(node.outputs, ipu)
+        found.append(replace(node, ipu=ipu))
     return found
 
 

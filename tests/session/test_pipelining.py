@@ -328,8 +328,8 @@ def test_ipus_share_a_pipeline_by_cost() -> None:
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
     shared = Deep(mode=popart.VirtualGraphMode.Auto)
     ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
-    products = [op["attributes"] for op in ops if op["type"] == "MatMul"]
-    ipus = tuple(int(one["__ipu_number"]) for one in products[:3])
+    readers = {op["inputs"][0]["name"]: op["attributes"]["__ipu_number"] for op in ops}
+    ipus = tuple(int(readers[f"w{at}"]) for at in range(3))
     assert set(ipus) == {0, 1}
     told = Deep(ipus, ipus)
     np.testing.assert_array_equal(shared.run(data), told.run(data))

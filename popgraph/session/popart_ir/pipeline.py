@@ -50,10 +50,12 @@ def merge_stages(graph: OpGraph) -> None:
     for op in graph.ops:
         if op.settings.stage is not None and op.type != COPY:
             homes[op.settings.stage] = op.settings.ipu
-    numbers, merged, before = dict[int, int](), 0, None
+    numbers, merged = dict[int, int](), 0
+    before: int | None = None
     for place, stage in enumerate(sorted(homes)):
         merged += bool(place) and homes[stage] is not None and homes[stage] == before
-        before, numbers[stage] = homes[stage], stage - merged
+        before = homes[stage]
+        numbers[stage] = stage - merged
     for op in graph.ops:
         stage = op.settings.stage
         if stage is not None:
@@ -253,8 +255,8 @@ def _stash(graph: OpGraph, id: str) -> None:
     start = _stash_stage(graph, id)
     first = next(op for op in readers if op.settings.stage == start) if readers else None
     producer = graph.producer(id)
-    made_here = producer is not None and producer.type != COPY
-    ipu = producer.settings.ipu if made_here and producer else first and first.settings.ipu
+    at = first if producer is None or producer.type == COPY else producer
+    ipu = None if at is None else at.settings.ipu
     later = sorted({op.settings.stage for op in readers if op.settings.stage is not None} - {start})
     later = later or _restoring_stages(graph, id)
     if not later:
