@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 
+def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
+    """New numbers of stages, by the IPU of each: those that follow each other on one are one."""
+    found: dict[int, int] = {}
+    fewer, before = 0, None
+    for place, stage in enumerate(sorted(homes)):
+        if place and homes[stage] is not None and homes[stage] == before:
+            fewer += 1
+        before = homes[stage]
+        found[stage] = stage - fewer
+    return found
+
+
 @dataclass(frozen=True)
 class Staged:
     """A node on its stage: what it reads and computes, and the IPU that it is on."""
@@ -38,22 +50,11 @@ class Stages:
 
     @cached_property
     def numbers(self) -> Mapping[int, int]:
-        """
-        What each stage is called in the end, those of gradients included.
-
-        Stages that follow each other on one IPU are one.
-        """
+        """What each stage is called in the end, those of gradients included."""
         homes = {node.stage: node.ipu for node in self.nodes}
         for stage in {node.stage for node in self.nodes if node in self._differentiated}:
             homes.setdefault(2 * self.last - stage, homes[stage])
-        found: dict[int, int] = {}
-        merged, before = 0, None
-        for place, stage in enumerate(sorted(homes)):
-            if place and homes[stage] is not None and homes[stage] == before:
-                merged += 1
-            before = homes[stage]
-            found[stage] = stage - merged
-        return found
+        return merged(homes)
 
     @property
     def count(self) -> int:

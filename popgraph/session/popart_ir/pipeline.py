@@ -9,6 +9,7 @@ from popgraph.builder.opset.enums import RecomputationType, RecomputeType
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
+from popgraph.session.stages import merged
 
 COPY = "IpuCopy"
 _STASHED = RESERVED_PREFIXES["reservedStashedPrefix"]
@@ -50,16 +51,11 @@ def merge_stages(graph: OpGraph) -> None:
     for op in graph.ops:
         if op.settings.stage is not None and op.type != COPY:
             homes[op.settings.stage] = op.settings.ipu
-    numbers, merged = dict[int, int](), 0
-    before: int | None = None
-    for place, stage in enumerate(sorted(homes)):
-        merged += bool(place) and homes[stage] is not None and homes[stage] == before
-        before = homes[stage]
-        numbers[stage] = stage - merged
+    numbers = merged(homes)
     for op in graph.ops:
-        stage = op.settings.stage
-        if stage is not None:
-            op.settings = replace(op.settings, stage=numbers.get(stage, stage))
+        told = op.settings.stage
+        if told is not None:
+            op.settings = replace(op.settings, stage=numbers.get(told, told))
 
 
 def copy_by_stages(graph: OpGraph) -> None:
