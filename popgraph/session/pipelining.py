@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from popgraph.builder.opset.enums import AnchorReturnTypeId, VirtualGraphMode
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import OnnxOp, value_name
-from popgraph.dialects.onnx.annotations import IPU, RECOMPUTE, STAGE, all_attributes
+from popgraph.dialects.onnx.annotations import IPU, PHASE, RECOMPUTE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.model import SessionModel
@@ -31,6 +31,7 @@ class _Node:
     op: OnnxOp
     ipu: int | None
     stage: int | None
+    phase: int | None
     recomputed: bool
 
     @property
@@ -72,6 +73,8 @@ def check_placement(
     nodes = list(_placed(model))
     if options.virtualGraphMode is VirtualGraphMode.Manual:
         _check_virtual_graphs(nodes)
+    if options.virtualGraphMode is VirtualGraphMode.ExecutionPhases:
+        _check_phases(nodes, options.executionPhaseSettings.phases)
     if options.enablePipelining:
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
@@ -163,7 +166,8 @@ def _placed(model: SessionModel) -> Iterator[_Node]:
 
 def _node(op: OnnxOp, model: SessionModel) -> _Node:
     notes = all_attributes(op, model.weights)
-    return _Node(op, _number(notes.get(IPU)), _number(notes.get(STAGE)), RECOMPUTE in notes)
+    ipu, stage, phase = (_number(notes.get(name)) for name in (IPU, STAGE, PHASE))
+    return _Node(op, ipu, stage, phase, RECOMPUTE in notes)
 
 
 def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
@@ -177,6 +181,15 @@ def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
 
 def _number(note: Attribute | None) -> int | None:
     return None if note is None else int(str(to_python(note)))
+
+
+def _check_phases(nodes: Sequence[_Node], phases: int) -> None:
+    for node in nodes if phases > 1 else ():
+        if node.phase is not None and node.phase >= phases:
+            raise popart_exception(
+                f"[StreamingMemory] Maximum phase is {phases - 1}, but op {node} has phase "
+                f"{node.phase}."
+            )
 
 
 def _check_virtual_graphs(nodes: Sequence[_Node]) -> None:

@@ -51,7 +51,12 @@ from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
-from popgraph.session.setting_checks import check_loss_scaling, check_settings
+from popgraph.session.setting_checks import (
+    check_buffering,
+    check_exchange,
+    check_loss_scaling,
+    check_settings,
+)
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
@@ -112,8 +117,8 @@ class Session(Randomness, IpuOnly):
         self._sent = False
         self._has_run = False
         self._ir: Ir | None = None
-        check_settings(self._options, dataFlow)
-        check_loss_scaling(self._options.automaticLossScalingSettings, rule)
+        check_settings(self._options, dataFlow, rule)
+        check_loss_scaling(self._options, rule)
         self._options.check(training=self._training)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         self._check_device()
@@ -123,6 +128,8 @@ class Session(Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
+            given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
+            check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
             self._stages = check_placement(
                 self._model,
@@ -315,6 +322,7 @@ class Session(Randomness, IpuOnly):
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
         check_device(self._model, self._options, self._dataflow, self._ipus)
+        check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
