@@ -24,10 +24,12 @@ GROUPS = "__variable_groups/"
 def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
     """Says when an input comes, and how replicas share it; nothing of what holds unasked."""
     mode, strategy = settings.replicatedStreamMode(), settings.exchangeStrategy()
-    notes = {_STREAM_MODE + id: mode} if mode is ReplicatedStreamMode.Broadcast else {}
+    notes = {}
+    if mode is ReplicatedStreamMode.Broadcast:
+        notes[_STREAM_MODE + id] = str(int(mode))
     if strategy is not ExchangeStrategy.JustInTime:
-        notes[_EXCHANGE + id] = strategy
-    return {key: str(int(value)) for key, value in notes.items()}
+        notes[_EXCHANGE + id] = str(int(strategy))
+    return notes
 
 
 def exchange_strategies(notes: Iterable[tuple[str, str]]) -> set[ExchangeStrategy]:
