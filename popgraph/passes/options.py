@@ -70,6 +70,8 @@ class Options:
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""
+    stochastic_rounding: bool = False
+    """What is computed in half precision is rounded at random, so that it is right on average."""
     first_stream: int = 0
     """Where the streams of random numbers begin: parts of one model must not draw the same."""
     search: tuple[str, ...] = ()

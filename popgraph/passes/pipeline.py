@@ -19,6 +19,7 @@ from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -98,6 +99,11 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
+    Step(
+        "graphcore",
+        RoundStochastically,
+        "when formulas are what they will be, and an operator of the user still is one",
+    ),
     Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
     Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
     Step("graphcore", Canonicalize, "and algebra to do", optional=True),

@@ -261,6 +261,7 @@ class SessionOptions:
             measured=None if self.useTunedSchedules else (),
             indices=self.indices,
             straight_through=self.enableStraightThrough,
+            stochastic_rounding=self.enableStochasticRounding,
         )
 
     def check_engine_options(self) -> None:

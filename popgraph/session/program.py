@@ -22,6 +22,7 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
@@ -189,11 +190,15 @@ class Program:
             if self.replicas.count > 1:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
+            if options.stochastic_rounding:
+                last = RoundStochastically.name
             lower(self._module, self._compilation, options, until=last)
         except (PassError, DifferentiationError) as error:
             raise self._as_anchor_error(error, anchors) from error
         # What training adds is in the graph now, and all replicas: they must not be added again.
-        self._options = replace(options, training=None, extra_outputs=(), replicas=None)
+        self._options = replace(
+            options, training=None, extra_outputs=(), replicas=None, stochastic_rounding=False
+        )
 
     def _with_replicas(self, options: Options) -> Options:
         """What is left to be done with a program of several replicas, now of one as graphcore."""

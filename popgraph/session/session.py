@@ -172,18 +172,6 @@ class Session(Randomness, IpuOnly):
                 "SessionOptions.replicatedGraphCount",
                 f"the device has {count} IPUs for {replicas} replicas",
             )
-        if self._options.enableStochasticRounding:
-            self._check_rounding()
-
-    def _check_rounding(self) -> None:
-        """PopART's CPU and its model of an IPU do not round at random, and say so."""
-        if self._device.type not in (DeviceType.Cpu, DeviceType.IpuModel):
-            raise popart_unsupported_exception(
-                "the session option enableStochasticRounding is not implemented",
-                "SessionOptions.enableStochasticRounding",
-                "leave it out, or take a device of createCpuDevice or createIpuModelDevice",
-            )
-        log_of("devicex").warning("Stochastic rounding cannot be enabled for non IPU devices")
 
     @property
     def _ipus(self) -> int | None:

@@ -70,7 +70,8 @@ WORKS: Mapping[str, str] = {
         getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
         getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
         isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
-        removeNodeAttribute reshape_const saveInitializersExternally saveModelProto setGraphName
+        pipelineStage removeNodeAttribute reshape_const saveInitializersExternally saveModelProto
+        setGraphName virtualGraph
     """,
     "InferenceSession": """
         areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
@@ -91,7 +92,7 @@ WORKS: Mapping[str, str] = {
         automaticLossScalingSettings constantWeights disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
-        enableGradientAccumulation enableLoadAndOffloadRNGState
+        enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
         enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
         meanAccumulationAndReplicationReductionStrategy
@@ -119,9 +120,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
             setPartialsType setSerializeMatMul
         """,
-        (Standing.QUIET, "checked as PopART does; results do not depend on it"): """
-            pipelineStage virtualGraph
-        """,
         (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
     },
     "Session": {
@@ -139,12 +137,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.REFUSED, "other values than the default would change results"): """
             createImplicitPipeliningFwdOnlyProgram customCodelets
             enableDistributedReplicatedGraphs
-        """,
-        (
-            Standing.QUIET,
-            "only an IPU rounds at random: a CPU and its model warn, as in PopART",
-        ): """
-            enableStochasticRounding
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
