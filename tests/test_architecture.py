@@ -89,6 +89,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "prune_control": "",
         "training": "prune_control",
         "spread_replicas": "training",
+        "recompute": "training",
         "round_stochastically": "",
         "to_structured": "",
         "expand": "",

@@ -70,6 +70,11 @@ class Options:
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""
+    recompute: str = ""
+    """What gradients compute again instead of reading it, so that it need not be kept: "standard",
+    "norms", or the "nodes" in `recomputed`; "": nothing."""
+    recomputed: tuple[str, ...] = ()
+    """Nodes whose results gradients compute again."""
     stochastic_rounding: bool = False
     """What is computed in half precision is rounded at random, so that it is right on average."""
     first_stream: int = 0

@@ -194,6 +194,9 @@ class Session(Randomness, IpuOnly):
 
     def _code(self) -> CodeOptions:
         code = self._options.compilation()
+        named = self._model.recomputed
+        if named and not code.recompute:
+            code = replace(code, recompute="nodes", recomputed=named)
         if self._options.syntheticDataMode is not SyntheticDataMode.Off:
             # Numbers drawn for labels may be too large.
             return replace(code, indices=code.indices or NEAREST)

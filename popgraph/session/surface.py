@@ -89,9 +89,9 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings constantWeights disableGradAccumulationTensorStreams
+        automaticLossScalingSettings autoRecomputation constantWeights disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
-        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
+        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
         enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
         enablePipelining enableReplicatedGraphs engineOptions finalDotOp firstDotOp
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
@@ -146,13 +146,13 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             virtualGraphSplitRatios weightTensorLocationSettings
         """,
         (Standing.QUIET, _SCHEDULE): """
-            accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
+            accumulateOuterFragmentSettings aliasZeroCopy
             batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams
-            executionPhaseSettings experimentalSettings explicitRecomputation kahnTieBreaker
+            executionPhaseSettings experimentalSettings kahnTieBreaker
             mergeVarUpdate mergeVarUpdateMemThreshold outlineSequenceBreakCost outlineThreshold
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
             scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs

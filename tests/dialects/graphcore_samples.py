@@ -572,6 +572,8 @@ def table() -> Iterator[Sample]:
     for array in (apart(2, 3), apart(), normal(0, 3), whole(2, 3), whole(4, dtype=np.int8)):
         yield Sample(gc.DetachOp, [array])
     yield Sample(gc.DetachOp, [SPECIAL], smooth=False)
+    for array, after in ((normal(2, 3), normal(4)), (whole(2), normal()), (normal(0, 3), SPECIAL)):
+        yield Sample(gc.LaterOp, [array, after])
     yield from reductions(gc.ReduceSumOp, empty=True, make=normal)
     yield from reductions(gc.ReduceProdOp, empty=True, make=normal)
     yield from reductions(gc.ReduceMeanOp, empty=True, make=normal)
