@@ -89,7 +89,8 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings autoRecomputation constantWeights disableGradAccumulationTensorStreams
+        automaticLossScalingSettings autoRecomputation constantWeights
+        disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
         enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
