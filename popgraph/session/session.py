@@ -52,6 +52,7 @@ from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
 from popgraph.session.setting_checks import (
+    check_batches,
     check_buffering,
     check_exchange,
     check_loss_scaling,
@@ -61,6 +62,7 @@ from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.synthetic import SyntheticIO
+from popgraph.session.tensor_locations import told
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
@@ -141,6 +143,7 @@ class Session(Randomness, IpuOnly):
             )
             self._program = Program(self._model, self._request())
             self._program.check_work()
+            check_batches(self._options, self._program.inputs.values())
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         alone = self._program.replicas.count == 1
@@ -532,6 +535,10 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             title = f"{self.name}: {self._steps.report()}"
             text = self._reports().summary(title, self._options.reportOptions)
+            held = self._program.initial_values.items()
+            infos = {id: TensorInfo(one.of_group(0)) for id, one in held}
+            lines = told(infos, self._options, self._grouped)
+            text = "\n".join([text, *lines])
         if resetProfile:
             self._executions.reset()
         return text

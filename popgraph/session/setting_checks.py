@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AnchorReturnTypeId,
+    BatchSerializationTransformContext,
     ExchangeStrategy,
     GradientTensorTrackingMethod,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
 from popgraph.session.settings import AutomaticLossScalingSettings
@@ -51,6 +53,20 @@ def check_exchange(strategies: Iterable[ExchangeStrategy], options: SessionOptio
                 "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
                 "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled.",
                 "SessionOptions",
+            )
+
+
+def check_batches(options: SessionOptions, inputs: Iterable[Stream]) -> None:
+    """Refuses batches that cannot be cut into as many pieces as are asked for."""
+    settings = options.batchSerializationSettings
+    if settings.transformContext is not BatchSerializationTransformContext.Fwd:
+        return
+    for one in inputs:
+        if settings.factor > 1 and one.elements >= settings.factor > one.shape[0]:
+            raise popart_exception(
+                f"Batch axis: {one.shape[0]} is smaller than the batch serialization factor: "
+                f"{settings.factor} for tensor {one.id}",
+                "SessionOptions.batchSerializationSettings",
             )
 
 

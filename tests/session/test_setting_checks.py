@@ -193,6 +193,20 @@ def test_depths_that_no_buffer_has(given: dict[str, Any], words: str) -> None:
     session(bufferingDepthMap={"input": 2}).prepareDevice()
 
 
+def test_batches_that_cannot_be_cut() -> None:
+    pieces = popart.BatchSerializationSettings()
+    pieces.factor = 2
+    session(batchSerializationSettings=pieces)
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [1, 4], "x")])
+    options = popart.SessionOptions()
+    options.batchSerializationSettings = pieces
+    words = "Batch axis: 1 is smaller than the batch serialization factor: 2 for tensor x"
+    with pytest.raises(popart_exception, match=words):
+        flow = popart.DataFlow(1, [y])
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+
+
 def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) -> None:
     phases = popart.ExecutionPhaseSettings()
     phases.phases = 1
