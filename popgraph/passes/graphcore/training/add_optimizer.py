@@ -221,8 +221,13 @@ class WeightContext:
             total += self.gradient
         held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
         kept = total.cast(held.dtype)
+        self.tell(ACCUMULATED, kept)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
+
+    @property
+    def accumulates(self) -> bool:
+        return self.last is not None
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]
