@@ -18,7 +18,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.program.ops import ProgramOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.recompute import Recompute, _Again
+from popgraph.passes.graphcore.recompute import Copies, Recompute
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.optimizer_spec import SGD
 from popgraph.passes.options import Options, Training
@@ -77,7 +77,7 @@ def test_fuzz_kills() -> None:
         check(network, chosen)
 
     with (
-        patch.object(_Again, "_again", _wrong_value(_Again._again)),
+        patch.object(Copies, "later", _wrong_value(Copies.later)),
         pytest.raises(AssertionError),
     ):
         holds()
@@ -109,5 +109,5 @@ def test_less_is_kept() -> None:
     plain = arena()
     assert plain >= LAYERS * layer
     assert arena(recompute="standard") < 0.65 * plain
-    with patch.object(_Again, "_again", lambda again, v, *_: again.copies.get(v, v)):
+    with patch.object(Copies, "later", lambda copies, v, *_: copies.copies.get(v, v)):
         assert arena(recompute="standard") > 0.9 * plain  # without `later`, cse joins them again

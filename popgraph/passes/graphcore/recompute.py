@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isqrt
 
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 from xdsl.ir import Block, Operation, SSAValue
@@ -57,10 +58,10 @@ class Recompute(Pass):
                 continue
             forward = _forward(graph)
             chosen = MODES[self.mode](_Way(graph, forward), self.named)
-            again = _Again(graph.block, forward, chosen)
+            copies = Copies(graph.block, forward, chosen)
             for op in list(graph.block.ops):
                 if op not in forward and not isinstance(op, ReturnOp | UpdateOp):
-                    again.feed(op)
+                    copies.feed(op)
 
 
 def _forward(graph: GraphOp) -> dict[Operation, None]:
@@ -110,18 +111,18 @@ Chosen = set[Operation]
 
 
 def _standard(way: _Way, named: Sequence[str]) -> Chosen:
-    """All but what leaves its segment; as many segments as make the largest sum smallest."""
+    """
+    All but what leaves its segment; as many segments as make the largest sum smallest.
+
+    In a chain of like layers that is the root of their number.
+    """
     kept = sum(_bytes(v) for op in way.ops for v in op.results if way.is_read_later(v))
     best, least = set[Operation](), float(kept)
-    for count in range(2, min(len(way.ops), MOST_SEGMENTS) + 1):
+    for count in range(2, 2 * isqrt(len(way.ops)) + 1):
         chosen, size = _cut(way, count)
         if size < least:
             best, least = chosen, size
     return best
-
-
-MOST_SEGMENTS = 64
-"""More than the root of the longest chains that there are."""
 
 
 def _cut(way: _Way, count: int) -> tuple[Chosen, float]:
@@ -184,7 +185,7 @@ MODES: Mapping[str, Callable[[_Way, Sequence[str]], Chosen]] = {
 
 
 @dataclass
-class _Again:
+class Copies:
     """What has been computed again so far, for the gradients that are next in order."""
 
     block: Block
@@ -221,13 +222,14 @@ class _Again:
         return self.copies[value]
 
     def _clone(self, owner: Operation, after: SSAValue, before: Operation) -> None:
-        operands = {value: self._again(value, after, before) for value in owner.operands}
+        operands = {value: self.later(value, after, before) for value in owner.operands}
         made = owner.clone(operands)
         made.location = owner.location
         Rewriter.insert_op(made, InsertPoint.before(before))
         self.copies |= dict(zip(owner.results, made.results, strict=True))
 
-    def _again(self, value: SSAValue, after: SSAValue, before: Operation) -> SSAValue:
+    def later(self, value: SSAValue, after: SSAValue, before: Operation) -> SSAValue:
+        """A value as what is computed again reads it."""
         if value.owner in self.chosen:
             return self.copies[value]
         if value not in self.copies:

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
 from popgraph.dialects.graphcore.functions import Step
-from popgraph.dialects.graphcore.random import SEED
+from popgraph.dialects.graphcore.random import ROUNDING_STREAMS, SEED
 from popgraph.dialects.graphcore.rounding import RoundStochasticallyOp
 from popgraph.dialects.program import (
     ConstantOp,
@@ -30,9 +30,6 @@ from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.support.warnings import PopgraphWarning
-
-ROUNDING_STREAMS = 2**56
-"""Where the streams of roundings begin: behind those of all nodes and replicas."""
 
 EXACT = (
     gc.Movement,
