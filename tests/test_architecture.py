@@ -94,6 +94,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "collectives_of_ranks": "",
         "spread_replicas": "training collectives_of_ranks",
         "bucket_exchanges": "",
+        "recompute": "training",
+        "round_stochastically": "",
         "to_structured": "",
         "expand": "",
         "cse": "",

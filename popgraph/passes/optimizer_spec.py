@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -97,9 +97,10 @@ class OptimizerSpec(ABC):
 
     `loss_scaling` multiplies the gradient of the loss; the update rule divides it out again.
     Accumulation and replication factors enter the scalars as PopART defines; with `mean`
-    gradients are averaged over micro-batches and replicas, else summed. `accum_type` is the type in
-    which gradients are added up, `accl1_type` and its like those of the states; without one, a
-    state has the weight's type, but at least single precision.
+    gradients are averaged over micro-batches and replicas, else summed. With `running` as well,
+    what is kept is the mean of those so far, which is never larger than they are. `accum_type` is
+    the type in which gradients are added up, `accl1_type` and its like those of the states;
+    without one, a state has the weight's type, but at least single precision.
     """
 
     KIND: ClassVar[str]
@@ -111,7 +112,10 @@ class OptimizerSpec(ABC):
     clip: tuple[ClipNorm, ...] = ()
     accumulation: int = 1
     at_once: int = 1
-    """How many of the accumulated micro-batches one run of the program has."""
+    """
+    How many of the accumulated micro-batches one run of the program has; a weight's own number is
+    of how many of them it gets gradients.
+    """
     ranks: int = 1
     """So many processes add up their gradients; each runs an equal part of the micro-batches."""
     shard_from: int = 0
@@ -121,6 +125,7 @@ class OptimizerSpec(ABC):
     """The type in which gradients are told to other processes; without one it is their own."""
     replication: int = 1
     mean: bool = False
+    running: bool = False
     accum_type: str = ""
 
     def __post_init__(self) -> None:
@@ -148,14 +153,19 @@ class OptimizerSpec(ABC):
         return self.accumulation // (self.at_once * self.ranks)
 
     @property
+    def keeps_means(self) -> bool:
+        """Whether what is accumulated is a mean, and not a sum."""
+        return self.mean and self.running
+
+    @property
     def accumulation_divisor(self) -> float:
-        """By how much summed micro-batches are to be divided."""
-        return float(self.accumulation) if self.mean else 1.0
+        """By how much accumulated micro-batches are to be divided."""
+        return float(self.accumulation) if self.mean and not self.running else 1.0
 
     @property
     def reduction_divisor(self) -> float:
-        """By how much gradients summed over micro-batches and replicas are to be divided."""
-        return float(self.accumulation * self.replication) if self.mean else 1.0
+        """By how much what is accumulated of micro-batches and replicas is to be divided."""
+        return self.accumulation_divisor * (self.replication if self.mean else 1.0)
 
     @property
     def accumulates_apart(self) -> bool:
@@ -178,7 +188,11 @@ class OptimizerSpec(ABC):
         return self._with(own)
 
     def _with(self: _Spec, own: Mapping[str, Scalar]) -> _Spec:
-        return replace(self, **own)  # type: ignore[arg-type]
+        changed: dict[str, Any] = {}
+        for name, scalar in own.items():
+            held = getattr(self, name)
+            changed[name] = scalar if isinstance(held, Scalar) else type(held)(scalar.value)
+        return replace(self, **changed)
 
     def compounds(self, weight: str, dtype: DType) -> dict[str, Compound]:
         """The scalars of the update rule of a weight of element type `dtype`, by prefix."""
@@ -273,11 +287,6 @@ class SGD(OptimizerSpec):
     nesterov: bool = False
     combined: bool = True
     accl1_type: str = ""
-
-    def _with(self, own: Mapping[str, Scalar]) -> SGD:
-        nesterov = own.get("nesterov")
-        changed = super()._with({name: own[name] for name in own if name != "nesterov"})
-        return changed if nesterov is None else replace(changed, nesterov=bool(nesterov.value))
 
     @property
     def has_velocity(self) -> bool:

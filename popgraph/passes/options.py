@@ -31,6 +31,9 @@ class Training:
     """Weights that stay as they are: they get no gradient, and running statistics do not move."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradient is to be an output as well, where they have one."""
+    delayed: tuple[str, ...] = ()
+    """Weights that the host gives twice: as they are now, for the gradients, and as they were some
+    batches ago, as the variable `Delayed___w`, with which the loss is computed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,13 @@ class Options:
     were rounded; otherwise none reaches what is quantized."""
     bucket_bytes: int = 4 * 2**20
     """Gradients that several processes add up are told together until they take so much."""
+    recompute: str = ""
+    """What gradients compute again instead of reading it, so that it need not be kept: "standard",
+    "norms", or the "nodes" in `recomputed`; "": nothing."""
+    recomputed: tuple[str, ...] = ()
+    """Nodes whose results gradients compute again."""
+    stochastic_rounding: bool = False
+    """What is computed in half precision is rounded at random, so that it is right on average."""
     first_stream: int = 0
     """Where the streams of random numbers begin: parts of one model must not draw the same."""
     search: tuple[str, ...] = ()

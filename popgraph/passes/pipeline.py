@@ -22,6 +22,8 @@ from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.recompute import Recompute
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -96,6 +98,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
     Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
     Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
+    Step("graphcore", Recompute, "as long as gradients and the way to the loss are told apart"),
     Step("graphcore", SpreadReplicas, "gradients are those of one replica until they are added"),
     Step("graphcore", AddOptimizer, "once gradients are those of all, which it consumes"),
     Step(
@@ -113,6 +116,11 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
+    Step(
+        "graphcore",
+        RoundStochastically,
+        "when formulas are what they will be, and an operator of the user still is one",
+    ),
     Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
     Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
     Step("graphcore", Canonicalize, "and algebra to do", optional=True),

@@ -19,19 +19,22 @@ class Replication:
 
     They are `count` in a process, of which there are `ranks`; this one is number `rank`. All of
     them get the same of the inputs in `shared`. A variable is theirs in common, unless
-    `groups` say with which stride and size those that share it stand.
+    `groups` say with which stride and size those that share it stand. Gradients of a variable are
+    added up over those that share it, unless `added` says over which.
     """
 
     count: int = 1
     shared: tuple[str, ...] = ()
     groups: tuple[tuple[str, int, int], ...] = ()
+    added: tuple[tuple[str, int, int], ...] = ()
     ranks: int = 1
     rank: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
             raise ValueError(f"there is no rank {self.rank} among {self.ranks}")
-        numbers = (self.count, *(number for _, *pair in self.groups for number in pair))
+        pairs = [pair for _, *pair in (*self.groups, *self.added)]
+        numbers = (self.count, *(number for pair in pairs for number in pair))
         if min(numbers) < 1:
             raise ValueError("replicas, strides and sizes are at least 1")
 
@@ -76,14 +79,20 @@ class Replication:
 
     def variables(self, name: str) -> list[str]:
         """The names of a variable, or of a state of one, replica by replica."""
-        groups = next(
-            (self.groups_of(stride, size) for own, stride, size in self.groups if own == name),
-            [list(range(self.count))],
-        )
+        groups = self._groups(name, self.groups)
         if len(groups) == 1:
             return [name] * self.count
         found = {replica: place for place, group in enumerate(groups) for replica in group}
         return [f"{name}{GROUP}{found[replica]}" for replica in range(self.count)]
+
+    def adding(self, name: str) -> list[list[int]]:
+        """The replicas whose gradients of a variable are added up."""
+        return self._groups(name, (*self.added, *self.groups))
+
+    def _groups(self, name: str, told: Sequence[tuple[str, int, int]]) -> list[list[int]]:
+        everyone = [list(range(self.count))]
+        found = (self.groups_of(stride, size) for own, stride, size in told if own == name)
+        return next(found, everyone)
 
     def states(self, name: str) -> list[str]:
         """The names of an optimizer's state, such as `Accl___w`, or of a weight, by replica."""
@@ -91,7 +100,7 @@ class Replication:
         weight = next(weights, name)
         return [name.removesuffix(weight) + copy for copy in self.variables(weight)]
 
-    # The one line form, for pass options: `4 rank=0/2 shared=x,y groups=w:1:2`.
+    # The one line form, for pass options: `4 rank=0/2 shared=x,y groups=w:1:2 added=v:1:4`.
 
     def __str__(self) -> str:
         words = [str(self.count)]
@@ -99,9 +108,10 @@ class Replication:
             words.append(f"rank={self.rank}/{self.ranks}")
         if self.shared:
             words.append("shared=" + ",".join(quote(name, safe="") for name in self.shared))
-        if self.groups:
-            named = (f"{quote(name, safe='')}:{step}:{size}" for name, step, size in self.groups)
-            words.append("groups=" + ",".join(named))
+        for key in ("groups", "added"):
+            told = getattr(self, key)
+            named = [f"{quote(name, safe='')}:{step}:{size}" for name, step, size in told]
+            words += [f"{key}={','.join(named)}"] if named else []
         return " ".join(words)
 
     @staticmethod
@@ -110,15 +120,15 @@ class Replication:
         count, *words = text.split() or [""]
         given = dict(word.partition("=")[::2] for word in words)
         try:
-            if unknown := given.keys() - {"shared", "groups", "rank"}:
+            if unknown := given.keys() - {"shared", "groups", "added", "rank"}:
                 raise ValueError(f"nothing is named {sorted(unknown)[0]!r}")
             shared = tuple(unquote(name) for name in _listed(given, "shared"))
             rank, _, ranks = given.get("rank", "0/1").partition("/")
-            groups = [one.split(":") for one in _listed(given, "groups")]
             return Replication(
                 int(count),
                 shared,
-                tuple((unquote(name), int(step), int(size)) for name, step, size in groups),
+                _groups(given, "groups"),
+                _groups(given, "added"),
                 int(ranks),
                 int(rank),
             )
@@ -127,6 +137,11 @@ class Replication:
                 f"{text!r} describes no replicas",
                 hint="4 rank=0/2 shared=x,y groups=w:1:2 (name:stride:size, all at least 1)",
             ) from error
+
+
+def _groups(given: Mapping[str, str], key: str) -> tuple[tuple[str, int, int], ...]:
+    words = [one.split(":") for one in _listed(given, key)]
+    return tuple((unquote(name), int(step), int(size)) for name, step, size in words)
 
 
 def _listed(given: Mapping[str, str], key: str) -> Sequence[str]:

@@ -15,10 +15,15 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.model import SessionModel
 from popgraph.session.settings import AutomaticLossScalingSettings
 from popgraph.support.arrays import Array
+from popgraph.support.logs import log_of
 from popgraph.support.ranks.communicator import ALL_REDUCE, Exchange
 from popgraph.support.ranks.world import world
 
 HALF = "FLOAT16"
+_UNKNOWN = (
+    "[PreAutomaticLossScale] Tensor %s, which was added to the "
+    "'automaticLossScalingSettings.toTrackTensors' list, does not exist in the model."
+)
 _PRODUCTS = {("", "Conv"), ("", "Gemm"), ("", "MatMul"), (DOMAIN, "MultiConv")}
 _VIEWS = {
     *((domain, "Reshape") for domain in ("", DOMAIN)),
@@ -38,12 +43,17 @@ def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings)
     match settings.gradientTensorTrackingMethod:
         case GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors:
             chosen = settings.toTrackTensors or []
-            for id in chosen:
-                if id not in model.infos():
-                    raise popart_exception(
-                        f"there is no tensor {id!r} whose gradient could be tracked",
-                        "AutomaticLossScalingSettings.toTrackTensors",
-                    )
+            unknown = [id for id in chosen if id not in model.infos()]
+            for id in unknown:
+                log_of("transform").error(_UNKNOWN, id)
+            if unknown:
+                raise popart_exception(
+                    "[PreAutomaticLossScale] Some of the tensors in the "
+                    "'automaticLossScalingSettings.toTrackTensors' list do not exist in the model. "
+                    "Please look at the error log.",
+                    "AutomaticLossScalingSettings.toTrackTensors",
+                    f"there is no {', '.join(unknown)}",
+                )
             return [id for id in halves if id in chosen]
         case GradientTensorTrackingMethod.ConvAndMatmulGradients:
             read = {id for op, id in _readings(model) if (op.domain, op.op_type) in _PRODUCTS}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from popgraph.builder.onnx.stacked_weights import StackedModel
 from popgraph.builder.opset.enums import (
-    MeanReductionStrategy,
-    ReductionType,
     VariableRetrievalMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
@@ -18,6 +16,7 @@ from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.replication_notes import GROUPS, grouped_weights
 from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.replication import Replication
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
 
@@ -44,10 +43,14 @@ class GroupedWeight:
     @property
     def returned(self) -> list[int]:
         """The group of each value that comes back; none where only the one of all does."""
-        if self.settings.getRetrievalMode() is not VariableRetrievalMode.AllReplicas:
-            return []
-        held = {replica: at for at, group in enumerate(self.groups) for replica in group}
-        return [held[replica] for replica in range(self.replicas)]
+        every = self.settings.getRetrievalMode() is VariableRetrievalMode.AllReplicas
+        return self.held if every else []
+
+    @property
+    def held(self) -> list[int]:
+        """The group of each replica."""
+        found = {replica: at for at, group in enumerate(self.groups) for replica in group}
+        return [found[replica] for replica in range(self.replicas)]
 
 
 Grouped = Mapping[str, GroupedWeight]
@@ -74,25 +77,36 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
     return model.with_firsts([id for id, one in found.items() if one.is_stacked]), found
 
 
-def check_groups(grouped: Grouped, options: SessionOptions, rule: OptimizerSpec | None) -> None:
-    """Refuses what would make other numbers of weights of groups than PopART's."""
-    apart = [id for id, one in grouped.items() if one.is_stacked]
-    if rule is None or not apart:
-        return
-    if any(not one.weights or not set(one.weights).isdisjoint(apart) for one in rule.clip):
-        raise popart_unsupported_exception(
-            f"gradients cannot be clipped together where replicas differ in {apart[0]}",
-            "clip_norm_settings",
-            "each replica would have a norm of its own: leave clipping out, or the groups",
-        )
-    mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
-    strategy = options.meanAccumulationAndReplicationReductionStrategy
-    if mean and strategy is MeanReductionStrategy.Running:
-        raise popart_unsupported_exception(
-            f"running means of gradients are not implemented where replicas differ in {apart[0]}",
-            "SessionOptions.meanAccumulationAndReplicationReductionStrategy",
-            "take MeanReductionStrategy.Post, which divides by the number of all replicas",
-        )
+def replication_of(
+    grouped: Grouped,
+    replicas: int,
+    shared: Iterable[str],
+    weights: Collection[str],
+    rule: OptimizerSpec | None,
+) -> Replication:
+    """
+    The replicas of one program.
+
+    Where gradients are clipped together whose groups are not the same, each replica has a norm of
+    its own, and so a copy of its own of these weights.
+    """
+    groups = {}
+    for id, one in grouped.items():
+        grouping = one.settings.getReplicaGrouping(one.replicas)
+        groups[id] = (grouping.stride, grouping.groupSize)
+    everyone = (1, replicas)
+    added: dict[str, tuple[int, int]] = {}
+    for clip in rule.clip if rule is not None else ():
+        together = {id: groups.get(id, everyone) for id in clip.weights or weights}
+        if len(set(together.values())) > 1:
+            added |= together
+    own = groups | dict.fromkeys(added, (1, 1))
+    return Replication(
+        replicas,
+        tuple(sorted(shared)),
+        tuple((id, *pair) for id, pair in sorted(own.items())),
+        tuple((id, *pair) for id, pair in sorted(added.items())),
+    )
 
 
 def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, NameLoc, TensorType
 from xdsl.ir import SSAValue
 
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.onnx.stacked_weights import StackedModel
-from popgraph.builder.opset.enums import RecomputationType
+from popgraph.builder.opset.enums import ExchangeStrategy, RecomputationType, RecomputeType
 from popgraph.builder.opset.exceptions import (
     popart_exception,
 )
@@ -20,7 +20,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.builder.popart.refusals import REFUSED, check_notes
-from popgraph.builder.popart.replication_notes import broadcast_inputs
+from popgraph.builder.popart.replication_notes import broadcast_inputs, exchange_strategies
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
 from popgraph.dialects import element_types
@@ -28,6 +28,7 @@ from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
@@ -158,6 +159,11 @@ class SessionModel:
         return broadcast_inputs(self._notes)
 
     @property
+    def exchange_strategies(self) -> set[ExchangeStrategy]:
+        """When inputs come, where it is not just in time."""
+        return exchange_strategies(self._notes)
+
+    @property
     def _notes(self) -> list[tuple[str, str]]:
         metadata = model_of(self.module).metadata
         return [] if metadata is None else metadata.entries
@@ -189,6 +195,18 @@ class SessionModel:
                 "SessionOptions.autoRecomputation",
                 "leave it out, or recomputeOutput",
             )
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """The nodes that the user wants to be computed again for gradients."""
+        chosen = int(RecomputeType.Recompute)
+        return tuple(
+            op.location.desc.data
+            for op in self.graph.nodes
+            if isinstance(op.location, NameLoc)
+            and (note := all_attributes(op, self.weights).get(RECOMPUTE)) is not None
+            and to_python(note) == chosen
+        )
 
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""

@@ -277,6 +277,8 @@ class SessionOptions:
             indices=self.indices,
             straight_through=self.enableStraightThrough,
             bucket_bytes=self.exchangeBucketBytes,
+            stochastic_rounding=self.enableStochasticRounding,
+            recompute=_RECOMPUTED.get(self.autoRecomputation, ""),
         )
 
     def check_engine_options(self) -> None:
@@ -298,6 +300,14 @@ NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }
 """Options that would change what is computed, and when they ask for it."""
+
+_RECOMPUTED = {
+    RecomputationType.Standard: "standard",
+    RecomputationType.NormOnly: "norms",
+    RecomputationType.Pipeline: "standard",
+    RecomputationType.RecomputeAll: "standard",
+}
+"""What gradients compute again: all of PopART's ways but norms are the one that keeps least."""
 
 _NO_EFFECT = "%s['%s'] = '%s' has no effect on this machine"
 

@@ -1,21 +1,26 @@
-"""Virtual graphs and pipeline stages: results do not depend on them; PopART's checks hold."""
+"""Virtual graphs and pipeline stages: PopART's checks, and the pipeline that nodes make."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from xdsl.ir import Attribute
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId, VirtualGraphMode
-from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import OnnxOp, value_name
-from popgraph.dialects.onnx.annotations import IPU, RECOMPUTE, STAGE, all_attributes
+from popgraph.dialects.onnx.annotations import IPU, PHASE, RECOMPUTE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
+from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
+from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.patterns import Stage, apply_patterns
+from popgraph.session.stages import Staged, Stages
 from popgraph.session.step_shape import StepShape
 
 
@@ -26,6 +31,7 @@ class _Node:
     op: OnnxOp
     ipu: int | None
     stage: int | None
+    phase: int | None
     recomputed: bool
 
     @property
@@ -57,14 +63,70 @@ def check_placement(
     step: StepShape,
     ipus: int | None,
     training: bool,
-) -> None:
-    """Refuses what only some nodes have; `ipus` is how many a replica has, if that is known."""
+    patterns: Patterns,
+) -> Stages | None:
+    """
+    The pipeline of a model, if it is one.
+
+    Refuses what only some nodes have; `ipus` is how many a replica has, if that is known.
+    """
     nodes = list(_placed(model))
     if options.virtualGraphMode is VirtualGraphMode.Manual:
         _check_virtual_graphs(nodes)
+    if options.virtualGraphMode is VirtualGraphMode.ExecutionPhases:
+        _check_phases(nodes, options.executionPhaseSettings.phases)
     if options.enablePipelining:
-        _check_options(options, ipus, training)
-        _check_pipeline(nodes, model, options, step)
+        _check_stages(nodes)
+    if options.virtualGraphMode is VirtualGraphMode.Auto:
+        shares = Shares.of(options, ipus or 1, trains=training)
+        nodes = _shared_out(nodes, model, shares, patterns)
+    if not options.enablePipelining:
+        return None
+    _check_options(options, ipus)
+    stages = _check_pipeline(nodes, model, options, training)
+    if options.enableGradientAccumulation:
+        _check_depth("gradient accumulation factor", step.accumulation, stages)
+    else:
+        _check_depth("batchesPerStep", step.batches, stages)
+    return stages
+
+
+def _shared_out(
+    nodes: Sequence[_Node], model: SessionModel, shares: Shares, patterns: Patterns
+) -> list[_Node]:
+    """The nodes on IPUs that share their costs."""
+    main = ForwardReader(model, constant=False, anchors=(), places=Places()).main
+    apply_patterns(main, patterns.enabled(), Stage(shares.trains))
+    place_automatically(main, shares)
+    homes = {id: op.settings.ipu or 0 for op in main.ops for id in op.outputs.values()}
+    readers = {id: main.consumers(id) for id in model.weight_names}
+    found = []
+    for node in nodes:
+        reading = [op.settings.ipu or 0 for id in node.inputs for op in readers.get(id, ())]
+        known = [homes[id] for id in (*node.outputs, *node.inputs) if id in homes]
+        ipu = next(iter([*reading, *known]), 0)
+        homes |= dict.fromkeys(node.outputs, ipu)
+        found.append(replace(node, ipu=ipu))
+    return found
+
+
+def _pipeline(
+    nodes: Sequence[_Node], stages: Mapping[_Node, int], model: SessionModel, training: bool
+) -> Stages:
+    staged = [
+        Staged(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
+        for node in nodes
+        if node in stages
+    ]
+    if not training:
+        return Stages(tuple(staged))
+    known = {id for node in nodes for id in node.outputs}
+    last = max(staged, key=lambda node: node.stage, default=None)
+    for op in model.graph.nodes:
+        node = _node(op, model)  # what a session adds to sum losses up has no place of its own
+        if last is not None and model.final_loss in node.outputs and model.final_loss not in known:
+            staged.append(Staged(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
+    return Stages(tuple(staged), model.final_loss, model.weight_names)
 
 
 def check_device(
@@ -104,7 +166,8 @@ def _placed(model: SessionModel) -> Iterator[_Node]:
 
 def _node(op: OnnxOp, model: SessionModel) -> _Node:
     notes = all_attributes(op, model.weights)
-    return _Node(op, _number(notes.get(IPU)), _number(notes.get(STAGE)), RECOMPUTE in notes)
+    ipu, stage, phase = (_number(notes.get(name)) for name in (IPU, STAGE, PHASE))
+    return _Node(op, ipu, stage, phase, RECOMPUTE in notes)
 
 
 def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
@@ -118,6 +181,15 @@ def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
 
 def _number(note: Attribute | None) -> int | None:
     return None if note is None else int(str(to_python(note)))
+
+
+def _check_phases(nodes: Sequence[_Node], phases: int) -> None:
+    for node in nodes if phases > 1 else ():
+        if node.phase is not None and node.phase >= phases:
+            raise popart_exception(
+                f"[StreamingMemory] Maximum phase is {phases - 1}, but op {node} has phase "
+                f"{node.phase}."
+            )
 
 
 def _check_virtual_graphs(nodes: Sequence[_Node]) -> None:
@@ -144,29 +216,39 @@ def _check_virtual_graphs(nodes: Sequence[_Node]) -> None:
     raise popart_exception("\n".join(lines))
 
 
-def _check_options(options: SessionOptions, ipus: int | None, training: bool) -> None:
-    if options.virtualGraphMode is VirtualGraphMode.Off or ipus == 1:
+def _check_options(options: SessionOptions, ipus: int | None) -> None:
+    explicit = options.enableExplicitMainLoops
+    off = options.virtualGraphMode is VirtualGraphMode.Off
+    if explicit and off:
+        raise popart_exception(
+            "Pipelining requires the 'virtualGraphMode' session option to not be "
+            "VirtualGraphMode::Off.",
+            "SessionOptions.enablePipelining",
+        )
+    if explicit and not options.explicitRecomputation:
+        raise popart_exception(
+            "[Pipeline::addDynamicStashOps] Explicit pipelining requires explicit recomputation "
+            "to be enabled.",
+            "SessionOptions.explicitRecomputation",
+        )
+    if not explicit and (off or ipus == 1):
         raise popart_exception(
             f"Pipelining requires more than 1 IPU (currently {ipus or 1}) and the "
             "'virtualGraphMode' session option to not be VirtualGraphMode::Off (currently "
             f"VirtualGraphMode::{options.virtualGraphMode.name}).",
             "SessionOptions.enablePipelining",
         )
-    if options.aliasZeroCopy:
+    if options.aliasZeroCopy and not explicit:
         raise popart_exception("Alias zero copy is not supported with implicit pipelining.")
-    if training and not options.enableGradientAccumulation:
-        raise popart_unsupported_exception(
-            "pipelined training that updates weights while later batches are under way is not "
-            "implemented: an IPU would train with stale weights",
-            "SessionOptions.enablePipelining",
-            "options.enableGradientAccumulation = True, whose results a pipeline does not change",
-        )
 
 
 def _check_pipeline(
-    nodes: Sequence[_Node], model: SessionModel, options: SessionOptions, step: StepShape
-) -> None:
-    if any(node.recomputed for node in nodes):
+    nodes: Sequence[_Node],
+    model: SessionModel,
+    options: SessionOptions,
+    training: bool,
+) -> Stages:
+    if not options.enableExplicitMainLoops and any(node.recomputed for node in nodes):
         raise popart_exception(
             "When pipelining is enabled, user annotation for recomputation is not allowed"
         )
@@ -174,29 +256,35 @@ def _check_pipeline(
     _check_order(nodes, stages)
     _check_weights(nodes, model)
     _check_called(nodes, model)
-    count = len(set(stages.values()))
-    if options.enableGradientAccumulation:
-        _check_depth("gradient accumulation factor", step.accumulation, count)
-    else:
-        _check_depth("batchesPerStep", step.batches, count)
+    found = _pipeline(nodes, stages, model, training)
+    if found.missing is not None:
+        raise popart_exception(
+            f"The set of pipeline stages for all Ops contains {found.count} stages, but stage "
+            f"{found.missing} is missing"
+        )
+    return found
 
 
 def _stages(nodes: Sequence[_Node]) -> dict[_Node, int]:
     """The stage of every node; where no stage is set, its IPU says it; none if neither is."""
+    staged = any(node.stage is not None for node in nodes)
+    told = {node: node.stage if staged else node.ipu for node in nodes}
+    return {node: stage for node, stage in told.items() if stage is not None}
+
+
+def _check_stages(nodes: Sequence[_Node]) -> None:
+    """Either all nodes have stages, or none; a stage is on one IPU."""
     staged = [node for node in nodes if node.stage is not None]
     for node in staged:
         if node.stage is not None and node.stage < 0:
             raise popart_exception(f"Op has bad pipeline stage {node.stage}", str(node))
-    if not staged:
-        return {node: node.ipu for node in nodes if node.ipu is not None}
-    if len(staged) < len(nodes):
+    if staged and len(staged) < len(nodes):
         missing = [f"\n  {node}" for node in nodes if node.stage is None]
         raise popart_exception(
             "Only some ops have had their pipeline stage set. Ops missing the pipeline stage:"
             + "".join(missing)
         )
-    stages = {node: node.stage for node in staged if node.stage is not None}
-    for stage in sorted(set(stages.values())):
+    for stage in sorted(set(_stages(staged).values())):
         members = [node for node in nodes if node.stage == stage]
         homes = sorted({-1 if node.ipu is None else node.ipu for node in members})
         if len(homes) > 1:
@@ -205,7 +293,6 @@ def _stages(nodes: Sequence[_Node]) -> dict[_Node, int]:
                 f"different virtual graph ids {{{', '.join(map(str, homes))}}}. All ops with the "
                 "same pipeline stage must also have the same virtual graph id"
             )
-    return stages
 
 
 def _check_order(nodes: Sequence[_Node], stages: dict[_Node, int]) -> None:
@@ -253,9 +340,9 @@ def _check_called(nodes: Sequence[_Node], model: SessionModel) -> None:
                     )
 
 
-def _check_depth(words: str, depth: int, stages: int) -> None:
-    if depth < stages:
+def _check_depth(words: str, depth: int, stages: Stages) -> None:
+    if depth < stages.count:
         raise popart_exception(
             f"For pipelining, depth ({words}) must equal at least the number of pipeline stages "
-            f"({stages})"
+            f"({stages.count})"
         )

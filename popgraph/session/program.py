@@ -23,10 +23,12 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import RANK, UPDATED, AddOptimizer
+from popgraph.passes.graphcore.training.autodiff import DELAYED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
@@ -54,6 +56,10 @@ class Request:
     """Weights that steps of training leave as they are; the host may change them."""
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host looks at, where they have any."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Anchors that are other tensors: what a pipeline restores is what it has stashed."""
+    delayed: tuple[str, ...] = ()
+    """Weights of which the loss reads an older value, which the host gives."""
     disabled: frozenset[str] = frozenset()
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
     """What the user's names of gradients may begin with."""
@@ -133,7 +139,7 @@ class Program:
         known = {name for name, _ in self._model.values()}
         weights = self._model.weight_names
         found = _Anchors()
-        for id in self.computed:
+        for id in (self._request.aliases.get(id, id) for id in self.computed):
             if self._request.optimizer is not None and id in weights:
                 found.after_step.append(id)
             elif id in known:
@@ -170,6 +176,7 @@ class Program:
                 tuple(anchors.after_step),
                 self._request.frozen,
                 self._request.tracked,
+                self._request.delayed,
             )
         options = replace(
             self._request.code,
@@ -184,11 +191,15 @@ class Program:
             if not self.replicas.is_one:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
+            if options.stochastic_rounding:
+                last = RoundStochastically.name
             lower(self._module, self._compilation, options, until=last)
         except (PassError, DifferentiationError) as error:
             raise self._as_anchor_error(error, anchors) from error
         # What training adds is in the graph now, and all replicas: they must not be added again.
-        self._options = replace(options, training=None, extra_outputs=(), replicas=None)
+        self._options = replace(
+            options, training=None, extra_outputs=(), replicas=None, stochastic_rounding=False
+        )
 
     def _with_replicas(self, options: Options) -> Options:
         """What is left to be done with a program of several replicas, now of one as graphcore."""
@@ -219,17 +230,33 @@ class Program:
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
-            variables[id].attributes[GROUPS] = ArrayAttr(firsts)
+            copies = zip(self.replicas.variables(id), weight.held, strict=True)
+            own = [firsts[group] for group in dict(copies).values()]
+            variables[id].attributes[GROUPS] = ArrayAttr(own)
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
         """An update rule that says of the weights of each group what it says of a weight."""
-        names = {one: dict.fromkeys(self.replicas.variables(one)) for one in self._request.grouped}
+        replicas = self.replicas
+        if replicas.count == 1:
+            return rule
         specific = [
             replace(one, weight=name)
             for one in rule.specific
-            for name in names.get(one.weight, [one.weight])
+            for name in dict.fromkeys(replicas.variables(one.weight))
         ]
-        return replace(rule, specific=tuple(specific), at_once=self.replicas.count)
+        for id in self._model.weight_names if rule.keeps_means else ():
+            size = Scalar(len(replicas.adding(id)[0]))
+            names = dict.fromkeys(replicas.variables(id))
+            specific += [Specific(name, "at_once", size) for name in names]
+        clip = [part for one in rule.clip for part in self._clipped_together(one)]
+        return replace(rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count)
+
+    def _clipped_together(self, clip: ClipNorm) -> Iterator[ClipNorm]:
+        """What replicas clip of a group of weights: each the copies that it has."""
+        names = sorted(clip.weights or self._model.weight_names)
+        copies = zip(*(self.replicas.variables(id) for id in names), strict=True)
+        for own in dict.fromkeys(copies):
+            yield replace(clip, weights=own)
 
     def _as_anchor_error(
         self, error: PassError | DifferentiationError, anchors: _Anchors
@@ -264,6 +291,7 @@ class Program:
 
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
+        id = self._request.aliases.get(id, id)
         if id in self._after_step:
             return self.replicas.states(id)
         outputs = self._graph.outputs
@@ -298,21 +326,25 @@ class Program:
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
-            if name not in (SEED, RANK) and name not in self.streamed:
+            kept = name in self.streamed or name.startswith(DELAYED)
+            if name not in (SEED, RANK) and not kept:
                 variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
         found = {}
         for id, values in variables.items():
             group = next((grouped[one] for one in grouped if belongs(id, one)), None)
-            stacked = group is not None and group.is_stacked
-            first = np.stack(list(values.values())) if stacked and values else None
-            if first is None:
-                first = firsts[id] if id in firsts else next(iter(values.values()))
+            first = firsts[id] if id in firsts else next(iter(values.values()))
+            rows: tuple[int, ...] = ()
+            if group is not None and group.is_stacked and values:
+                held = dict(zip(self.replicas.states(id), group.held, strict=True))
+                values, rows = {name: values[name] for name in held}, tuple(held.values())
+                parts = {row: values[name] for name, row in reversed(held.items())}
+                first = np.stack([parts[row] for row in range(len(group.groups))])
             returned = tuple(group.returned) if group else ()
             weight = next((one for one in weights if one != id and belongs(id, one)), None)
             whole = None if weight is None else self._whole_state(first, weights[weight])
             share = 0 if whole is None else first.size
             found[id] = Held(
-                first if whole is None else whole, tuple(values), stacked, returned, share
+                first if whole is None else whole, tuple(values), rows, returned, share
             )
         return found
 

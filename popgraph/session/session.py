@@ -28,13 +28,14 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.delayed_weights import DelayedWeights
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
-from popgraph.session.grouped_weights import Grouped, check_groups
+from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
@@ -46,16 +47,24 @@ from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.folding import left_to_the_device
 from popgraph.session.popart_ir.ir import Asked, Ir
+from popgraph.session.popart_ir.pipeline import RESTORED
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reports import Reports, written
-from popgraph.session.setting_checks import check_loss_scaling, check_settings
+from popgraph.session.setting_checks import (
+    check_batches,
+    check_buffering,
+    check_exchange,
+    check_loss_scaling,
+    check_settings,
+)
 from popgraph.session.split import Share
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.synthetic import SyntheticIO
+from popgraph.session.tensor_locations import told
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
@@ -112,8 +121,8 @@ class Session(Randomness, IpuOnly):
         self._sent = False
         self._has_run = False
         self._ir: Ir | None = None
-        check_settings(self._options, dataFlow)
-        check_loss_scaling(self._options.automaticLossScalingSettings, rule)
+        check_settings(self._options, dataFlow, rule)
+        check_loss_scaling(self._options, rule)
         self._options.check(training=self._training)
         check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
@@ -126,16 +135,27 @@ class Session(Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
+            given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
+            check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
-            check_placement(self._model, self._options, self._step, self._ipus, self._training)
+            self._stages = check_placement(
+                self._model,
+                self._options,
+                self._step,
+                self._ipus,
+                self._training,
+                self._patterns,
+            )
             self._program = Program(self._model, self._request())
             self._program.check_work()
+            check_batches(self._options, self._program.inputs.values())
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         alone = self._program.replicas.is_one
         own = InTurn(self._share.own, self._own(), draws=self._program.uses_seed)
         self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
+        self._delayed = DelayedWeights(self._delays())
         self._executions = Executions(self._share.own.runs)
         if DotFiles(self._options).are_wanted:
             self.getIr()
@@ -160,18 +180,6 @@ class Session(Randomness, IpuOnly):
                 "SessionOptions.replicatedGraphCount",
                 f"the device has {count} IPUs for {replicas} replicas",
             )
-        if self._options.enableStochasticRounding:
-            self._check_rounding()
-
-    def _check_rounding(self) -> None:
-        """PopART's CPU and its model of an IPU do not round at random, and say so."""
-        if self._device.type not in (DeviceType.Cpu, DeviceType.IpuModel):
-            raise popart_unsupported_exception(
-                "the session option enableStochasticRounding is not implemented",
-                "SessionOptions.enableStochasticRounding",
-                "leave it out, or take a device of createCpuDevice or createIpuModelDevice",
-            )
-        log_of("devicex").warning("Stochastic rounding cannot be enabled for non IPU devices")
 
     @property
     def _ipus(self) -> int | None:
@@ -194,6 +202,9 @@ class Session(Randomness, IpuOnly):
 
     def _code(self) -> CodeOptions:
         code = self._options.compilation()
+        named = self._model.recomputed
+        if named and not code.recompute:
+            code = replace(code, recompute="nodes", recomputed=named)
         if self._options.syntheticDataMode is not SyntheticDataMode.Off:
             # Numbers drawn for labels may be too large.
             return replace(code, indices=code.indices or NEAREST)
@@ -215,32 +226,61 @@ class Session(Randomness, IpuOnly):
             disabled=self._patterns.disabled_passes(),
             gradient_prefixes=self._gradient_prefixes(),
             replicas=self._written_out(),
+            aliases={} if self._stages is None else self._restored(),
+            delayed=tuple(self._delays()),
             grouped=self._grouped,
             code=self._code(),
         )
+
+    def _restored(self) -> Mapping[str, str]:
+        """The anchors that a pipeline restores, and what they are."""
+        anchors = self._dataflow.anchors()
+        return {id: id.removeprefix(RESTORED) for id in anchors if id.startswith(RESTORED)}
+
+    def _delays(self) -> Mapping[str, int]:
+        """The weights that batches of the pipeline meet before they were updated."""
+        accumulates = self._options.enableGradientAccumulation
+        if self._stages is None or not self._training or accumulates:
+            return {}
+        names = self._model.weight_names
+        found = {id: delay for id in sorted(names) if (delay := self._stages.delay(id))}
+        shared = next((id for id in found if len(self._stages.stages_of(id)) > 1), None)
+        if shared is not None:
+            raise popart_unsupported_exception(
+                f"the weight {shared} is read in several stages of a pipeline that updates it "
+                "while batches are under way",
+                "SessionOptions.enablePipelining",
+                "options.enableGradientAccumulation = True",
+            )
+        if found and (self._grouped or self._model.has_collectives):
+            raise popart_unsupported_exception(
+                "replicas that differ or talk to each other cannot update weights while batches "
+                "are under way",
+                "SessionOptions.enablePipelining",
+                "options.enableGradientAccumulation = True",
+            )
+        return found
 
     def _written_out(self) -> Replication:
         """The replicas of one program: all, if they differ or talk; else it runs in turn."""
         if not self._grouped and not self._model.has_collectives:
             return Replication()
-        check_groups(self._grouped, self._options, self._rule)
-        if self._grouped and self._share.own.ranks > 1:
+        own = self._share.own
+        if self._grouped and own.ranks > 1:
             raise popart_unsupported_exception(
                 f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
                 "several processes",
                 "VariableSettings",
                 "all replicas in one process, or the same weights for all of them",
             )
-        groups = [
-            (id, one.settings.getReplicaGrouping(one.replicas)) for id, one in self._grouped.items()
-        ]
-        return Replication(
-            self._share.own.replicas,
-            tuple(sorted(self._model.broadcast_inputs)),
-            tuple((id, grouping.stride, grouping.groupSize) for id, grouping in groups),
-            self._share.own.ranks,
-            self._share.own.rank,
+        made = replication_of(
+            self._grouped,
+            own.replicas,
+            self._model.broadcast_inputs,
+            self._model.weight_names,
+            self._rule,
         )
+        return replace(made, ranks=own.ranks, rank=own.rank)
 
     # what was asked for
 
@@ -290,6 +330,7 @@ class Session(Randomness, IpuOnly):
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
         check_device(self._model, self._options, self._dataflow, self._ipus)
+        check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         with as_popart_errors():
             check_ranks(self._share.own, self._program.exchanges)
@@ -432,6 +473,7 @@ class Session(Randomness, IpuOnly):
         stepio = self._synthetic or stepio
         with as_popart_errors():
             self._steps.check(stepio)
+            self._delayed.begin_step()
             with self._executions.step(str(debugName)):
                 self._steps.run(stepio, partial(self._run_replicas, executable))
         self._has_run = True
@@ -442,6 +484,7 @@ class Session(Randomness, IpuOnly):
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
     ) -> Sequence[Mapping[str, Array]]:
         """A micro-batch of each replica."""
+        self._delayed.enter(executable)
         return self._replicas.run(executable, inputs, partial(self._run_on, executable))
 
     def _run_on(self, executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -511,6 +554,10 @@ class Session(Randomness, IpuOnly):
         with as_popart_errors():
             title = f"{self.name}: {self._steps.report()}"
             text = self._reports().summary(title, self._options.reportOptions)
+            held = self._program.initial_values.items()
+            infos = {id: TensorInfo(one.of_group(0)) for id, one in held}
+            lines = told(infos, self._options, self._grouped)
+            text = "\n".join([text, *lines])
         if resetProfile:
             self._executions.reset()
         return text

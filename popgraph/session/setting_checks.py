@@ -2,26 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from popgraph.builder.opset.enums import (
+    AccumulateOuterFragmentSchedule,
+    AnchorReturnTypeId,
+    BatchSerializationTransformContext,
     ExchangeStrategy,
     GradientTensorTrackingMethod,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
 from popgraph.session.settings import AutomaticLossScalingSettings
+from popgraph.support.logs import log_of
 
 _OVERLAPPING = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)
 
 
-def check_settings(options: SessionOptions, flow: DataFlow) -> None:
+def check_settings(options: SessionOptions, flow: DataFlow, rule: OptimizerSpec | None) -> None:
     """Refuses options that do not go together."""
-    for complaint in _complaints(options, flow):
+    phases = options.executionPhaseSettings.phases
+    idle = options.virtualGraphMode is VirtualGraphMode.ExecutionPhases and phases == 0
+    if idle or phases == 1:
+        log_of("ir").warning(_TOO_FEW_PHASES, phases)
+    complaints = (*_complaints(options, flow), *_of_pipelines(options, rule))
+    for complaint in complaints:
         raise popart_exception(complaint, "SessionOptions")
+
+
+_TOO_FEW_PHASES = (
+    "Phased execution was enabled but only %s phases were defined. Phased execution only works "
+    "with >=2 phases. Disabling."
+)
+
+
+def check_exchange(strategies: Iterable[ExchangeStrategy], options: SessionOptions) -> None:
+    """Refuses what no session overlaps, of anchors or of inputs."""
+    explicit = options.useHostCopyOps and options.enableExplicitMainLoops
+    off = options.virtualGraphMode is VirtualGraphMode.Off
+    for strategy in strategies:
+        if strategy is ExchangeStrategy.OverlapStep:
+            raise popart_exception("ExchangeStrategy::OverlapStep is not yet supported.")
+        if strategy in _OVERLAPPING and (not explicit or off):
+            raise popart_exception(
+                "ExchangeStrategy::OverlapInnerLoop, ExchangeStrategy::OverlapLoops require "
+                "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
+                "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled.",
+                "SessionOptions",
+            )
+
+
+def check_batches(options: SessionOptions, inputs: Iterable[Stream]) -> None:
+    """Refuses batches that cannot be cut into as many pieces as are asked for."""
+    settings = options.batchSerializationSettings
+    if settings.transformContext is not BatchSerializationTransformContext.Fwd:
+        return
+    for one in inputs:
+        if settings.factor > 1 and one.elements >= settings.factor > one.shape[0]:
+            raise popart_exception(
+                f"Batch axis: {one.shape[0]} is smaller than the batch serialization factor: "
+                f"{settings.factor} for tensor {one.id}",
+                "SessionOptions.batchSerializationSettings",
+            )
+
+
+def check_buffering(options: SessionOptions, inputs: Iterable[str], anchors: Iterable[str]) -> None:
+    """Refuses depths of buffers that no stream can have."""
+    streams = dict.fromkeys(inputs, options.rearrangeStreamsOnHost)
+    streams |= dict.fromkeys(anchors, options.rearrangeAnchorsOnHost)
+    for id, rearranged in streams.items():
+        unasked = 1 if rearranged else options.defaultBufferingDepth
+        depth = options.bufferingDepthMap.get(id, unasked)
+        if depth < 1:
+            raise popart_exception(
+                f"Unable to support a buffering depth of {depth} for tensor {id} (minimum "
+                "buffering depth is 1)",
+                "SessionOptions.bufferingDepthMap",
+            )
+        if depth > 1 and rearranged:
+            raise popart_exception(
+                f"Unable to support a buffering depth >1 for tensor {id} because the stream is set "
+                "to rearrange on the host (and PopART allows streams that are rearranged on the "
+                "host to overlap in memory, making this unsafe)",
+                "SessionOptions.bufferingDepthMap",
+            )
+
+
+def _of_pipelines(options: SessionOptions, rule: OptimizerSpec | None) -> Iterator[str]:
+    explicit = options.useHostCopyOps and options.enableExplicitMainLoops
+    implicit = options.enablePipelining and not explicit
+    if options.createImplicitPipeliningFwdOnlyProgram:
+        log_of("ir").warning(
+            "Implicit pipelining forward-only program is deprecated and will be removed in future "
+            "releases."
+        )
+        about = "Implicit pipelining forward-only program is not supported"
+        if options.enablePipelining and explicit:
+            yield f"{about} with explicit pipelining."
+        if not implicit:
+            yield f"{about} without implicit pipelining."
+        if not options.enableGradientAccumulation:
+            yield f"{about} without gradient accumulation."
+    serial = options.accumulateOuterFragmentSettings.schedule is _SERIAL
+    if options.enablePipelining and serial and rule is not None and rule.clip:
+        yield (
+            "Incompatible accumulateOuterFragmentSchedule used with gradient clipping, "
+            "SessionOptions::accumulateOuterFragmentSettings.schedule can not be set to "
+            "AccumulateOuterFragmentSchedule::Serial"
+        )
+
+
+_SERIAL = AccumulateOuterFragmentSchedule.Serial
+"""What is done after micro-batches is done in order, without regard to IPUs."""
 
 
 def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
@@ -31,34 +127,47 @@ def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
     recomputes_aside = options.explicitRecomputation or options.enablePipelining
     if options.aliasZeroCopy and not recomputes_aside:
         yield "Alias zero copy is currently not supported with implicit recomputation."
-    for id in flow.anchors():
-        strategy = flow.art(id).exchangeStrategy()
-        if strategy is ExchangeStrategy.OverlapStep:
-            yield "ExchangeStrategy::OverlapStep is not yet supported."
-        explicit = options.useHostCopyOps and options.enableExplicitMainLoops
-        if strategy in _OVERLAPPING and (not explicit or mode is VirtualGraphMode.Off):
+    loops = options.enableExplicitMainLoops and options.useHostCopyOps
+    for id in flow.anchors() if loops else ():
+        if flow.art(id).id() is AnchorReturnTypeId.EveryN:
             yield (
-                "ExchangeStrategy::OverlapInnerLoop, ExchangeStrategy::OverlapLoops require "
-                "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
-                "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled."
+                f'[MainLoops] AnchorReturnType::{flow.art(id)} for Tensor "{id}" is unsupported '
+                "when explicit main loops are enabled. Supported anchor return types are "
+                "AnchorReturnTypeId::All and AnchorReturnTypeId::Sum."
             )
 
 
-def check_loss_scaling(settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None) -> None:
+def check_loss_scaling(options: SessionOptions, rule: OptimizerSpec | None) -> None:
     """Refuses a loss scale that cannot follow the gradients."""
-    for complaint in _of_loss_scaling(settings, rule) if settings.enabled else ():
+    settings = options.automaticLossScalingSettings
+    at_once = options.enablePipelining and not options.enableGradientAccumulation
+    complaints = _of_loss_scaling(settings, rule, at_once=at_once)
+    for complaint in complaints if settings.enabled else ():
         raise popart_exception(complaint, "SessionOptions.automaticLossScalingSettings")
 
 
 def _of_loss_scaling(
-    settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None
+    settings: AutomaticLossScalingSettings, rule: OptimizerSpec | None, *, at_once: bool
 ) -> Iterator[str]:
     about = "[AutomaticLossScale transform]"
+    if settings.toTrackTensors is not None and not settings.toTrackTensors:
+        yield (
+            "[PreAutomaticLossScale] An empty list was set as the value of 'toTrackTensors'. To "
+            "disable tensor tracking, please set 'automaticLossScalingSettings.enabled = False'. "
+            "To track the default tensors, please leave "
+            "'automaticLossScalingSettings.toTrackTensors' unset."
+        )
     if rule is None:
         yield f"{about} Only compatible when doing training"
         return
     if rule.loss_scaling.constant:
         yield f"{about} The optimizer must have non-const loss scaling"
+    if at_once:
+        yield (
+            f"{about} Automatic loss scaling is not currently supported when the "
+            "'enablePipelining' SessionOption is set to 'true', but the "
+            "'enableGradientAccumulation' SessionOption is set to 'false'"
+        )
     chosen = settings.gradientTensorTrackingMethod is _CHOSEN
     if settings.toTrackTensors is not None and not chosen:
         yield (

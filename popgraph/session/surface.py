@@ -70,7 +70,8 @@ WORKS: Mapping[str, str] = {
         getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
         getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
         isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
-        removeNodeAttribute reshape_const saveInitializersExternally saveModelProto setGraphName
+        pipelineStage removeNodeAttribute reshape_const saveInitializersExternally saveModelProto
+        setGraphName virtualGraph
     """,
     "InferenceSession": """
         areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
@@ -88,13 +89,15 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
-        automaticLossScalingSettings constantWeights disableGradAccumulationTensorStreams
+        automaticLossScalingSettings autoRecomputation constantWeights
+        disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
-        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks
-        enableGradientAccumulation enableLoadAndOffloadRNGState
+        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
+        enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
         enableDistributedReplicatedGraphs enablePipelining enableReplicatedGraphs engineOptions
         finalDotOp firstDotOp globalReplicaOffset globalReplicationFactor
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
+        meanAccumulationAndReplicationReductionStrategy
         optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
     """,
 }
@@ -119,9 +122,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
             setPartialsType setSerializeMatMul
         """,
-        (Standing.QUIET, "checked as PopART does; results do not depend on it"): """
-            pipelineStage virtualGraph
-        """,
         (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
     },
     "Session": {
@@ -138,29 +138,20 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.REFUSED, "other values than the default would change results"): """
             createImplicitPipeliningFwdOnlyProgram customCodelets
         """,
-        (
-            Standing.QUIET,
-            "only an IPU rounds at random: a CPU and its model warn, as in PopART",
-        ): """
-            enableStochasticRounding
-        """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings
             groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings
         """,
-        (Standing.QUIET, "a mean is the same whenever it is taken"): """
-            meanAccumulationAndReplicationReductionStrategy
-        """,
         (Standing.QUIET, _SCHEDULE): """
-            accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
+            accumulateOuterFragmentSettings aliasZeroCopy
             batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams
-            executionPhaseSettings experimentalSettings explicitRecomputation kahnTieBreaker
+            executionPhaseSettings experimentalSettings kahnTieBreaker
             mergeVarUpdate mergeVarUpdateMemThreshold outlineSequenceBreakCost outlineThreshold
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
             scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external_weights import data_places
-from popgraph.builder.opset.enums import ReductionType
+from popgraph.builder.opset.enums import MeanReductionStrategy, ReductionType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
 from popgraph.passes.optimizer_spec import OptimizerSpec
@@ -198,6 +198,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     if shape.updated_by == 1:
         return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
+    strategy = options.meanAccumulationAndReplicationReductionStrategy
     return replace(
         rule,
         accumulation=shape.updated_by,
@@ -205,6 +206,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         message_type=options.exchangeType,
         shard_from=options.sharded_from,
         mean=mean,
+        running=strategy is MeanReductionStrategy.Running,
     )
 
 

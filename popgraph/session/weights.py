@@ -20,13 +20,18 @@ class Held:
 
     array: Array
     variables: tuple[str, ...]
-    """One, or one for each group of replicas."""
-    stacked: bool = False
-    """Whether the array has a value for each of them, one after the other."""
+    """One, or several, of which groups of replicas have one each."""
+    rows: tuple[int, ...] = ()
+    """For each of them, its value in an array that has one after the other; none: it has one."""
     returned: tuple[int, ...] = ()
     """The group of each value that comes back; none: the array does as it is."""
     share: int = 0
     """How many of its elements, in one row, each rank holds; 0: all of them."""
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the array has one value after the other."""
+        return bool(self.rows)
 
     def of_group(self, group: int) -> Array:
         return np.asarray(self.array[group] if self.stacked else self.array)
@@ -37,7 +42,7 @@ class Held:
             yield self.variables[0], self._own_share(array)
             return
         for place, name in enumerate(self.variables):
-            yield name, np.asarray(array[place]) if self.stacked else array
+            yield name, np.asarray(array[self.rows[place]]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
         """The array, as the program holds it; all ranks ask for it where each holds a share."""
@@ -46,7 +51,8 @@ class Held:
             row = world().exchange(everybody, executable.read(self.variables[0]))
             return row[: self.array.size].reshape(self.array.shape)
         if self.stacked:
-            return np.stack([executable.read(name) for name in self.variables])
+            firsts = (self.rows.index(row) for row in range(len(self.array)))
+            return np.stack([executable.read(self.variables[place]) for place in firsts])
         return executable.read(self.variables[0])
 
     def _own_share(self, array: Array) -> Array:

@@ -13,6 +13,7 @@ from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
+from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
@@ -30,9 +31,7 @@ class Constant:
     seed: int = 0
 
     def array(self) -> Array:
-        dtype = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "bool": np.bool_}[
-            self.dtype
-        ]
+        dtype = dtypes.BY_NAME[self.dtype].numpy
         if self.values is not None:
             return np.array(self.values, dtype).reshape(self.shape)
         if self.fill is not None:

@@ -533,6 +533,15 @@ def dropout() -> Iterator[Sample]:
         yield Sample(gc.DropoutOp, [normal(*shape), state(3)], {"ratio": ratio, "stream": stream})
 
 
+def roundings() -> Iterator[Sample]:
+    sizes = (1.0, 2.0**-14, 2.0**-24, 2.0**-40, 65504.0)
+    rows = np.float32([[size * share for share in (0.3, -0.7, 1, 1.0001)] for size in sizes])
+    for array in (rows, SPECIAL, normal(130), normal()):
+        for stream in (0, 2**56 + 3):
+            operands = [np.asarray(array, np.float32), state(5)]
+            yield Sample(gc.RoundStochasticallyOp, operands, {"stream": stream}, smooth=False)
+
+
 def simple(op: type[GraphcoreOp], operands: Operands, *choices: dict[str, Any]) -> Iterator[Sample]:
     for properties in choices:
         yield Sample(op, operands, properties)
@@ -585,6 +594,8 @@ def table() -> Iterator[Sample]:
     for array in (apart(2, 3), apart(), normal(0, 3), whole(2, 3), whole(4, dtype=np.int8)):
         yield Sample(gc.DetachOp, [array])
     yield Sample(gc.DetachOp, [SPECIAL], smooth=False)
+    for array, after in ((normal(2, 3), normal(4)), (whole(2), normal()), (normal(0, 3), SPECIAL)):
+        yield Sample(gc.LaterOp, [array, after])
     yield from reductions(gc.ReduceSumOp, empty=True, make=normal)
     yield from reductions(gc.ReduceProdOp, empty=True, make=normal)
     yield from reductions(gc.ReduceMeanOp, empty=True, make=normal)
@@ -644,6 +655,7 @@ def table() -> Iterator[Sample]:
     yield from simple_losses(gc.L1LossOp, scale=0.3)
     yield from simple_losses(gc.IdentityLossOp)
     yield from dropout()
+    yield from roundings()
 
 
 SAMPLES: list[Sample] = list(table())

@@ -374,32 +374,67 @@ def test_one_replica_tells_itself_in_a_branch() -> None:
     np.testing.assert_array_equal(anchors[y], [1, 2])
 
 
-def trained_with(rule: Any, made: Any) -> Any:
-    two = Two(settings_of("each"))
-    return popart.TrainingSession(
+CLIPPED = {"w": ["w"], "v": ["v"], "both": ["v", "w"], "all": []}
+
+
+@pytest.mark.parametrize("clipped", CLIPPED)
+@pytest.mark.parametrize(("name", "running"), [("neighbours", False), ("apart", True)])
+def test_each_replica_clips_by_a_norm_of_its_own(name: str, clipped: str, running: bool) -> None:
+    """
+    Gradients are added up in groups, or averaged; then each replica shrinks what it has of them.
+
+    So replicas come to differ in v, too, of which the first one's comes back.
+    """
+    weights, limit, micro = CLIPPED[clipped], 2.0, 2
+    made = options(micro)
+    if running:
+        made.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+        strategy = popart.MeanReductionStrategy.Running
+        made.meanAccumulationAndReplicationReductionStrategy = strategy
+    settings = popart.ClipNormSettings
+    group = settings(weights, limit) if weights else settings.clipAllWeights(limit)
+    two = Two(settings_of(name, EVERY))
+    session = popart.TrainingSession(
         two.builder.getModelProto(),
         popart.DataFlow(1, [two.y]),
         two.loss,
-        rule,
+        popart.SGD({"defaultLearningRate": (RATE, True)}, [group]),
         device(),
         userOptions=made,
     )
-
-
-def test_what_would_be_other_numbers_than_popart_s_is_refused() -> None:
-    rate = {"defaultLearningRate": (RATE, True)}
-    for weights in (["w"], ["v", "w"]):
-        rule = popart.SGD(rate, [popart.ClipNormSettings(weights, 1.0)])
-        with pytest.raises(popart.popart_unsupported_exception, match="cannot be clipped together"):
-            trained_with(rule, options())
-    trained_with(popart.SGD(rate, [popart.ClipNormSettings(["v"], 1.0)]), options())
-    made = options()
-    made.accumulationAndReplicationReductionType = popart.ReductionType.Mean
-    trained_with(popart.SGD(rate), made)
-    running = popart.MeanReductionStrategy.Running
-    made.meanAccumulationAndReplicationReductionStrategy = running
-    with pytest.raises(popart.popart_unsupported_exception, match="running means of gradients"):
-        trained_with(popart.SGD(rate), made)
+    session.prepareDevice()
+    session.weightsFromHost()
+    w, v = [two.w[at] for at in (two.held[r] for r in range(REPLICAS))], [two.v] * REPLICAS
+    ones = np.ones((2, 2), np.float32)
+    for data in GENERATOR.normal(size=(2, micro, REPLICAS, 2, 3)).astype(np.float32):
+        session.run(popart.PyStepIO({"x": data}, session.initAnchorArrays()))
+        x = data.swapaxes(0, 1)
+        dw = [sum(part.T @ ones @ v[r].T for part in x[r]) for r in range(REPLICAS)]
+        dv = [sum((part @ w[r]).T @ ones for part in x[r]) for r in range(REPLICAS)]
+        members = [two.groups[two.held[r]] for r in range(REPLICAS)]
+        dw = [sum(dw[one] for one in members[r]) for r in range(REPLICAS)]
+        dv = [sum(dv)] * REPLICAS
+        if running:
+            dw = [one / (micro * len(members[0])) for one in dw]
+            dv = [one / (micro * REPLICAS) for one in dv]
+        chosen = weights or ["v", "w"]
+        for r in range(REPLICAS):
+            parts = [part[r] for name, part in (("w", dw), ("v", dv)) if name in chosen]
+            shrink = limit / max(limit, np.sqrt(sum((part**2).sum() for part in parts)))
+            w[r] = w[r] - RATE * dw[r] * (shrink if "w" in chosen else 1)
+            v[r] = v[r] - RATE * dv[r] * (shrink if "v" in chosen else 1)
+    session.weightsToHost()
+    found = {"w": np.zeros((REPLICAS, 3, 2), np.float32), "v": np.zeros((2, 2), np.float32)}
+    session.readWeights(popart.PyWeightsIO(found))
+    firsts = [w[group[0]] for group in two.groups]
+    wanted = [firsts[two.held[r]] for r in range(REPLICAS)]
+    np.testing.assert_allclose(found["w"], wanted, 1e-4, 1e-5)
+    np.testing.assert_allclose(found["v"], v[0], 1e-4, 1e-5)
+    before = session.weights()
+    session.weightsFromHost()
+    session.weightsToHost()
+    for id, array in session.weights().items():
+        assert array.shape == before[id].shape
 
 
 def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:

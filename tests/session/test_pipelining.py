@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -123,11 +125,214 @@ def called(inner: int | None) -> None:
 def test_a_cpu_stands_for_as_many_ipus_as_are_wanted() -> None:
     cpu = popart.DeviceManager().createCpuDevice(backend="reference")
     plain = inferred(popart.SessionOptions(), [])
-    np.testing.assert_array_equal(inferred(options(), on(0, 7, 7), device=cpu), plain)
+    np.testing.assert_array_equal(inferred(options(), on(0, 1, 1), device=cpu), plain)
 
 
 def test_a_call_is_on_the_ipu_of_what_it_runs() -> None:
     called(0)
+
+
+class Deep:
+    """Three products with tanh between them, trained in a pipeline."""
+
+    def __init__(
+        self,
+        stages: tuple[int, ...] = (0, 1, 2),
+        ipus: tuple[int, ...] = (0, 1, 2),
+        shared: bool = False,
+        mode: Any = popart.VirtualGraphMode.Manual,
+        backend: str = "reference",
+        anchors: list[str] | None = None,
+        **asked: Any,
+    ) -> None:
+        generator = np.random.default_rng(5)
+        self.mode = mode
+        self.weights = [generator.normal(size=(2, 2)).astype(np.float32) for _ in stages]
+        builder = popart.Builder()
+        y = builder.addInputTensor("FLOAT", [2, 2], "x")
+        names = [
+            builder.addInitializedInputTensor(w, f"w{at}") for at, w in enumerate(self.weights)
+        ]
+        for at, (stage, ipu) in enumerate(zip(stages, ipus, strict=True)):
+            with self._place(builder, stage, ipu):
+                y = builder.aiOnnx.matmul([y, names[0 if shared and at == 2 else at]])
+                y = builder.aiOnnx.tanh([y])
+        with self._place(builder, stages[-1], ipus[-1]):
+            loss = builder.aiGraphcore.identityloss([y], popart.ReductionType.Sum)
+        self.batches = 7
+        made = device(2 if mode is popart.VirtualGraphMode.Auto else 4)
+        made.backend = backend
+        self.session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(self.batches, anchors or [loss]),
+            loss,
+            popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.5, True)}),
+            made,
+            userOptions=options(
+                virtualGraphMode=mode,
+                accumulationFactor=5 if asked.get("enableGradientAccumulation") else 1,
+                **asked,
+            ),
+        )
+        self.session.prepareDevice()
+        self.session.weightsFromHost()
+
+    @contextmanager
+    def _place(self, builder: Any, stage: int, ipu: int) -> Iterator[None]:
+        if self.mode is popart.VirtualGraphMode.Auto:
+            yield
+        else:
+            with builder.pipelineStage(stage), builder.virtualGraph(ipu):
+                yield
+
+    def run(self, data: Array) -> Array:
+        anchors = self.session.initAnchorArrays()
+        self.session.run(popart.PyStepIO({"x": data}, anchors))
+        (found,) = anchors.values()
+        return found
+
+    def trained(self) -> list[Array]:
+        self.session.weightsToHost()
+        return [self.session.weights()[f"w{at}"] for at in range(len(self.weights))]
+
+
+def cycles(weights: list[Array], speeds: list[Array], data: Array) -> Array:
+    """A step of the pipeline in NumPy, cycle by cycle; the losses."""
+    layers, losses = len(weights), np.zeros(len(data), np.float32)
+    kept: dict[tuple[int, int], Array] = {}
+    gradients: dict[int, Array] = {}
+    for cycle in range(len(data) + 2 * layers - 2):
+        for stage in range(2 * layers - 1):
+            batch = cycle - stage
+            if not 0 <= batch < len(data):
+                continue
+            if stage < layers:
+                kept[batch, 0] = data[batch]
+                kept[batch, stage + 1] = np.tanh(kept[batch, stage] @ weights[stage])
+            if stage == layers - 1:
+                losses[batch] = kept[batch, layers].sum()
+                gradients[batch] = np.ones((2, 2), np.float32)
+            if stage >= layers - 1:
+                at = 2 * layers - 2 - stage
+                dy = gradients[batch] * (1 - kept[batch, at + 1] ** 2)
+                gradients[batch] = dy @ weights[at].T
+                speeds[at][...] = 0.5 * speeds[at] + kept[batch, at].T @ dy
+                weights[at][...] -= 0.1 * speeds[at]
+    return losses
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_a_pipeline_that_updates_at_once_trains_with_older_weights(backend: str) -> None:
+    deep = Deep(backend=backend)
+    weights = [w.copy() for w in deep.weights]
+    speeds = [np.zeros_like(w) for w in weights]
+    for data in np.random.default_rng(6).normal(size=(2, 7, 2, 2)).astype(np.float32):
+        wanted = cycles(weights, speeds, data)
+        np.testing.assert_allclose(deep.run(data), wanted, 1e-4, 1e-5)
+    for found, w in zip(deep.trained(), weights, strict=True):
+        np.testing.assert_allclose(found, w, 1e-4, 1e-5)
+    assert set(deep.session.weights()) == {f"{a}w{n}" for n in range(3) for a in ("", "Accl___")}
+
+
+def test_what_a_pipeline_restores_is_what_it_stashed() -> None:
+    deep = Deep(anchors=["Restored___Tanh:0", "Tanh:0"], enableGradientAccumulation=True)
+    anchors = deep.session.initAnchorArrays()
+    data = np.random.default_rng(6).normal(size=(7, 5, 2, 2)).astype(np.float32)
+    deep.session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_array_equal(anchors["Restored___Tanh:0"], anchors["Tanh:0"])
+    assert np.abs(anchors["Tanh:0"]).max() > 0.1
+
+
+def operators(**asked: Any) -> list[dict[str, Any]]:
+    deep = Deep(enableGradientAccumulation=True, **asked)
+    found = json.loads(deep.session._serializeIr(popart.IrSerializationFormat.JSON))
+    ops: list[dict[str, Any]] = found["maingraph"]
+    return ops
+
+
+def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]:
+    """IPU and stage of each, by what it reads first."""
+    return {
+        op["inputs"][0]["name"]: (
+            op["attributes"]["__ipu_number"],
+            op["attributes"]["__pipeline_stage"],
+        )
+        for op in ops
+        if op["type"] == type_
+    }
+
+
+def test_the_ir_of_a_pipeline_stashes_what_stages_of_gradients_read() -> None:
+    ops = operators()
+    assert of_type(ops, "Tanh") == {
+        "MatMul:0": ("0", "0"),
+        "MatMul:0/1": ("1", "1"),
+        "MatMul:0/2": ("2", "2"),
+    }
+    assert set(of_type(ops, "TanhGrad").values()) == {("2", "2"), ("1", "3"), ("0", "4")}
+    stashes = of_type(ops, "Stash")
+    assert stashes["Tanh:0"] == ("0", "0")
+    assert "Tanh:0/2" not in stashes  # its gradients are in its own stage
+    restored = of_type(ops, "Restore") | of_type(ops, "RestoreInplace")
+    assert restored["Stashed___Tanh:0"] == ("0", "4")
+    sizes = {
+        op["inputs"][0]["name"]: op["attributes"]["stashSize"]
+        for op in ops
+        if op["type"] == "Stash"
+    }
+    assert (sizes["Tanh:0"], sizes["Tanh:0/1"]) == ("5", "3")
+    copies = of_type(ops, "IpuCopy")
+    assert copies["Tanh:0"] == ("0", "0")
+    assert copies["Gradient___Tanh:0/1"] == ("2", "2")
+    for id, (_, stage) in of_type(ops, "SGD1VarUpdate").items():
+        assert stage == {"w0": "4", "w1": "3", "w2": "2"}[id]
+
+
+def test_a_pipeline_that_recomputes_stashes_less() -> None:
+    kinds = popart.RecomputationType
+    counts = [
+        len(of_type(operators(autoRecomputation=kind), "Stash"))
+        for kind in (kinds.NoRecompute, kinds.Standard, kinds.Pipeline)
+    ]
+    assert counts == sorted(counts, reverse=True)
+    inputs = of_type(operators(autoRecomputation=kinds.Pipeline), "Stash")
+    assert set(inputs) == {"x", "Tanh:0_c1"}
+
+
+def test_a_tensor_passes_the_ipus_of_all_stages_between() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    first = builder.aiOnnx.abs([x])
+    second = builder.aiOnnx.exp([first])
+    third = builder.aiOnnx.add([second, first])
+    for place, id in enumerate((first, second, third)):
+        builder.virtualGraph(id, place)
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(3, [third]), device(4), userOptions=options()
+    )
+    ops = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
+    copies = of_type(ops, "IpuCopy")
+    assert copies == {first: ("0", "0"), f"{first}_c1": ("1", "1"), second: ("1", "1")}
+    assert not of_type(ops, "Stash")
+
+
+def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
+    """So the weights of both meet all batches as one stage would."""
+    data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
+    apart, together = Deep((0, 1, 2), (0, 0, 1)), Deep((0, 0, 1), (0, 0, 1))
+    np.testing.assert_array_equal(apart.run(data), together.run(data))
+    np.testing.assert_array_equal(apart.trained(), together.trained())
+
+
+def test_ipus_share_a_pipeline_by_cost() -> None:
+    data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
+    shared = Deep(mode=popart.VirtualGraphMode.Auto)
+    ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
+    readers = {op["inputs"][0]["name"]: op["attributes"]["__ipu_number"] for op in ops}
+    ipus = tuple(int(readers[f"w{at}"]) for at in range(3))
+    assert set(ipus) == {0, 1}
+    told = Deep(ipus, ipus)
+    np.testing.assert_array_equal(shared.run(data), told.run(data))
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -186,15 +391,29 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "too few micro-batches": (
         lambda: trained(options(enableGradientAccumulation=True), on(0, 1, 1)),
-        r"depth \(gradient accumulation factor\) must equal at least .* stages \(2\)",
+        r"depth \(gradient accumulation factor\) must equal at least .* stages \(3\)",
     ),
     "every second batch": (
         lambda: inferred(options(), on(0, 1, 1), batches=2, returned=("EveryN", 2)),
         "AnchorReturnType::EVERYN is not valid for pipelined models",
     ),
-    "stale weights": (
+    "too few batches to train": (
         lambda: trained(options(), on(0, 1, 1)),
-        "pipelined training that updates weights while later batches are under way",
+        r"depth \(batchesPerStep\) must equal at least the number of pipeline stages \(3\)",
+    ),
+    "a stage that is missing": (
+        lambda: inferred(
+            options(), [{"virtualGraph": n, "pipelineStage": 2 * n} for n in (0, 1, 1)]
+        ),
+        "The set of pipeline stages for all Ops contains 2 stages, but stage 1 is missing",
+    ),
+    "explicit loops without explicit recomputation": (
+        lambda: inferred(options(enableExplicitMainLoops=True, useHostCopyOps=True), on(0, 1, 1)),
+        "Explicit pipelining requires explicit recomputation to be enabled",
+    ),
+    "a weight of two stages that is updated at once": (
+        lambda: Deep(stages=(0, 1, 2), ipus=(0, 1, 0), shared=True),
+        "is read in several stages of a pipeline that updates it",
     ),
     "recomputation": (
         lambda: inferred(options(), [{"virtualGraph": 0, "recomputeOutput": 1}, *on(1, 1)]),

@@ -101,6 +101,67 @@ def test_micro_batches_and_replicas_train_as_one_large_batch(
     assert np.abs(large["w"] - np.linspace(-1, 1, 6).reshape(3, 2)).max() > 1e-3
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_running_mean_is_kept_of_gradients_so_far(running: bool) -> None:
+    """It matters where a mean is clipped, and to who looks at what is accumulated."""
+    builder, _, loss = linear(1)
+    made = options(accumulation=3, mean=True)
+    if running:
+        strategy = popart.MeanReductionStrategy.Running
+        made.meanAccumulationAndReplicationReductionStrategy = strategy
+    limit = 1.0
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(2, ["Gradient___w", "Accum___w"]),
+        loss,
+        popart.SGD(
+            {"defaultLearningRate": (0.1, True)},
+            [popart.ClipNormSettings.clipAllWeights(limit)],
+        ),
+        device(),
+        userOptions=made,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = np.random.default_rng(2).normal(size=(2, 3, 1, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    w = np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2)
+    for gradients, kept in zip(anchors["Gradient___w"], anchors["Accum___w"], strict=True):
+        counts = np.arange(1, 4).reshape(3, 1, 1) if running else 1
+        so_far = gradients.cumsum(0) / counts
+        np.testing.assert_allclose(kept, so_far, 1e-5, 1e-6)
+        taken = so_far[2] * limit / max(limit, np.linalg.norm(so_far[2]))
+        w = w - 0.1 * taken / (1 if running else 3)
+    session.weightsToHost()
+    np.testing.assert_allclose(session.weights()["w"], w, 1e-5, 1e-6)
+
+
+def test_anchors_of_states_show_what_micro_batches_have_added_up() -> None:
+    """A velocity takes gradients in one by one; its own update comes after the last."""
+    builder, _, loss = linear(1)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(2, ["Gradient___w", "Accl___w"]),
+        loss,
+        popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.5, True)}),
+        device(),
+        userOptions=options(accumulation=3),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = np.random.default_rng(2).normal(size=(2, 3, 1, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    before = np.zeros((3, 2), np.float32)
+    for gradients, velocities in zip(anchors["Gradient___w"], anchors["Accl___w"], strict=True):
+        so_far = before + gradients.cumsum(0)
+        np.testing.assert_allclose(velocities, so_far, 1e-5, 1e-6)
+        before = 0.5 * so_far[-1]
+    session.weightsToHost()
+    np.testing.assert_allclose(session.weights()["Accl___w"], before, 1e-5, 1e-6)
+
+
 def test_kernels_accumulate_as_the_reference_does() -> None:
     data = np.random.default_rng(1).normal(size=(STEPS, 2, 2, MICRO, 3)).astype(np.float32)
     given = (data, MICRO, OPTIMIZERS["momentum"], popart.ReductionType.Sum, options(2, 2))

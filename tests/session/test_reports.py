@@ -161,3 +161,46 @@ def test_a_processor_makes_no_profile() -> None:
     for report in (session.getGraphReport, session.getExecutionReport, session.getReport):
         with pytest.raises(popart.poplar_exception, match="Profiling is disabled for current"):
             report()
+
+
+def test_summaries_tell_where_an_ipu_would_have_what_is_in_memory_here() -> None:
+    """Locations, and shards over replicas, change no number: the whole step is in one memory."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 8], "x")
+    names = {"w": np.ones((8, 5), np.float32), "b": np.ones(5, np.float32)}
+    w, b = (builder.addInitializedInputTensor(array, name) for name, array in names.items())
+    y = builder.aiOnnx.add([builder.aiOnnx.matmul([x, w]), b])
+    loss = builder.aiGraphcore.l1loss([y], 0.1)
+    sharded = popart.TensorLocation(
+        popart.TensorStorage.OffChip, popart.ReplicatedTensorSharding.On
+    )
+    weights = []
+    for location in (popart.TensorLocation(), sharded):
+        options = popart.SessionOptions()
+        options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+        settings = popart.TensorLocationSettings(location, 2, 6)
+        options.weightTensorLocationSettings = settings
+        options.optimizerStateTensorLocationSettings = settings
+        device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+        device.backend = "reference"
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, []),
+            loss,
+            popart.Adam({"defaultLearningRate": (0.1, False)}),
+            device,
+            userOptions=options,
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        data = np.random.default_rng(0).normal(size=(2, 4, 8)).astype(np.float32)
+        session.run(popart.PyStepIO({x: data}, {}))
+        session.weightsToHost()
+        weights.append(session.weights()["w"])
+        text = session.getSummaryReport()
+        shown = location is sharded
+        assert ("w: OffChip, sharded over 2 replicas on an IPU" in text) is shown
+        assert ("Accl1___w: OffChip, sharded over 2" in text) is shown
+        assert ("b: OffChip on an IPU" in text) is shown
+        assert "Step___w: " not in text
+    np.testing.assert_array_equal(*weights)

@@ -370,18 +370,7 @@ def test_reports() -> None:
     assert "input: f32[1, 3]" in session.getSummaryReport()
 
 
-def test_options_that_would_change_results_are_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    options = popart.SessionOptions()
-    options.enableStochasticRounding = True
-    training(userOptions=options)
-    assert "Stochastic rounding cannot be enabled" in capsys.readouterr().err
-    device = popart.DeviceManager().acquireAvailableDevice()
-    with pytest.raises(popart.popart_exception) as caught:
-        training(userOptions=options, deviceInfo=device)
-    assert isinstance(caught.value, UnsupportedError)
-    assert caught.value.args[0] == "the session option enableStochasticRounding is not implemented"
+def test_options_that_would_change_results_are_refused() -> None:
     options = popart.SessionOptions()
     options.accumulationFactor = 2
     assert message(lambda: training(userOptions=options)) == (

@@ -107,11 +107,119 @@ def scaled(
             "but 'toTrackTensors' has not been set",
         ),
         ({"updatePeriod": 0}, "updatePeriod is 0, and must be at least 1"),
+        ({"toTrackTensors": []}, "An empty list was set as the value of 'toTrackTensors'"),
+        (
+            {
+                "toTrackTensors": ["x", "nothing"],
+                "gradientTensorTrackingMethod": (
+                    popart.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+                ),
+            },
+            "Some of the tensors in the .* list do not exist in the model",
+        ),
     ],
 )
 def test_a_loss_scale_that_cannot_follow_the_gradients(given: dict[str, Any], words: str) -> None:
     with pytest.raises(popart_exception, match=words):
         scaled(**given)
+
+
+PIPELINE = {"enablePipelining": True, "virtualGraphMode": popart.VirtualGraphMode.Manual}
+LOOPS = {"enableExplicitMainLoops": True, "useHostCopyOps": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "is not supported without implicit pipelining"),
+        (PIPELINE | LOOPS, "is not supported with explicit pipelining"),
+        (PIPELINE, "is not supported without gradient accumulation"),
+    ],
+)
+def test_programs_that_only_infer_in_pipelines(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(popart_exception, match=f"^Implicit .* forward-only program {words}"):
+        session(createImplicitPipeliningFwdOnlyProgram=True, **given)
+
+
+def test_a_pipeline_that_clips_gradients_cannot_do_so_in_order() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2])
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32))
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([x, w])], 1.0)
+    options = popart.SessionOptions()
+    options.enablePipelining = True
+    clip = popart.ClipNormSettings.clipAllWeights(1.0)
+    rule = popart.SGD({"defaultLearningRate": (0.1, True)}, [clip])
+    flow = popart.DataFlow(1, [loss])
+    with pytest.raises(popart_exception, match=r"schedule can not be set to .*::Serial"):
+        popart.TrainingSession(builder.getModelProto(), flow, loss, rule, userOptions=options)
+
+
+def test_inputs_that_no_session_overlaps() -> None:
+    for strategy, words in (("OverlapStep", "not yet supported"), ("OverlapLoops", "require")):
+        builder = popart.Builder()
+        chosen = popart.ExchangeStrategy[strategy]
+        settings = popart.InputSettings(popart.TileSet.Compute, chosen)
+        x = builder.addInputTensor("FLOAT", [2], settings, "x")
+        flow = popart.DataFlow(1, [builder.aiOnnx.exp([x])])
+        with pytest.raises(popart_exception, match=words):
+            popart.InferenceSession(builder.getModelProto(), flow)
+
+
+def test_explicit_loops_return_no_nth_anchor() -> None:
+    builder, output = network()
+    options = popart.SessionOptions()
+    options.enableExplicitIR(True)
+    flow = popart.DataFlow(2, {output: popart.AnchorReturnType("EveryN", 2)})
+    with pytest.raises(popart_exception, match=f'::EveryN for Tensor "{output}" is unsupported'):
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"defaultBufferingDepth": 0}, "a buffering depth of 0 for tensor input"),
+        ({"bufferingDepthMap": {"input": 0}}, "a buffering depth of 0 for tensor input"),
+        (
+            {"bufferingDepthMap": {"input": 2}, "rearrangeStreamsOnHost": True},
+            "depth >1 for tensor input because the stream is set to rearrange on the host",
+        ),
+    ],
+)
+def test_depths_that_no_buffer_has(given: dict[str, Any], words: str) -> None:
+    made = session(**given)
+    with pytest.raises(popart_exception, match=words):
+        made.prepareDevice()
+    session(bufferingDepthMap={"input": 2}).prepareDevice()
+
+
+def test_batches_that_cannot_be_cut() -> None:
+    pieces = popart.BatchSerializationSettings()
+    pieces.factor = 2
+    session(batchSerializationSettings=pieces)
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [1, 4], "x")])
+    options = popart.SessionOptions()
+    options.batchSerializationSettings = pieces
+    words = "Batch axis: 1 is smaller than the batch serialization factor: 2 for tensor x"
+    with pytest.raises(popart_exception, match=words):
+        flow = popart.DataFlow(1, [y])
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+
+
+def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) -> None:
+    phases = popart.ExecutionPhaseSettings()
+    phases.phases = 1
+    mode = popart.VirtualGraphMode.ExecutionPhases
+    session(executionPhaseSettings=phases, virtualGraphMode=mode)
+    assert "Phased execution was enabled but only 1 phases were defined" in caplog.text
+    builder, output = network()
+    builder.executionPhase(output, 2)
+    options = popart.SessionOptions()
+    options.executionPhaseSettings.phases, options.virtualGraphMode = 2, mode
+    flow = popart.DataFlow(1, [output])
+    with pytest.raises(popart_exception, match=r"Maximum phase is 1, but op .* has phase 2\."):
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
 
 
 def test_a_loss_scale_follows_gradients_only_in_training() -> None:

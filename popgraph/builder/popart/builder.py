@@ -30,7 +30,7 @@ from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
-from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_note
+from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_notes
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.dialects import element_types
@@ -174,7 +174,7 @@ class Builder(Annotations):
                 f"Tensor shape {info.shape()} has a negative dimension", "addInputTensor"
             )
         id = self._input(tensor_type(info.row, info.shape()), given.get("debugContext", ""))
-        self._draft.notes |= stream_note(id, settings.replicatedStreamMode())
+        self._draft.notes |= stream_notes(id, settings)
         return id
 
     def addUntypedInputTensor(self, debugContext: object = "") -> str:

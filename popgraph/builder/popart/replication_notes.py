@@ -1,4 +1,4 @@
-"""What a model says of its replicas: properties of the model that name a tensor, as in PopART."""
+"""What a model says of streams and replicas: properties that name a tensor, as in PopART."""
 
 from __future__ import annotations
 
@@ -7,20 +7,34 @@ from collections.abc import Iterable
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     CommGroupType,
+    ExchangeStrategy,
     ReplicatedStreamMode,
     VariableRetrievalMode,
 )
+from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.variable_settings import VariableSettings
 
 REPLICATION = "__replicationFactor"
 """How many replicas the weights were made for."""
 _STREAM_MODE = "__replicated_stream_mode/"
+_EXCHANGE = "__exchange_strategy/"
 GROUPS = "__variable_groups/"
 
 
-def stream_note(id: str, mode: ReplicatedStreamMode) -> dict[str, str]:
-    """Says how replicas share an input; nothing where each gets its own, as they do unasked."""
-    return {_STREAM_MODE + id: str(int(mode))} if mode is ReplicatedStreamMode.Broadcast else {}
+def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
+    """Says when an input comes, and how replicas share it; nothing of what holds unasked."""
+    mode, strategy = settings.replicatedStreamMode(), settings.exchangeStrategy()
+    notes = {}
+    if mode is ReplicatedStreamMode.Broadcast:
+        notes[_STREAM_MODE + id] = str(int(mode))
+    if strategy is not ExchangeStrategy.JustInTime:
+        notes[_EXCHANGE + id] = str(int(strategy))
+    return notes
+
+
+def exchange_strategies(notes: Iterable[tuple[str, str]]) -> set[ExchangeStrategy]:
+    """When inputs come, where it is not just in time."""
+    return {ExchangeStrategy(int(value)) for key, value in notes if key.startswith(_EXCHANGE)}
 
 
 def broadcast_inputs(notes: Iterable[tuple[str, str]]) -> frozenset[str]:

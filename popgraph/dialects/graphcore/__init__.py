@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore.control import *
 from popgraph.dialects.graphcore.detach import *
 from popgraph.dialects.graphcore.exchanges import *
 from popgraph.dialects.graphcore.functions import *
+from popgraph.dialects.graphcore.later import *
 from popgraph.dialects.graphcore.logic import *
 from popgraph.dialects.graphcore.lookup import *
 from popgraph.dialects.graphcore.losses import *
@@ -26,6 +27,7 @@ from popgraph.dialects.graphcore.order import *
 from popgraph.dialects.graphcore.pooling import *
 from popgraph.dialects.graphcore.random import *
 from popgraph.dialects.graphcore.reductions import *
+from popgraph.dialects.graphcore.rounding import *
 from popgraph.dialects.graphcore.scatter import *
 from popgraph.dialects.graphcore.softmax import *
 from popgraph.dialects.graphcore.words import *

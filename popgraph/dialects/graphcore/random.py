@@ -39,6 +39,9 @@ OWN_STREAMS = 2**32
 REPLICA_STREAMS = 2**40
 """From the streams of one replica to those of the next."""
 
+ROUNDING_STREAMS = 2**56
+"""Where the streams of roundings begin: behind those of all nodes and replicas."""
+
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 ROUNDS = 20

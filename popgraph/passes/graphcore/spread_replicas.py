@@ -35,7 +35,8 @@ class SpreadReplicas(Pass):
 
     `replicas` is the one line form of a `Replication`. Inputs and outputs of replica 1 are named
     `x@replica1`, variables that not all replicas share `w@group1`. Of a variable that is trained,
-    the gradients of those that share it are added up, as an output of its own.
+    the gradients of those that share it are added up, as an output of its own (or of those that
+    `added` says).
     """
 
     name = "spread-replicas"
@@ -225,15 +226,15 @@ class _Spread:
 
     def _added_up(self, name: str, gradient: SSAValue) -> Iterator[tuple[str, SSAValue]]:
         """The gradient of each copy of a variable."""
-        totals: dict[str, SSAValue] = {}
-        for copy, value in zip(self.replicas.variables(name), self._of(gradient), strict=True):
-            if copy in totals:
-                total = AddOp(totals[copy], value)
-                self.block.add_op(total)
-                value = total.result
-            totals[copy] = value
-        for copy, total_value in totals.items():
-            yield PREFIX + copy, total_value
+        copies, values = self.replicas.variables(name), self._of(gradient)
+        for group in self.replicas.adding(name):
+            total = values[group[0]]
+            for replica in group[1:]:
+                sum_ = AddOp(total, values[replica])
+                self.block.add_op(sum_)
+                total = sum_.result
+            for copy in dict.fromkeys(copies[replica] for replica in group):
+                yield PREFIX + copy, total
 
 
 def _draws(op: Operation) -> bool:

@@ -19,6 +19,7 @@ from popgraph.dialects.onnx.annotations import (
     PRIORITY,
     RECOMPUTE,
     STAGE,
+    all_attributes,
     notes_in,
     set_attribute,
 )
@@ -64,6 +65,7 @@ class Places:
     """Which of the user's notes count."""
 
     ipus: bool = False
+    stages: bool = False
     phases: bool = False
 
 
@@ -202,7 +204,7 @@ class ForwardReader:
         found = {
             name: value
             for name, value in op.attribute_values(self._weights).items()
-            if not isinstance(value, Graph) and name not in op.graphs()
+            if not isinstance(value, Graph) and name not in op.graphs() and name not in _SETTINGS
         }
         for name, value in notes_in(op, self._weights).items():
             if name not in _SETTINGS:
@@ -212,13 +214,14 @@ class ForwardReader:
     def _settings(self, op: OnnxOp) -> Settings:
         notes = {
             name: to_python(value, self._weights)
-            for name, value in notes_in(op, self._weights).items()
+            for name, value in all_attributes(op, self._weights).items()
+            if name in _SETTINGS
         }
         outline = _texts(notes.get("__outline"))
         return Settings(
             op.node_name,
             _number(notes.get(IPU)) if self._places.ipus else None,
-            _number(notes.get(STAGE)),
+            _number(notes.get(STAGE)) if self._places.stages else None,
             _number(notes.get(PHASE)) if self._places.phases else None,
             RecomputeType(_number(notes.get(RECOMPUTE)) or 0),
             _real(notes.get(PRIORITY)),

@@ -11,6 +11,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.gradients import Gradients
@@ -19,13 +20,20 @@ from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
+from popgraph.session.popart_ir.pipeline import (
+    Stashing,
+    copy_by_stages,
+    merge_stages,
+    set_stages,
+    set_stages_of_updates,
+    turn_back,
+)
 from popgraph.session.popart_ir.placement import (
     add_copies,
     add_loads,
     add_seeds,
     add_stores,
     annotate_recomputation,
-    place_automatically,
     recompute_explicitly,
 )
 from popgraph.session.popart_ir.schedule import scheduled
@@ -91,7 +99,9 @@ class Ir:
         trains = asked.rule is not None
         places = Places(
             ipus=options.virtualGraphMode not in (VirtualGraphMode.Off, VirtualGraphMode.Auto),
-            phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases,
+            stages=options.enablePipelining,
+            phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases
+            and options.executionPhaseSettings.phases > 1,
         )
         reader = ForwardReader(
             asked.model, constant=asked.constant_weights, anchors=asked.anchors, places=places
@@ -103,8 +113,10 @@ class Ir:
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, Stage(trains))
         self._dots.draw("FWD1", [main, *called])
-        if options.virtualGraphMode is VirtualGraphMode.Auto and asked.ipus > 1:
-            place_automatically(main, asked.ipus, options.virtualGraphSplitRatios)
+        if options.virtualGraphMode is VirtualGraphMode.Auto:
+            place_automatically(main, Shares.of(options, asked.ipus, trains=trains))
+        if options.enablePipelining:
+            set_stages(main)
         add_seeds(main)
         if asked.rule is not None:
             self._train(main, asked.rule)
@@ -129,7 +141,9 @@ class Ir:
         loss = self._asked.model.final_loss
         assert loss is not None, "a session that trains has a loss"
         Gradients(main, loss, self._scaling(main, rule)).grow()
+        turn_back(main, loss)
         add_updates(main, self._asked.frozen)
+        set_stages_of_updates(main)
 
     def _scaling(self, main: OpGraph, rule: OptimizerSpec) -> str | None:
         """The tensor of the host that holds the loss scale, unless that is constant."""
@@ -152,17 +166,25 @@ class Ir:
             main.prune()
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
-        if options.virtualGraphMode is not VirtualGraphMode.Off:
+        if options.enablePipelining:
+            merge_stages(main)
+            copy_by_stages(main)
+        elif options.virtualGraphMode is not VirtualGraphMode.Off:
             add_copies(main)
         main.prune()
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
+        if options.enablePipelining:
+            trains = asked.rule is not None
+            everything = not trains and options.stashAllTensorsInferencePipeline
+            Stashing(options.autoRecomputation, trains, everything).add(main)
         if options.useHostCopyOps:
             add_stores(main, asked.anchors)
 
     def _recompute(self, main: OpGraph) -> None:
         options, loss = self._asked.options, self._asked.model.final_loss
-        if options.autoRecomputation is not RecomputationType.NoRecompute and loss:
+        asked = options.autoRecomputation is not RecomputationType.NoRecompute
+        if asked and loss and not options.enablePipelining:
             annotate_recomputation(main, options.autoRecomputation, loss)
         if options.explicitRecomputation:
             recompute_explicitly(main)

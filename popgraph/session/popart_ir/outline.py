@@ -91,7 +91,7 @@ class Outliner:
                 "Call",
                 dict(enumerate(_inputs(ops))),
                 outputs,
-                settings=Settings(ipu=ops[0].settings.ipu),
+                settings=_called_with(ops[0].settings),
                 called=(name,),
                 writes=any(op.writes for op in ops),
                 backward=ops[0].backward,
@@ -169,6 +169,11 @@ def _kind(graph: OpGraph, op: Op) -> Hashable:
             settings.excluded,
         )
     )
+
+
+def _called_with(settings: Settings) -> Settings:
+    """A call is where its operators were."""
+    return Settings(ipu=settings.ipu, stage=settings.stage, phase=settings.phase)
 
 
 def _places(ids: list[int], length: int) -> list[list[int]]:

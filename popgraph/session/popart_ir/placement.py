@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from popgraph.builder.opset.enums import RecomputationType, RecomputeType
@@ -11,8 +11,6 @@ from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 
 _RANDOM = {"RandomNormal": 0, "RandomUniform": 0, "Dropout": 1, "ShapedDropout": 1}
 """What draws numbers, and which of its inputs is its seed."""
-
-_WEIGHTS = (Kind.VARIABLE, Kind.CONSTANT)
 
 _SEED = TensorInfo("UINT32", [2])
 _FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
@@ -93,25 +91,6 @@ def _home(graph: OpGraph, id: str) -> int | None:
         return producer.settings.ipu
     places = [user.settings.ipu for user in graph.consumers(id) if user.settings.ipu is not None]
     return min(places, default=None)
-
-
-def place_automatically(graph: OpGraph, ipus: int, ratios: Sequence[float]) -> None:
-    """Cuts the operators in a row into one part per IPU, whose weights are in the ratios."""
-    seen: set[str] = set()
-    costs = []
-    for op in graph.ops:
-        weights = {id for id in op.inputs.values() if graph.kind(id) in _WEIGHTS} - seen
-        costs.append(1 + sum(graph.infos[id].nelms() for id in weights))
-        seen |= weights
-    shares = list(ratios) or [1.0] * ipus
-    ends = [sum(shares[: ipu + 1]) / sum(shares) * sum(costs) for ipu in range(ipus)]
-    done = 0.0
-    for op, cost in zip(graph.ops, costs, strict=True):
-        middle = done + cost / 2
-        op.settings = replace(
-            op.settings, ipu=next(i for i, end in enumerate(ends) if middle <= end)
-        )
-        done += cost
 
 
 def annotate_recomputation(graph: OpGraph, kind: RecomputationType, loss: str) -> None:

@@ -56,6 +56,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ConcatOp: movement.lower_concat,
     gc.PadOp: movement.lower_pad,
     gc.CheckIndicesOp: lambda op: op.indices,
+    gc.LaterOp: lambda op: op.x,
     gc.GatherOp: lookup.lower_gather,
     gc.GatherGradOp: lookup.lower_gather_grad,
     gc.ScatterOp: lookup.lower_scatter,

@@ -102,10 +102,12 @@ class AddOptimizer(Pass):
             if gradient is not None:
                 contexts[op.variable.text] = WeightContext(spec, variables, op, gradient)
         variables.trained = set(contexts)
+        for context in contexts.values() if spec.keeps_means else ():
+            context.average()
         if spec.period > 1:
-            last = _count(variables, spec.period)
+            before, last = _count(variables, spec.period)
             for context in contexts.values():
-                context.accumulate(last)
+                context.accumulate(before, last)
         for context in contexts.values() if spec.ranks > 1 else ():
             if spec.shares(prod(context.shape)):
                 context.take_share()
@@ -121,12 +123,13 @@ def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     context.variables.set(context.name, context.updated(rule.finish(entered)))
 
 
-def _count(variables: Variables, micro_batches: int) -> SSAValue:
-    """Whether this step is the last one of a batch."""
-    counted = variables.get(COUNTER, np.array(0, np.float32)) + 1.0
+def _count(variables: Variables, micro_batches: int) -> tuple[Term, SSAValue]:
+    """How many micro-batches of the batch were before this one, and whether it is the last."""
+    before = variables.get(COUNTER, np.array(0, np.float32))
+    counted = before + 1.0
     last = counted.equals(float(micro_batches))
     variables.set(COUNTER, counted.known(0.0).where(last, counted))
-    return last
+    return before, last
 
 
 def _clipped(spec: OptimizerSpec, entered: Mapping[str, Term]) -> dict[str, Term]:
@@ -212,12 +215,26 @@ class WeightContext:
         self.whole: Term | None = None
         """The weight, where this rank updates a share of it."""
 
-    def accumulate(self, last: SSAValue) -> None:
-        """From here on the gradient is the sum over micro-batches; state moves on the last."""
+    def average(self) -> None:
+        """The gradient is a share of the mean of those that the runs of all ranks have added up."""
+        self.gradient = self.gradient * (1.0 / (self.spec.at_once * self.spec.ranks))
+
+    def accumulate(self, before: Term, last: SSAValue) -> None:
+        """
+        From here on the gradient is the sum over micro-batches, or their mean; state moves on the
+        last of them.
+        """
         self.last = last
-        total = self.state(ACCUMULATED) + self.gradient
+        total = self.state(ACCUMULATED)
+        if self.spec.keeps_means:
+            counted = before.cast(self.compute) + 1.0
+            share = counted.known(1.0) / counted
+            total = total * (1.0 - share) + self.gradient * share
+        else:
+            total += self.gradient
         held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
         kept = total.cast(held.dtype)
+        self.tell(ACCUMULATED, kept)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
 
@@ -255,6 +272,10 @@ class WeightContext:
             whole = self.variables.term(SSAValue.get(reshaped(row, shape)))
             return self.at_end(whole, self.whole.cast(self.dtype))
         return self.at_end(weight, self.weight).cast(self.dtype)
+
+    @property
+    def accumulates(self) -> bool:
+        return self.last is not None
 
     def scalar(self, prefix: str) -> Term:
         compound = self.compounds[prefix]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, SSAValue, Use
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore import CondOp, LoopOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
-from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
+from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
@@ -27,6 +28,9 @@ from popgraph.support.warnings import UntrainedWeightsWarning
 
 PREFIX = "Gradient___"
 """An output of this name and a tensor's is the gradient of the loss with respect to it."""
+
+DELAYED = "Delayed___"
+"""With a variable's name: the value that the loss is computed with, where it is an older one."""
 
 MOST_NAMES = 5
 """Of weights and nodes in one warning."""
@@ -49,7 +53,7 @@ class Autodiff(Pass):
     `gradients`: inputs, outputs or variables whose gradient must be there; `tracked`: those
     whose gradient is an output as well if there is one. The gradient of the loss itself is
     `loss_scale`, or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with
-    it.
+    it. Of the variables in `delayed`, the loss reads another value, that of `Delayed___w`.
     """
 
     name = "autodiff"
@@ -61,6 +65,7 @@ class Autodiff(Pass):
     stream_loss_scale: bool = False
     frozen: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
+    delayed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> Autodiff | None:
@@ -68,7 +73,7 @@ class Autodiff(Pass):
             return None
         training = options.training
         found = cls.towards(training.loss, training.optimizer, training.gradients, training.frozen)
-        return replace(found, tracked=training.tracked)
+        return replace(found, tracked=training.tracked, delayed=training.delayed)
 
     @staticmethod
     def towards(
@@ -95,6 +100,7 @@ class Autodiff(Pass):
             lambda: dependent(graph.block, self._targets(graph).values()),
         )
         loss, targets = self._loss(graph), self._targets(graph)
+        reading = self._reading_delayed(graph)
         backwards = ReverseMode(graph.block, dependent(graph.block, targets.values()), RULES)
         with backwards.building():
             backwards.add(loss, self._seed(loss, compilation.weights))
@@ -113,6 +119,15 @@ class Autodiff(Pass):
             self._warn_of_untrained(compilation, graph, targets, backwards)
         set_outputs(graph, outputs)
         backwards.erase_unused()
+        _delay(reading)
+
+    def _reading_delayed(self, graph: GraphOp) -> dict[VariableOp, list[Use]]:
+        """What the loss reads of variables that are delayed."""
+        return {
+            op: [use for use in op.result.uses if not isinstance(use.operation, ReturnOp)]
+            for op in graph.variables()
+            if op.variable.text in self.delayed
+        }
 
     def _warn_of_untrained(
         self,
@@ -195,6 +210,15 @@ class Autodiff(Pass):
         first = weights.attribute(np.array(self.loss_scale, dtype.numpy))
         scale = VariableOp(loss_scale_variable(dtype), first).result
         return ReshapeOp(scale, shape=shape).result if shape else scale
+
+
+def _delay(reading: Mapping[VariableOp, Sequence[Use]]) -> None:
+    """Lets them read the older value instead."""
+    for op, uses in reading.items():
+        older = VariableOp(DELAYED + op.variable.text, op.literal)
+        Rewriter.insert_op(older, InsertPoint.after(op))
+        for use in uses:
+            use.operation.operands[use.index] = older.result
 
 
 def _counted(names: Sequence[str]) -> str:

@@ -15,6 +15,10 @@ class RuleContext(Protocol):
     weight: Term
     gradient: Term
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether several micro-batches come before an update."""
+
     def scalar(self, prefix: str) -> Term:
         """A compound scalar of `OptimizerSpec.compounds`."""
 
@@ -84,6 +88,8 @@ class CombinedSGD(UpdateRule):
     def finish(self, entered: Term) -> Term:
         context = self.context
         context.tell("AcclIntoUpdate___", entered)
+        if context.accumulates:
+            context.tell("Accl___", entered)
         step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
         weight = context.weight - step * context.scalar("scaledLearningRate1")
         velocity = entered * context.scalar("scaledMomentum1")

@@ -1,0 +1,36 @@
+"""Later: the identity that keeps a value from being computed before another one is there."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import operand_def, result_def
+
+from popgraph.dialects.graphcore.base import Array, Movement, Operand, Tensor, operation
+from popgraph.dialects.graphcore.broadcasting import same_type
+
+
+@operation
+class LaterOp(Movement):
+    """
+    x, for those who need it again once `after` is there.
+
+    What is computed from it is never joined with what was computed from x itself.
+    """
+
+    name = "graphcore.later"
+    x = operand_def(TensorType)
+    after = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, after: Operand) -> None:
+        super().__init__([x, after])
+
+    def infer(self) -> tuple[Tensor, ...]:
+        return same_type(self.x)
+
+    def evaluate(self, x: Array, after: Array) -> tuple[Array, ...]:
+        return (x,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (dy, None)

@@ -1,0 +1,95 @@
+"""Tests `round-stochastically`: programs mean the same, up to how each operation is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from popgraph.backends.reference import evaluate, first_state, signature
+from popgraph.compiler import lower
+from popgraph.compiler.loading import load
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore import SEED
+from popgraph.dialects.graphcore.rounding import RoundStochasticallyOp
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore import round_stochastically as the_pass
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from popgraph.support.warnings import PopgraphWarning
+from popgraph.testing import Network, assert_close, build_network, networks, random_inputs
+
+LAST = 5
+"""After so many roundings in a row, halves are not compared any more."""
+
+
+def nearest(op: RoundStochasticallyOp, x: Array, state: Array) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):
+        return (x.astype(np.float16),)
+
+
+def check(network: Network) -> None:
+    compilation = Compilation()
+    module = build_network(network, compilation.weights)
+    lower(module, compilation, until="onnx-to-graphcore")
+    before = module.clone()
+    RoundStochastically().run(compilation, module)
+    check_ir(module)
+    roundings = [op for op in module.walk() if isinstance(op, RoundStochasticallyOp)]
+    streams = {op.stream.value.data for op in roundings}
+    assert len(streams) == len(roundings)
+    inputs = random_inputs(signature(before))
+    wanted, _ = evaluate(before, inputs, compilation.weights)
+    with patch.object(RoundStochasticallyOp, "evaluate", nearest):
+        found, following = evaluate(module, inputs, compilation.weights)
+    for name, value in wanted.items() if len(roundings) <= LAST else ():
+        assert_close(found[name], value, 2e-2, name)
+    if roundings:
+        np.testing.assert_array_equal(first_state(module, compilation.weights)[SEED], [0, 0])
+        assert SEED in following
+        np.testing.assert_array_equal(following[SEED], [0, 1])
+    again = str(module)
+    RoundStochastically().run(compilation, module)
+    assert str(module) == again
+
+
+@given(networks(dtype="f16"))
+def test_fuzz_an_operation_is_one_of_floats_that_is_rounded(network: Network) -> None:
+    check(network)
+
+
+def test_bodies_round_to_the_nearest_and_say_so() -> None:
+    text = """
+    graph net(x: f16[4, 2]) -> (y: f16[2]) {
+        y = loop row in x with y = x[0] {
+            y = y * row
+        }
+    }
+    """
+    module, compilation = load(text)
+    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not at random"):
+        lower(module, compilation, Options(stochastic_rounding=True), level="graphcore")
+
+
+BUGS: dict[str, tuple[str, Callable[..., object]]] = {
+    "all roundings draw the same": ("count", lambda start: iter(lambda: start, None)),
+    "steps do not count": ("UpdateOp", lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_fuzz_kills(name: str) -> None:
+    """Planted bugs fail the same claim within a bounded number of networks."""
+
+    @settings(max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(networks(dtype="f16"))
+    def holds(network: Network) -> None:
+        check(network)
+
+    target, wrong = BUGS[name]
+    with patch.object(the_pass, target, wrong), pytest.raises(AssertionError):
+        holds()
