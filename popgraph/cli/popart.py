@@ -8,8 +8,9 @@ import typer
 
 ABOUT = """Every public name of PopART 3.4 and what it does here. "Works": what PopART's documents
 say. "Accepted without effect": programs may use it, and results do not depend on it. "Refused": the
-error says so, as without an IPU. Methods of both kinds of session stand under `Session`. Members of
-enumerations and the functions `reserved...Prefix` are not listed: all of them are there."""
+error says so, as without an IPU. Methods of both kinds of session stand under `Session`, the names
+of patterns under `Patterns`. Members of enumerations and the functions `reserved...Prefix` are not
+listed: all of them are there."""
 
 
 def command(

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
-from popgraph.compat.eras import era_of_program
+from popgraph.compat.eras import ERA_VARIABLE, era_of_program
 from popgraph.session.split import split_sessions
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import ending_together
@@ -69,7 +69,10 @@ def _run(program: list[str], era: str | None) -> None:
             found = find_spec(module)
             if found is None:
                 sys.exit(f"there is no module {module}")
-            _enable(era, _text(Path(found.origin or "")), *map(_text, map(Path, arguments)))
+            texts = _text(Path(found.origin or "")), *map(_text, map(Path, arguments))
+            chosen = _enable(era, *texts)
+            if module == "pytest":
+                _announce(chosen)
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *arguments]:
             _begin("-c", arguments, "")
@@ -91,13 +94,25 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
     sys.path.insert(0, folder)
 
 
-def _enable(era: str | None, *texts: str) -> None:
+def _enable(era: str | None, *texts: str) -> str | None:
     """PopART as it was in the era asked for, or in the first whose names the program uses."""
     told = next(filter(None, map(era_of_program, texts)), None)
+    chosen = era or (None if told is None else told.name)
     try:
-        enable(era or (None if told is None else told.name))
+        enable(chosen)
     except popart_exception as error:
         sys.exit(str(error))
+    return chosen
+
+
+def _announce(era: str | None) -> None:
+    """Makes the processes of `pytest -n` enable what this one has, before they import a test."""
+    held = os.environ.get("PYTEST_PLUGINS", "")
+    plugins = filter(None, (held, "popgraph.compat.pytest_plugin"))
+    os.environ["PYTEST_PLUGINS"] = ",".join(plugins)
+    os.environ.pop(ERA_VARIABLE, None)
+    if era is not None:
+        os.environ[ERA_VARIABLE] = era
 
 
 def _text(path: Path) -> str:

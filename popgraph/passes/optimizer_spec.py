@@ -76,13 +76,17 @@ class ClipNorm:
 
 _STATES = {
     "Accum___": "accum_type",
+    "Accl___": "accl1_type",
     "Accl1___": "accl1_type",
     "Accl2___": "accl2_type",
     "Accl3___": "accl3_type",
 }
 """Which field says in which type states are kept, by the prefix of their names."""
 
-_STATE_TYPES = ("", "f16", "f32")
+OF_WEIGHT = "weight"
+"""A state that is kept in its weight's own type, be it of half precision."""
+
+_STATE_TYPES = ("", "f16", "f32", OF_WEIGHT)
 
 MESSAGE_TYPES = ("", "f16", "bf16", "f32")
 """In which types gradients can be told to other processes."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
@@ -21,10 +22,12 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 
+@typed
 def versionNumber() -> tuple[int, int, int]:
     return POPART
 
 
+@typed
 def versionString() -> str:
     try:
         own = version("popgraph")
@@ -33,10 +36,12 @@ def versionString() -> str:
     return f"{'.'.join(map(str, POPART))}+popgraph-{own}"
 
 
+@typed
 def packageHash() -> str:
     return hashlib.sha256(versionString().encode()).hexdigest()[:10]
 
 
+@typed
 @dataclass(frozen=True)
 class OperatorIdentifier:
     """One version of an operator."""
@@ -46,6 +51,7 @@ class OperatorIdentifier:
     version: int
 
 
+@typed
 def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdentifier]:
     """
     Every version of every operator that can be compiled.
@@ -61,6 +67,7 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
     return public + [OperatorIdentifier("ai.graphcore", name, 1) for name in internal]
 
 
+@typed
 def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
     """The operators of an ai.onnx version that cannot be compiled."""
     known = set(supported_operators())

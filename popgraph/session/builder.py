@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.popart import builder
 
 
+@typed
 class Builder(builder.Builder):
     """
     Builds an ONNX graph call by call, as `popgraph.Builder` does; `aiOnnx` is version 10.

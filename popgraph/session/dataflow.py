@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
@@ -20,6 +21,7 @@ class AnchorReturnType:
     `AnchorReturnType("EveryN", N)`. Case does not matter.
     """
 
+    @typed
     def __init__(
         self,
         anchorReturnTypeString: str = "All",
@@ -100,6 +102,7 @@ class AnchorReturnType:
         return f"AnchorReturnType({self._text!r}{period})"
 
 
+@typed
 class DataFlow:
     """How many batches a step has, and which tensors it returns."""
 
@@ -164,6 +167,7 @@ class DataFlow:
         return f"DataFlow({self._batches}, {self._anchors})"
 
 
+@typed
 class InputShapeInfo:
     """Shapes and element types of inputs that the model leaves open."""
 

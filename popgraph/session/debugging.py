@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
+from popgraph.builder.opset.arguments import typed
+
 _IDS = count()
 
 
+@typed
 @dataclass(frozen=True)
 class SourceLocation:
     """A place in a program."""
@@ -17,6 +20,7 @@ class SourceLocation:
     lineNumber: int = 0
 
 
+@typed
 class DebugContext:
     """
     A name for what is built; a plain string does as well.
@@ -45,6 +49,7 @@ class DebugContext:
         return hash(self._key())
 
 
+@typed
 @dataclass(eq=False)
 class DebugInfo:
     """What is noted about a layer of a program, which nothing here reads."""
@@ -61,6 +66,7 @@ class DebugInfo:
         return self._id
 
 
+@typed
 class OutOfMemoryError:
     """Whether a compilation ran out of memory, for those who hand it in: here none does."""
 
@@ -84,9 +90,11 @@ class NumIOTiles(int):
     """How many tiles of an IPU move data; `NumIOTiles()` is 0."""
 
 
+@typed
 def initializePoplarDebugInfo(filename: str, format: str = "json") -> None:
     """Poplar would write what it knows of layers to a file; there is no Poplar, and no file."""
 
 
+@typed
 def closePoplarDebugInfo() -> None:
     """Ends what `initializePoplarDebugInfo` began."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from itertools import count
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     DeviceConnectionType,
     DeviceSelectionCriterion,
@@ -19,6 +20,7 @@ _IPU_TILES = 1472
 _ids = count()
 
 
+@typed
 class DeviceInfo:
     """
     A device; also a context manager that detaches at its end.
@@ -108,6 +110,7 @@ class DeviceInfo:
         return f"Device Type:{self._type} Connection Type:{self._connection.name} Id:{self._id}"
 
 
+@typed
 class DeviceManager:
     """
     Finds and makes devices.
@@ -241,10 +244,12 @@ def _offline(options: Mapping[str, object]) -> DeviceInfo:
     )
 
 
+@typed
 def syncPatternToString(pattern: SyncPattern) -> str:
     return str(pattern)
 
 
+@typed
 def syncPatternFromString(text: str) -> SyncPattern:
     for pattern in SyncPattern:
         if str(pattern) == text:

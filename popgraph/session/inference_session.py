@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
@@ -14,6 +15,7 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.session import Session, one_of
 
 
+@typed
 class InferenceSession(Session):
     """
     Runs a model: `InferenceSession(model, DataFlow(1, ["y"]))`.

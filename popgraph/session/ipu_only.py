@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_exception, poplar_exception
 from popgraph.session.devices import DeviceInfo
 
 
+@typed
 class IpuOnly:
     """Methods of a session that are refused here in the words in which PopART refuses them."""
 
@@ -43,6 +45,7 @@ class IpuOnly:
         )
 
 
+@typed
 class TrainingOnly:
     """The same of sessions that train."""
 

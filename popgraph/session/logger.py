@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.support.logs import MODULES, level_of, log_of
 
 
+@typed
 class Logger:
     """The log of a module, or of all."""
 
@@ -35,6 +37,7 @@ class Logger:
         self._log.critical("%s", message)
 
 
+@typed
 def getLogger(name: str = "all") -> Logger:
     """The log of a module, or of all."""
     return Logger(name)

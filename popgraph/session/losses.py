@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -18,6 +19,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.shapes import prod
 
 
+@typed
 class Loss(ABC):
     """
     A loss by the names of its tensors. Its output is one value per sample, under the name that
@@ -82,6 +84,7 @@ class Loss(ABC):
         builder.named_node("Scale", DOMAIN, [id], attributes, [self._output], types)
 
 
+@typed
 class NllLoss(Loss):
     """`NllLoss(probabilities, labels, output)`: -log of the probability of each label."""
 
@@ -122,6 +125,7 @@ class NllLoss(Loss):
         return str(ops.max([ops.reducesum([ones], keepdims=0), one]))
 
 
+@typed
 class L1Loss(Loss):
     """`L1Loss(input, output, lambda)`: lambda times the sum of |x| of each sample."""
 
@@ -160,6 +164,7 @@ def _summed(builder: Builder, id: str, axes: Sequence[int]) -> str:
     return str(ops.reducesum([id, ops.constant(np.array(axes, np.int64))], keepdims=0))
 
 
+@typed
 class IdentityLoss(Loss):
     """`IdentityLoss(input, output)`: the tensor itself."""
 

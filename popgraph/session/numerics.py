@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.session.export import weights_of
 from popgraph.support.arrays import Array
@@ -43,6 +44,7 @@ class _Apart:
         )
 
 
+@typed
 class NumericsReport:
     """
     Compares the weights of four models: `NumericsReport(A0, A1, B0, B1)`.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
 from popgraph.dialects.onnx import SCHEMAS
 from popgraph.session.about import OperatorIdentifier, getSupportedOperations
@@ -29,6 +30,7 @@ class _Attribute:
     supportedValuesRegex: str = "*"
 
 
+@typed
 @dataclass(frozen=True)
 class OpDefinition:
     """Inputs and outputs in order, with the element types that they may have, and attributes."""
@@ -42,6 +44,7 @@ class OpDefinition:
     attributes: dict[str, _Attribute] = field(default_factory=dict)
 
 
+@typed
 def getSupportedOperationsDefinition(
     includeInternal: bool = False,
 ) -> dict[OperatorIdentifier, OpDefinition]:

@@ -61,7 +61,8 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
 
 
 def _type(name: str) -> DataType:
-    return DataType.FLOAT16 if name == "f16" else DataType.UNDEFINED
+    known = {ours.OF_WEIGHT: DataType.UNDEFINED, "f16": DataType.FLOAT16}
+    return known.get(name, DataType.FLOAT)
 
 
 def _pair(scalar: Scalar) -> tuple[float, bool]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import optimizer_replacement_error, popart_exception
 from popgraph.passes.optimizer_spec import Scalar
 
 
+@typed
 class OptimizerValue:
     """
     A number that is baked into the program (`isConst`) or sent to it by the host.
@@ -64,6 +66,7 @@ class OptimizerValue:
         return f"OptimizerValue({self._value}, {self._constant})"
 
 
+@typed
 @dataclass
 class OptimizerValueMap:
     """One hyper-parameter: its default, and its values for particular weights."""
@@ -91,6 +94,7 @@ class OptimizerValueMap:
             value.validate_replacement(new.specifics[id])
 
 
+@typed
 @dataclass(frozen=True)
 class ClipNormSettings:
     """The gradients of these weights together are shrunk to at most this norm."""

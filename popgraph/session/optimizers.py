@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     AdamMode,
     AdaptiveMode,
@@ -58,6 +59,7 @@ _EPSILON = _Parameter("eps", "epsilon", 1e-6, "eps", positive=True)
 _MOMENTUM = _Parameter("momentum", "momentum", 0.0, "momentum")
 
 
+@typed
 class Optimizer(ABC):
     """Hyper-parameters by name, with defaults and values for particular weights."""
 
@@ -169,7 +171,7 @@ class Optimizer(ABC):
 
 
 def _state_types(where: str, **types: DataType) -> dict[str, Any]:
-    """The types of states by the fields of specifications; UNDEFINED leaves the choice to them."""
+    """The types of states by the fields of specifications; UNDEFINED is the weight's own type."""
     for name, type_ in types.items():
         if type_ not in _STATE_TYPES:
             raise popart_unsupported_exception(
@@ -178,10 +180,11 @@ def _state_types(where: str, **types: DataType) -> dict[str, Any]:
     return {name: _STATE_TYPES[type_] for name, type_ in types.items()}
 
 
-_STATE_TYPES = {DataType.UNDEFINED: "", DataType.FLOAT: "", DataType.FLOAT16: "f16"}
-"""By PopART's name of a type, ours; without one, states are kept in single precision."""
+_STATE_TYPES = {DataType.UNDEFINED: ours.OF_WEIGHT, DataType.FLOAT: "", DataType.FLOAT16: "f16"}
+"""By PopART's name of a type, ours; "" is at least single precision."""
 
 
+@typed
 class SGD(Optimizer):
     """
     Stochastic gradient descent with momentum, dampening, weight decay and loss scaling.
@@ -189,7 +192,8 @@ class SGD(Optimizer):
     `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean says
     whether the number is constant. `SGD(0.1, 1e-4)` is the old form: learning rate, weight decay
     and loss scaling, all of which may change later. `accumType` and `accl1Type` are the types of
-    accumulated gradients and of the velocity, where these are Separate.
+    accumulated gradients and of the velocity, where these are Separate; by default, and of a
+    Combined velocity, that of the weight.
     """
 
     KIND = "SGD"
@@ -226,6 +230,8 @@ class SGD(Optimizer):
             given = (*old[: len(behind)], *behind[len(old) :])
             clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type = given
         self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
+        if self._combined and accl1Type is not DataType.FLOAT:
+            accl1Type = DataType.UNDEFINED  # PopART keeps a combined velocity as its weight
         self._types = _state_types("SGD()", accum_type=accumType, accl1_type=accl1Type)
         super().__init__(values, clip_norm_settings)
 
@@ -274,6 +280,7 @@ class SGD(Optimizer):
                 yield ours.Specific(weight, "nesterov", ours.Scalar(value.val()))
 
 
+@typed
 class ConstSGD(SGD):
     """SGD without momentum whose numbers never change."""
 
@@ -306,6 +313,7 @@ def _from_numbers(numbers: Mapping[str, float], constant: bool) -> dict[str, obj
     return {keys[name]: (float(value), constant) for name, value in numbers.items()}
 
 
+@typed
 class Adam(Optimizer):
     """Adam, AdamW (`weight_decay_mode` Decay), AdaMax, Lamb."""
 
@@ -381,6 +389,7 @@ class Adam(Optimizer):
         )
 
 
+@typed
 class Adaptive(Optimizer):
     """AdaGrad, RMSProp, centered RMSProp, AdaDelta."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from popgraph.backends.c.cache.schedule_file import read
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     Instrumentation,
     MeanReductionStrategy,
@@ -39,6 +40,7 @@ from popgraph.session.settings import (
 from popgraph.support.logs import log_of
 
 
+@typed
 @dataclass(slots=True)
 class SessionOptions:
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import PatternsLevel
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.popart.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
@@ -25,6 +26,7 @@ _LEVELS = {
 }
 
 
+@typed
 class Patterns:
     """
     `Patterns()`, `Patterns(PatternsLevel.Minimal)` or `Patterns(["OpToIdentity", ...])`.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import SyntheticDataMode
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.engine import Engine
 from popgraph.session.options import SessionOptions
 
 
+@typed
 class Randomness:
     """Methods of a session that make what it draws repeatable."""
 

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external import Place
+from popgraph.builder.opset.arguments import incompatible_arguments, typed
 from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
@@ -60,7 +61,7 @@ from popgraph.session.setting_checks import (
     check_settings,
 )
 from popgraph.session.split import Share
-from popgraph.session.step_io import PyWeightsIO
+from popgraph.session.step_io import PyWeightsIO, StepIO
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.synthetic import SyntheticIO
@@ -78,6 +79,7 @@ _NOT_FOLDED = (
 )
 
 
+@typed
 class Session(Randomness, IpuOnly):
     """
     What both kinds of session do: compile a model, move weights, run steps.
@@ -111,11 +113,6 @@ class Session(Randomness, IpuOnly):
         self._dataflow = dataFlow
         self._rule = rule
         self._options = SessionOptions() if userOptions is None else userOptions
-        if not isinstance(self._options, SessionOptions):
-            raise popart_exception(
-                f"userOptions is {type(userOptions).__name__}, not SessionOptions",
-                hint="options = SessionOptions(), then options.enableOutlining = False",
-            )
         self._patterns = patterns or Patterns()
         self._device = deviceInfo or DeviceManager().createCpuDevice()
         self._sent = False
@@ -450,7 +447,7 @@ class Session(Randomness, IpuOnly):
     # running
 
     def run(
-        self, stepio: Any, debugName: object = "", *rest: object, programHandle: int = 0
+        self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
     ) -> None:
         """
         One step, inputs from and anchors to `stepio`; there is one program, whatever its handle.
@@ -459,6 +456,8 @@ class Session(Randomness, IpuOnly):
         """
         if isinstance(stepio, int):  # the form with a program handle in front
             stepio, debugName = debugName, rest[0] if rest else ""
+        if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
+            raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
         if not self._engine.loaded:

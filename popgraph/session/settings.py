@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
@@ -20,6 +21,7 @@ from popgraph.builder.opset.enums import (
 )
 
 
+@typed
 class TensorLocation:
     """
     On or off chip, by which tiles, and whether spread over replicas.
@@ -68,6 +70,7 @@ class TensorLocation:
     __hash__ = None  # type: ignore[assignment]
 
 
+@typed
 @dataclass(slots=True)
 class TensorLocationSettings:
     """A location and the sizes from which on it applies."""
@@ -81,6 +84,7 @@ class TensorLocationSettings:
             self.location = TensorLocation(self.location)
 
 
+@typed
 @dataclass(slots=True)
 class AutomaticLossScalingSettings:
     """Loss scaling that follows the gradients' range."""
@@ -95,6 +99,7 @@ class AutomaticLossScalingSettings:
     )
 
 
+@typed
 @dataclass(slots=True)
 class AutodiffSettings:
     """How the backward graph gets forward values."""
@@ -102,6 +107,7 @@ class AutodiffSettings:
     stitchStrategy: AutodiffStitchStrategy = AutodiffStitchStrategy.RecomputeAllNonInputs
 
 
+@typed
 @dataclass(slots=True)
 class BatchSerializationSettings:
     """Cutting a batch into pieces that run one after the other."""
@@ -115,6 +121,7 @@ class BatchSerializationSettings:
     batchSchedule: BatchSerializationBatchSchedule = BatchSerializationBatchSchedule.Isomorphic
 
 
+@typed
 @dataclass(slots=True)
 class ExecutionPhaseSettings:
     """Running a model in phases, with weights loaded in between."""
@@ -128,6 +135,7 @@ class ExecutionPhaseSettings:
     schedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving
 
 
+@typed
 @dataclass(slots=True)
 class AccumulateOuterFragmentSettings:
     """The order of the operations outside the accumulation loop."""
@@ -136,6 +144,7 @@ class AccumulateOuterFragmentSettings:
     excludedVirtualGraphs: list[int] = field(default_factory=list)
 
 
+@typed
 @dataclass(slots=True)
 class ReplicatedCollectivesSettings:
     """Merging of collective operations."""
@@ -146,6 +155,7 @@ class ReplicatedCollectivesSettings:
     mergeAllGatherCollectives: bool = False
 
 
+@typed
 @dataclass(slots=True)
 class ExperimentalSettings:
     """Settings that PopART never promised to keep."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.buffers import Ring, Stream, one_batch, sink, source
 from popgraph.session.step_shape import StepShape
@@ -15,6 +16,7 @@ from popgraph.support.arrays import Array
 class StepIO(ABC):
     """The source of inputs and the sink of anchors, one batch at a time."""
 
+    @typed
     def enableRuntimeAsserts(self, enabled: bool) -> None:
         """Whether the sizes of the buffers are checked before the first step."""
         self._asserts = enabled
@@ -60,6 +62,7 @@ class PyStepIO(StepIO):
     numbers are replaced, or an array of a wider type (float64 for the losses of a float32 model).
     """
 
+    @typed
     def __init__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         self._inputs = {id: source(value, id) for id, value in inputs.items()}
         self._outputs = {id: sink(value, id) for id, value in outputs.items()}
@@ -120,6 +123,7 @@ def _wrong_size(
 class PyStepIOCallback(StepIO):
     """Inputs and anchors by callback, one array per batch."""
 
+    @typed
     def __init__(
         self,
         input_callback: Callable[[str, bool], Array | None],
@@ -146,6 +150,7 @@ class PyStepIOCallback(StepIO):
 class PyWeightsIO:
     """Arrays for `readWeights` to fill or `writeWeights` to take, by the names of the weights."""
 
+    @typed
     def __init__(self, weights: Mapping[str, Array]) -> None:
         self.weights = {id: Ring(array, id).array for id, array in weights.items()}
 

@@ -38,6 +38,7 @@ class Steps:
         shared: Collection[str] = (),
     ) -> None:
         self._program, self._dataflow = program, dataflow
+        self._returned = {id: dataflow.art(id) for id in dataflow.anchors()}
         self._share, self._shape, self._shared = share, share.whole, frozenset(shared)
         self._checked = False
 
@@ -101,7 +102,7 @@ class Steps:
         self, stepio: StepIO, batch: int, results: Mapping[str, Array], sums: _Sums
     ) -> None:
         for id, stream in self._program.outputs.items():
-            returned = self._dataflow.art(id)
+            returned = self._returned[id]
             if returned.id() is AnchorReturnTypeId.Sum:
                 sums.add(id, results[id])
             elif returned.keeps(batch, self._shape.micro_batches):

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from popgraph.builder.popart.pattern_names import OTHERS as LATER_PATTERNS
+from popgraph.builder.popart.pattern_names import PRE_ALIAS
+
 
 class Standing(Enum):
     """What a name of PopART does here."""
@@ -182,13 +185,40 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             cachePath compileEngine enableEngineCaching enableVariablesCaching
         """,
     },
+    "Patterns": {
+        (Standing.QUIET, "only operators of PopXL need it"): """
+            AllReduceToIdentity DecomposeBinaryConstScalar
+        """,
+        (Standing.QUIET, "says where an IPU's tiles keep or overwrite what; getIr is the same"): """
+            InitAccumulate UpdateInplacePrioritiesForIpu
+        """,
+        (Standing.QUIET, "getIr shows this operator, and the bodies of loops, as written"): """
+            LoopScanOut PackedDataBlock
+        """,
+        (Standing.QUIET, "getIr takes the norm of a weight, be it used in parts or not"): """
+            LambSerialisedWeight
+        """,
+        (Standing.QUIET, "a loss scale is made in the type that the loss has"): """
+            RemoveUnnecessaryLossGradCast
+        """,
+        (Standing.QUIET, _ONE_DEVICE): "SplitGather",
+    },
 }
 """What does less than its name says, or is not here, by what it does and why."""
 
 
+def _patterns_that_work() -> str:
+    """Those that change what `getIr` shows, or switch a pass."""
+    quiet = {name for names in OTHERS["Patterns"].values() for name in names.split()}
+    return " ".join((PRE_ALIAS | LATER_PATTERNS) - quiet)
+
+
 def entries() -> Iterator[Entry]:
-    """Every public name of PopART but the members of enumerations, classes one after the other."""
-    for owner, names in WORKS.items():
+    """
+    Every public name of PopART but the members of enumerations, classes one after the other, and
+    then the patterns.
+    """
+    for owner, names in {**WORKS, "Patterns": _patterns_that_work()}.items():
         found = [Entry(owner, name, Standing.WORKS) for name in names.split()]
         for (standing, why), others in OTHERS.get(owner, {}).items():
             found += [Entry(owner, name, standing, why) for name in others.split()]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from popgraph.builder.opset import exceptions
+from popgraph.builder.opset.arguments import typed
 from popgraph.support.errors import PopgraphError
 
 _KINDS: dict[str, type[PopgraphError]] = {
@@ -24,6 +25,7 @@ _KINDS: dict[str, type[PopgraphError]] = {
 
 
 def _raising(kind: type[PopgraphError]) -> Callable[[str], NoReturn]:
+    @typed
     def throw(msg: str) -> NoReturn:
         raise kind(msg)
 

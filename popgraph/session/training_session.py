@@ -8,6 +8,7 @@ from pathlib import Path
 
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import MeanReductionStrategy, ReductionType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
@@ -36,6 +37,7 @@ from popgraph.training.selection import Choice, Selection, select
 from popgraph.training.task import Task, task_of
 
 
+@typed
 class TrainingSession(TrainingOnly, Session):
     """
     Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
@@ -64,8 +66,8 @@ class TrainingSession(TrainingOnly, Session):
         dataFeed: DataFlow | None = None,
         passes: Patterns | None = None,
         losses: AnyLoss | None = None,
-        freeze: Sequence[str] = (),
-        train_only: Sequence[str] = (),
+        freeze: str | Sequence[object] = (),
+        train_only: str | Sequence[object] = (),
     ) -> None:
         flow = one_of("dataFlow", dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)

@@ -60,9 +60,8 @@ def test_a_kernel_shape_that_the_weight_contradicts_is_popart_s_error() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1, 2, 8, 8])
     w = builder.addInputTensor("FLOAT", [3, 2, 3, 3])
-    y = builder.aiOnnx.conv([x, w], kernel_shape=[5, 5])
-    with pytest.raises(popart_exception, match=r"`kernel_shape` is \[5, 5\]"):
-        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    with pytest.raises(popart_exception, match=r"kernel_shape, \[5 5\], does not match inferred"):
+        builder.aiOnnx.conv([x, w], kernel_shape=[5, 5])
 
 
 OLD_OPTIONS = """
@@ -156,3 +155,50 @@ def test_a_velocity_of_its_own_may_be_kept_in_half_precision(backend: str) -> No
     np.testing.assert_allclose(weight(separate, popart.DataType.FLOAT), single, atol=2e-7)
     combined = popart.SGDAccumulatorAndMomentum.Combined
     np.testing.assert_allclose(weight(combined, popart.DataType.FLOAT16), single, atol=2e-7)
+
+
+MOMENTUM = {"defaultMomentum": (0.9, True)}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "types"),
+    [
+        (popart.SGD(MOMENTUM), {"Accl": "FLOAT16"}),
+        (
+            popart.SGD(MOMENTUM, accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate),
+            {"Accum": "FLOAT16", "Accl1": "FLOAT16"},
+        ),
+        (popart.Adam({}), {"Accum": "FLOAT16", "Accl1": "FLOAT", "Accl2": "FLOAT"}),
+        (
+            popart.Adam({}, accl1_type=popart.DataType.UNDEFINED),
+            {"Accl1": "FLOAT16", "Accl2": "FLOAT", "Step": "FLOAT"},
+        ),
+        (
+            popart.Adaptive(MOMENTUM),
+            {"Accum": "FLOAT16", "Accl1": "FLOAT", "Accl3": "FLOAT16"},
+        ),
+    ],
+)
+def test_states_of_half_weights_are_half_unless_told(
+    optimizer: popart.Optimizer, types: dict[str, str]
+) -> None:
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    builder = popart.Builder()
+    w = builder.addInitializedInputTensor(np.ones(2, np.float16), "w")
+    loss = builder.aiGraphcore.identityloss([w])
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, []),
+        loss,
+        optimizer,
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({}, {}))
+    ir = session.getIr().infos()
+    for name, type_ in types.items():
+        assert session.getInfo(f"{name}___w").data_type() == type_
+        assert ir[f"{name}___w"].data_type() == type_

@@ -380,11 +380,17 @@ def test_popart_of_2020_had_its_old_name() -> None:
     assert poponnx.poponnx_exception is popart.popart_exception
 
 
-def test_pytest_runs_the_era_of_its_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [[], ["-n", "1"]])
+def test_pytest_runs_the_era_of_its_file(processes: list[str], tmp_path: Path) -> None:
     program = tmp_path / "test_it.py"
     program.write_text("import poponnx\ndef test_it(): assert poponnx.Session.ERA.numbered\n")
     command = [sys.executable, "-m", "popgraph.compat", "-m", "pytest", "-q", str(program)]
     ran = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+        [*command, *processes],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stdout

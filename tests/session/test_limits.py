@@ -216,3 +216,72 @@ def test_what_builders_or_sessions_refuse(write: Callable[[Any, str], object], s
         y = write(builder, x)
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
     assert said in caught.value.args[0]
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (
+            lambda onnx, x, w: onnx.averagepool([x], [3, 3], pads=[0] * 5),
+            "Padding vector (length 5) does not have 2 values for each spatial dimension 2",
+        ),
+        (
+            lambda onnx, x, w: onnx.maxpool([x], 1, [3, 3], strides=[1]),
+            "Length of strides vector 1 != number of spatial dimensions 2",
+        ),
+        (
+            lambda onnx, x, w: onnx.conv([x, w], dilations=[1, 1, 1]),
+            "Length of dilations vector 3 != number of spatial dimensions 2",
+        ),
+        (
+            lambda onnx, x, w: onnx.conv([x, w], kernel_shape=[2, 2]),
+            "kernel_shape, [2 2], does not match inferred shape from weight input 'w', [3 3]",
+        ),
+        (
+            lambda onnx, x, w: onnx.conv([x]),
+            "Conv requires at least two inputs: data, and weights. 1 inputs provided.",
+        ),
+        (
+            lambda onnx, x, w: onnx.averagepool([x], [9, 9]),
+            "Window parameter values combine to give invalid spatial output shape: [-4 -4]",
+        ),
+        (
+            lambda onnx, x, w: onnx.pad([x], [1, 1]),
+            "Padding vector (length 2) doesn't contain 2 entries per input dimension 4",
+        ),
+        (
+            lambda onnx, x, w: onnx.maxpool([onnx.squeeze([x], [2, 3])], 1, [1]),
+            "Input tensor has no spatial dimensions",
+        ),
+    ],
+)
+def test_windows_are_checked_when_a_node_is_added(
+    write: Callable[[Any, str, str], object], said: str
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 1, 4, 4], "x")
+    if "no spatial" in said:
+        x = builder.addInputTensor("FLOAT", [1, 1, 1, 1])
+    w = builder.addInputTensor("FLOAT", [1, 1, 3, 3], "w")
+    with pytest.raises(popart.popart_exception) as caught:
+        write(builder.aiOnnx, x, w)
+    assert caught.value.args[0].startswith(said)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+def test_updates_without_indices_are_not_scattered(version: int) -> None:
+    builder = popart.Builder(opsets={"ai.onnx": version})
+    data = builder.addInputTensor("FLOAT", [3, 5])
+    indices = builder.addInputTensor("INT32", [1, 4])
+    updates = builder.addInputTensor("FLOAT", [2, 5])
+    method = "scatterelements" if version == 11 else "scatter"
+    y = getattr(builder.aiOnnx, method)([data, indices, updates], 0)
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    given = {data: np.zeros((3, 5)), updates: np.arange(1, 11).reshape(2, 5)}
+    fed = {id: array.astype(np.float32) for id, array in given.items()}
+    fed[indices] = np.array([[0, 1, 2, 0]], np.int32)
+    session.run(popart.PyStepIO(fed, anchors))
+    assert anchors[y].tolist() == [[1, 0, 0, 4, 0], [0, 2, 0, 0, 0], [0, 0, 3, 0, 0]]

@@ -65,12 +65,22 @@ def test_zero_is_fine_where_it_can_change_and_scales_may_be_negative() -> None:
 
 
 def test_defaults_are_popart_s() -> None:
-    assert SGD({}).spec() == ours.SGD(learning_rate=ours.Scalar(0.1))
+    kept = ours.OF_WEIGHT
+    assert SGD({}).spec() == ours.SGD(
+        learning_rate=ours.Scalar(0.1), accum_type=kept, accl1_type=kept
+    )
     assert Adam({}).spec() == ours.Adam(
-        learning_rate=ours.Scalar(0.1), epsilon=ours.Scalar(1e-6), max_weight_norm=ours.Scalar(10)
+        learning_rate=ours.Scalar(0.1),
+        epsilon=ours.Scalar(1e-6),
+        max_weight_norm=ours.Scalar(10),
+        accum_type=kept,
     )
     assert Adaptive({}).spec() == ours.Adaptive(
-        learning_rate=ours.Scalar(0.01), alpha=ours.Scalar(0.99), epsilon=ours.Scalar(1e-6)
+        learning_rate=ours.Scalar(0.01),
+        alpha=ours.Scalar(0.99),
+        epsilon=ours.Scalar(1e-6),
+        accum_type=kept,
+        accl3_type=kept,
     )
 
 
@@ -112,6 +122,8 @@ def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
         learning_rate=ours.Scalar(0.5),
         weight_decay=ours.Scalar(0.1),
         loss_scaling=ours.Scalar(2.0),
+        accum_type=ours.OF_WEIGHT,
+        accl1_type=ours.OF_WEIGHT,
     )
 
 

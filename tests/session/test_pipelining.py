@@ -416,7 +416,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "is read in several stages of a pipeline that updates it",
     ),
     "recomputation": (
-        lambda: inferred(options(), [{"virtualGraph": 0, "recomputeOutput": 1}, *on(1, 1)]),
+        lambda: inferred(
+            options(),
+            [{"virtualGraph": 0, "recomputeOutput": popart.RecomputeType.Checkpoint}, *on(1, 1)],
+        ),
         "user annotation for recomputation is not allowed",
     ),
     "aliases": (

@@ -707,3 +707,47 @@ def test_what_is_expanded_is_cast_before() -> None:
     assert types(inferred(builder, y, patterns=minimal())) == ["Expand", "Cast"]
     both = types(inferred(builder, y, wide, patterns=minimal("ExpandCast")))
     assert both == ["Expand", "Cast"]
+
+
+def slice_of(builder: popart.Builder, x: str, start: int, end: int, step: int = 1) -> str:
+    given = [builder.aiOnnx.constant(np.array([one])) for one in (start, end, 1, step)]
+    return str(builder.aiOnnx.slice([x, *given]))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wanted"),
+    [
+        ([(0, 2), (3, 5)], ["Pad", "Concat"]),
+        ([(3, 6), (0, 3)], ["Concat"]),
+        ([(-3, 6), (0, 2)], ["Pad", "Concat"]),
+        ([(0, 3), (2, 5)], ["SliceGrad", "SliceGrad", "Add"]),
+    ],
+)
+def test_a_sum_of_padded_parts_is_their_concatenation(
+    bounds: list[tuple[int, int]], wanted: list[str]
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInitializedInputTensor(np.ones((2, 6), np.float32), "x")
+    parts = [slice_of(builder, x, *bound) for bound in bounds]
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.concat(parts, 1)])
+    kinds = ("Pad", "SliceGrad", "Concat", "Add", "Sum")
+
+    def made(*patterns: str) -> list[str]:
+        after = types(trained(builder, loss, patterns=minimal(*patterns)))
+        return [one for one in after[after.index("IdentityLossGrad") :] if one in kinds]
+
+    on = ("PadSum", "OpToIdentity", "PostNRepl", "SumToAdd")
+    assert made(*on) == wanted
+    assert made(*on[1:]) == ["SliceGrad", "SliceGrad", "Add"]
+
+
+def test_a_slice_with_steps_is_a_slice_and_a_sample() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 7], "x")
+    y = slice_of(builder, x, 1, 7, 2)
+    graphs = inferred(builder, y, patterns=minimal("Slice2SliceSubsample"))
+    cut, sampled = graphs["maingraph"]
+    assert (cut["type"], sampled["type"]) == ("Slice", "Subsample")
+    assert sampled["inputs"][0]["name"] == cut["outputs"][0]["name"]
+    assert sampled["attributes"]["strides"] == "[1 2]"
+    assert types(inferred(builder, y, patterns=minimal())) == ["Slice"]

@@ -15,6 +15,8 @@ from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.compat import disable, enable, popart
 from popgraph.session.inference_session import InferenceSession
 from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
+from popgraph.session.patterns import PATTERNS
+from popgraph.session.popart_ir.patterns import IN_THE_IR
 from popgraph.session.session import Session
 from popgraph.session.surface import Entry, Standing, entries
 from popgraph.session.training_session import TrainingSession
@@ -84,6 +86,13 @@ def test_the_table_is_that_of_the_options() -> None:
     names = public(SessionOptions) | {"_enableRngStateManagement"}
     assert listed("SessionOptions") == names - OWN_OPTIONS
     assert {one.name for one in fields(SessionOptions)} <= names
+
+
+def test_the_table_is_that_of_the_patterns() -> None:
+    assert {one.name for one in ALL if one.owner == "Patterns"} == PATTERNS
+    works = {one.name for one in ALL if (one.owner, one.standing) == ("Patterns", Standing.WORKS)}
+    elsewhere = {"CoshOp", "InPlace", "TiedGatherAccumulate"}
+    assert works == IN_THE_IR | elsewhere
 
 
 def test_refused_options_are_those_that_a_session_refuses() -> None:

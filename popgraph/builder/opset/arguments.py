@@ -1,26 +1,52 @@
-"""The arguments of operators' methods, which are refused as PopART refuses them."""
+"""The arguments of PopART's functions, which are refused as its binding refuses them."""
 
 from __future__ import annotations
 
-import operator
+import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from inspect import BoundArguments, Parameter, Signature, formatannotation
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property, wraps
+from inspect import BoundArguments, Parameter, Signature
+from types import FunctionType
+from typing import Any, TypeVar
 
-import numpy as np
+from popgraph.builder.opset.kinds import Test, admits, anything, resolved
 
 CONTEXTS = ("debugContext", "debugPrefix", "debugName", "debug_context", "name")
 """What PopART calls a node's name, in one method so and in another so; all of them take all."""
 
+_T = TypeVar("_T", bound=Callable[..., Any])
+_STORED = {bool: bool, int: int, float: float}
+"""What numbers become when they are stored, as C++ stores them."""
+
 
 def incompatible_arguments(
-    name: str, signature: Signature, args: object, hint: str = ""
+    name: str,
+    signature: Signature | str,
+    args: Sequence[object],
+    named: Mapping[str, object],
+    hint: str = "",
 ) -> TypeError:
-    """What PopART says when a method is called with what it does not take."""
+    """What PopART says when something is called with what it does not take."""
+    kind = "constructor" if name == "__init__" else "function"
+    form = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
+    given = ", ".join(map(repr, args))
+    given += "; kwargs: " * bool(named) + ", ".join(f"{one}={named[one]!r}" for one in named)
     return TypeError(
-        f"{name}(): incompatible function arguments. The following argument types are supported:\n"
-        f"    1. {name}{signature}\n\nInvoked with: {args}{hint}"
+        f"{name}(): incompatible {kind} arguments. The following argument types are supported:\n"
+        f"    1. {form}\n\nInvoked with: {given}{hint}"
     )
+
+
+def evaluated(signature: Signature, names: dict[str, Any]) -> Signature:
+    """A signature whose annotations are no texts."""
+    parameters = [
+        one.replace(annotation=resolved(one.annotation, names))
+        for one in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters)
 
 
 def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
@@ -30,10 +56,8 @@ def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -
         named = {context if one in CONTEXTS else one: value for one, value in named.items()}
     found = signature.bind(*args, **named)
     for name, value in found.arguments.items():
-        parameter = signature.parameters[name]
-        kind = "context" if name in CONTEXTS else _text(parameter.annotation)
-        if value is not parameter.default and not _fits(kind, value):
-            raise TypeError(f"{name} is {kind}, which {value!r} is not")
+        if not _test(signature.parameters[name])(value):
+            raise TypeError(f"{name} is not {signature.parameters[name].annotation}")
     return found
 
 
@@ -46,57 +70,152 @@ def overloaded(
             return bound(form, args, named).arguments
         except TypeError:
             continue
-    raise incompatible_arguments(name, forms[0], (args, dict(named)))
+    raise incompatible_arguments(name, forms[0], args, named)
 
 
-def _text(annotation: object) -> str:
-    if annotation is Parameter.empty:
-        return "Any"
-    if isinstance(annotation, type):
-        return annotation.__name__
-    return annotation if isinstance(annotation, str) else formatannotation(annotation)
+def typed(thing: _T) -> _T:
+    """
+    Makes a function, or the constructor and the public methods of a class, check its arguments.
+
+    They are compared with annotations as PopART's binding compares them with C++, and so is what
+    the fields of a dataclass are set to.
+    """
+    if not isinstance(thing, type):
+        return _checking(thing)  # type: ignore[return-value]
+    for name, member in list(vars(thing).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, FunctionType):
+            setattr(thing, name, _checking(member))
+        elif isinstance(member, staticmethod):
+            setattr(thing, name, staticmethod(_checking(member.__func__)))
+    if is_dataclass(thing) and "__setattr__" not in vars(thing):
+        _check_fields(thing)
+    return thing
 
 
-def _fits(kind: str, value: object) -> bool:
-    """Whether an argument is of one of the kinds of an annotation, `int | None`."""
-    return any(_is(one, value) for one in kind.split(" | "))
+def _checking(function: Callable[..., Any]) -> Callable[..., Any]:
+    plan = _Plan(function)
+    if not plan.asks:
+        return function
+
+    @wraps(function)
+    def checked(*args: Any, **named: Any) -> Any:
+        if not plan.takes(args, named):
+            raise plan.refusal(args, named)
+        try:
+            return function(*args, **named)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is not None and trace.tb_next is None:  # it was not even begun
+                raise plan.refusal(args, named) from error
+            raise
+
+    return checked
 
 
-def _is(kind: str, value: object) -> bool:
-    if kind.startswith("list["):
-        inner = kind.removeprefix("list[").removesuffix("]")
-        is_list = isinstance(value, list | tuple | range | np.ndarray)
-        return is_list and all(_is(inner, one) for one in value)  # type: ignore[attr-defined]
-    if kind in _KINDS:
-        return _KINDS[kind](value)
-    return kind in _ANYTHING or any(one.__name__ == kind for one in type(value).__mro__)
+@dataclass
+class _Plan:
+    """What a function's arguments are compared with."""
+
+    function: Callable[..., Any]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return inspect.signature(self.function)
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether there is anything to compare."""
+        parameters = self.signature.parameters.values()
+        return any(one.name != "self" and one.annotation not in _OPEN for one in parameters)
+
+    @cached_property
+    def tests(self) -> dict[str, Test]:
+        known = evaluated(self.signature, self.function.__globals__)
+        return {name: _test(one) for name, one in known.parameters.items()}
+
+    @cached_property
+    def named_places(self) -> list[str]:
+        """The names of arguments that have places."""
+        kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        return [one.name for one in self.signature.parameters.values() if one.kind in kinds]
+
+    @cached_property
+    def positional(self) -> list[tuple[int, Test]]:
+        """What can fail, by place."""
+        tests = [(place, self.tests[name]) for place, name in enumerate(self.named_places)]
+        return [(place, test) for place, test in tests if test is not anything]
+
+    @cached_property
+    def rest(self) -> Test:
+        """What further arguments are compared with."""
+        for one in self.signature.parameters.values():
+            if one.kind is Parameter.VAR_POSITIONAL:
+                return self.tests[one.name]
+        return anything
+
+    def takes(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        given = len(args)
+        for place, test in self.positional:
+            if place < given and not test(args[place]):
+                return False
+        places = len(self.named_places)
+        if given > places and not all(map(self.rest, args[places:])):
+            return False
+        return not named or all(self.tests.get(name, anything)(named[name]) for name in named)
+
+    def refusal(self, args: Sequence[Any], named: Mapping[str, Any]) -> TypeError:
+        name, form = self.function.__name__, str(self.signature)
+        if name == "__init__":
+            owner = self.function.__qualname__.split(".")[-2]
+            form = re.sub(r"^\(self(, )?", f"{owner}(", re.sub(r" -> [^>]*$", "", form))
+            args = args[1:]
+        return incompatible_arguments(name, form, args, named)
 
 
-def _is_whole(value: object) -> bool:
-    try:
-        operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    return True
+_OPEN = (Parameter.empty, "Any", "object", Any, object)
+"""Annotations that say nothing."""
 
 
-def _is_number(value: object) -> bool:
-    if isinstance(value, str | bytes | list | tuple):
-        return False
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
+def _test(parameter: Parameter) -> Test:
+    """The test of a parameter, which takes its own default."""
+    if parameter.name in CONTEXTS and parameter.default == "":
+        return _is_context
+    kind = parameter.annotation
+    test = anything if kind is Parameter.empty else admits(kind)
+    default = parameter.default
+    if default is Parameter.empty or test(default):
+        return test
+    return lambda value: value is default or test(value)
 
 
-_KINDS: Mapping[str, Callable[[object], bool]] = {
-    "int": _is_whole,
-    "float": _is_number,
-    "str": lambda value: isinstance(value, str | bytes),
-    "context": lambda value: not isinstance(value, int | float | list | tuple),
-    "None": lambda value: value is None,
-}
-"""What annotations admit that are no names of classes."""
+def _is_context(value: object) -> bool:
+    kinds = {one.__name__ for one in type(value).__mro__}
+    return value is None or not kinds.isdisjoint(_CONTEXT_KINDS)
 
-_ANYTHING = ("Any", "object", "bool")
+
+_CONTEXT_KINDS = ("str", "bytes", "DebugContext", "DebugInfo", "SourceLocation")
+"""What a debug context is made of; sessions have the classes."""
+
+
+def _check_fields(kind: type) -> None:
+    """Makes attributes of a dataclass refuse what their annotations do not say."""
+    tests: dict[str, tuple[Test, Callable[[Any], Any] | None]] = {}
+
+    def known() -> dict[str, tuple[Test, Callable[[Any], Any] | None]]:
+        if not tests:
+            names = vars(sys.modules[kind.__module__])
+            for one in fields(kind):
+                found = resolved(one.type, names)
+                tests[one.name] = admits(found), _STORED.get(found)
+        return tests
+
+    def set_field(self: object, name: str, value: Any) -> None:
+        test, stored = known().get(name, (anything, None))
+        if not test(value):
+            form = f"(self: {kind.__name__}, arg0: {kind.__annotations__[name]}) -> None"
+            raise incompatible_arguments("", form, (self, value), {})
+        object.__setattr__(self, name, value if stored is None else stored(value))
+
+    kind.__setattr__ = set_field  # type: ignore[method-assign, assignment]

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
-from popgraph.builder.opset.arguments import CONTEXTS, bound, incompatible_arguments
+from popgraph.builder.opset.arguments import CONTEXTS, bound, evaluated, incompatible_arguments
 from popgraph.builder.opset.enums import PopartEnum, ReductionType
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
@@ -148,13 +148,14 @@ def _adding(
 def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
     """Reports calls that do not fit the signature as PopART does."""
     signature = inspect.signature(method)
+    known = evaluated(signature, inspect.unwrap(method).__globals__)
 
     @wraps(method)
     def checked(*args: _P.args, **named: _P.kwargs) -> _R:
         try:
-            given = bound(signature, args, named)
+            given = bound(known, args, named)
         except TypeError as error:
-            raise incompatible_arguments(method.__name__, signature, (args[1:], named)) from error
+            raise incompatible_arguments(method.__name__, signature, args[1:], named) from error
         return method(*given.args, **given.kwargs)
 
     return checked

@@ -442,7 +442,7 @@ class AiGraphcoreOpset1(Operands):
         shape: list[int],
         data_type: int | DataType,
         init_type: int | InitType,
-        batch_axis: int | object = -1,
+        batch_axis: int | str = -1,
         debugContext: object = "",
     ) -> str:
         """A new tensor: of zeros, or of anything."""

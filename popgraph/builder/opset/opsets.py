@@ -232,7 +232,7 @@ def _method(schema: Schema) -> Method:
             given: dict[str, Any] = bound(signature, args, named).arguments
         except TypeError as error:
             hint = _other_form(name, schema, args, named)
-            raise incompatible_arguments(name, signature, (args, named), hint) from error
+            raise incompatible_arguments(name, signature, args, named, hint) from error
         ids = given.pop("args", [])
         context = given.pop("debugContext", "")
         outputs = given.pop("num_outputs", max(schema.min_output, 1))

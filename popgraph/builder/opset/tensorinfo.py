@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
@@ -21,6 +22,7 @@ def dtype_row(name: str) -> DType:
     return dtypes.BY_POPART[name]
 
 
+@typed
 class TensorInfo:
     """
     Element type and shape: `TensorInfo("FLOAT", [2, 3])`, `TensorInfo(np.float32, [2, 3])`,
@@ -130,5 +132,6 @@ def _numpy_row(dtype: object, args: tuple[object, ...]) -> DType:
         raise TypeError(f"Can not create TensorInfo with args {args}") from None
 
 
+@typed
 def getTensorInfo(array: NDArray[np.generic]) -> TensorInfo:
     return TensorInfo(array)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.opset.arguments import overloaded, typed
 from popgraph.builder.opset.enums import PopartEnum, RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.popart.contexts import AttributeContextManager, KeyValueContextManager
@@ -55,13 +56,26 @@ class Location(Protocol):
         """The numbers of which the note consists."""
 
 
-_SERIALIZED = ("input_channels", "reducing_dim", "output_channels", "none")
-"""Along what a matrix product may be cut into parts."""
+def _forms(kind: object, default: object) -> tuple[Signature, Signature]:
+    """The forms of a method that annotates nodes, and of one that is a context manager."""
+    by_place = Parameter.POSITIONAL_OR_KEYWORD
+    value = Parameter("value", by_place, default=default, annotation=kind)
+    ids = Parameter("nodeOutputNames", by_place, annotation=NodeIds)
+    return Signature([ids, value]), Signature([value])
+
 
 _LOCATION_NUMBERS = 6
 """Storage, tiles that load, tiles that store, sharding, kind and size of the group: 0 for each."""
 
+_PLACE = _forms(int, 0)
+_RECOMPUTE = _forms(RecomputeType, RecomputeType.Undefined)
+_LOCATIONS = _forms(Location | list[int], [0] * _LOCATION_NUMBERS)
 
+_SERIALIZED = ("input_channels", "reducing_dim", "output_channels", "none")
+"""Along what a matrix product may be cut into parts."""
+
+
+@typed
 class Annotations(ABC):
     """
     The part of a builder that annotates nodes.
@@ -208,41 +222,43 @@ class Annotations(ABC):
         self._add(self._node_of(ids), name, value)
 
     def _note(
-        self, name: str, args: Sequence[Any], named: Mapping[str, Any], default: object
+        self,
+        method: str,
+        name: str,
+        forms: Sequence[Signature],
+        args: Sequence[Any],
+        named: Mapping[str, Any],
     ) -> Any:
         """`f(ids, value)` annotates a node, `f(value)` is a context manager."""
-        addressed = bool(args) and isinstance(args[0], str | list | set | tuple)
-        parameters = ["nodeOutputNames"] * (addressed or "nodeOutputNames" in named) + ["value"]
-        form = Signature([Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in parameters])
-        given = form.bind_partial(*args, **named).arguments
-        value = _plain(given.get("value", default))
+        given = overloaded(method, forms, args, named)
+        value = _plain(given.get("value", forms[0].parameters["value"].default))
         if "nodeOutputNames" in given:
             return self._annotate(name, given["nodeOutputNames"], value)
         return self._during(name, value)
 
     def virtualGraph(self, *args: Any, **named: Any) -> Any:
         """On which IPU nodes run."""
-        return self._note(IPU, args, named, 0)
+        return self._note("virtualGraph", IPU, _PLACE, args, named)
 
     def executionPhase(self, *args: Any, **named: Any) -> Any:
-        return self._note(PHASE, args, named, 0)
+        return self._note("executionPhase", PHASE, _PLACE, args, named)
 
     def pipelineStage(self, *args: Any, **named: Any) -> Any:
-        return self._note(STAGE, args, named, 0)
+        return self._note("pipelineStage", STAGE, _PLACE, args, named)
 
     def schedulePriority(self, value: float) -> AttributeContextManager:
         return self._during(PRIORITY, float(value))
 
     def outputTensorLocation(self, *args: Any, **named: Any) -> Any:
         """Where an IPU keeps what nodes compute; by default on the chip."""
-        return self._note(LOCATION, args, named, [0] * _LOCATION_NUMBERS)
+        return self._note("outputTensorLocation", LOCATION, _LOCATIONS, args, named)
 
     def commGroup(self, type: int = 0, groupSize: int = 0) -> AttributeContextManager:
         """Which replicas work together on nodes that are collective."""
         return self._during(GROUP, [int(type), groupSize])
 
     def recomputeOutput(self, *args: Any, **named: Any) -> Any:
-        return self._note(RECOMPUTE, args, named, RecomputeType.Undefined)
+        return self._note("recomputeOutput", RECOMPUTE, _RECOMPUTE, args, named)
 
     def recomputeOutputInBackwardPass(
         self, nodeOutputNames: NodeIds, value: RecomputeType = RecomputeType.Recompute

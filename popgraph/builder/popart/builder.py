@@ -16,7 +16,7 @@ from popgraph.builder import pgraph
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.onnx.external_weights import data_places, exported, save_externally
 from popgraph.builder.onnx.read import import_model
-from popgraph.builder.opset.arguments import overloaded
+from popgraph.builder.opset.arguments import overloaded, typed
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -41,6 +41,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.writing import write_file
 
 
+@typed
 class Builder(Annotations):
     """
     Builds an ONNX graph call by call; tensors are ids, which are strings.

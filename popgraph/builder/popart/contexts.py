@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
+from popgraph.builder.opset.arguments import typed
+
 _T = TypeVar("_T")
 
 
+@typed
 class _OnTop(AbstractContextManager[None], Generic[_T]):
     """Puts an entry on a stack for as long as it is open."""
 
@@ -22,6 +25,7 @@ class _OnTop(AbstractContextManager[None], Generic[_T]):
         self._stack.pop()
 
 
+@typed
 class AttributeContextManager(_OnTop[Mapping[str, object]]):
     """Every node gets an attribute; of several contexts, the innermost counts."""
 
@@ -29,6 +33,7 @@ class AttributeContextManager(_OnTop[Mapping[str, object]]):
         super().__init__(stack, {name: value})
 
 
+@typed
 class KeyValueContextManager(_OnTop[Mapping[str, object]]):
     """Every node gets pairs `key=value` in one attribute, beside those of the contexts around."""
 
@@ -46,5 +51,6 @@ class KeyValueContextManager(_OnTop[Mapping[str, object]]):
         self._stack.append({self._name: [*around, *own]})
 
 
+@typed
 class NameContextManager(_OnTop[str]):
     """Every name begins with `scope/`."""

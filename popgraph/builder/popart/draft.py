@@ -13,17 +13,19 @@ from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.refusals import Refused, refusal_note, words
+from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.schemas import op_class
-from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
+from popgraph.support.shapes import Shape
 
 _LOG = log_of("builder")
 
@@ -130,6 +132,8 @@ class Draft:
         label: str,
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
+        if not domain:
+            check_window(op_type, args, [self._shape(id) for id in args], attributes)
         for id in ids:
             self.names.take(id)
         name = self.names.scoped(label) if label or self.names.scopes else ""
@@ -157,6 +161,10 @@ class Draft:
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner
+
+    def _shape(self, id: str) -> Shape | None:
+        known = bool(id) and self.writer.has_value(id)
+        return static_shape(self.writer.value(id).type) if known else None
 
     def _log_node(self, op: OnnxOp, domain: str) -> None:
         name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"

@@ -9,12 +9,14 @@ from popgraph.builder.onnx import conversions
 from popgraph.builder.onnx.conversions import Conversion
 from popgraph.builder.onnx.external_weights import mark, save_externally
 from popgraph.builder.onnx.message import read_message
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.exceptions import as_popart_errors
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.support import dtypes
 
 
+@typed
 class GraphTransformer:
     """
     Rewrites a model, a file or its bytes; `getModelProto` gives what it has become.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from inspect import Parameter, Signature
 
+import numpy as np
+
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.variable_settings import VariableSettings
@@ -20,10 +22,10 @@ INPUTS = (
     _form(tensorInfo=TensorInfo, settings=InputSettings),
     _form(tensorInfo=TensorInfo),
     _form(tensorInfo=tuple),
-    _form(dataType=object, shape="list[Any]", settings=InputSettings),
-    _form(dataType=object, shape="list[Any]"),
+    _form(dataType=object, shape=list, settings=InputSettings),
+    _form(dataType=object, shape=list),
 )
 WEIGHTS = (
-    _form(initVal=object, variableSettings=VariableSettings),
-    _form(initVal=object),
+    _form(initVal=np.ndarray, variableSettings=VariableSettings),
+    _form(initVal=np.ndarray),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import ExchangeStrategy, ReplicatedStreamMode, TileSet
 
 
+@typed
 class InputSettings:
     """Placement of one input's stream."""
 

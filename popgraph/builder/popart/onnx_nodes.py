@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from popgraph.builder.opset.exceptions import popart_exception
@@ -32,6 +34,8 @@ def popart_node(
     """Adds what the methods of `aiOnnx` of this version ask for."""
     if op_type in _INDEXED:
         args = _with_signed_indices(builder, args, context)
+        if op_type.startswith("Scatter"):
+            args = _with_updates_of_indices(builder, version, args, context)
     elif op_type == "ConvTranspose":
         return _transposed_convolution(builder, args, attributes, context)
     elif op_type == "Scan" and version in SCANS_OF_POPART:
@@ -48,6 +52,33 @@ def _with_signed_indices(
         return args
     (signed,) = builder.plain_node("Cast", [args[1]], {"to": _SIGNED.onnx}, 1, context)
     return [args[0], signed, *args[2:]]
+
+
+def _with_updates_of_indices(
+    builder: NodeWriter, version: int | None, args: Sequence[str], context: object
+) -> Sequence[str]:
+    """PopART scatters as many updates as there are indices; ONNX wants no more to be given."""
+    if len(args) != 3:
+        return args
+    indices, updates = (static_shape(builder.type_of(id)) for id in args[1:])
+    if indices is None or updates is None or len(indices) != len(updates):
+        return args
+    if indices == updates or any(map(operator.lt, updates, indices)):
+        return args
+    piece: dict[str, Any] = {"starts": [0] * len(indices), "ends": list(indices)}
+    if version is not None and version < SLICE_HAS_INPUTS:
+        (cut,) = builder.plain_node("Slice", [args[2]], piece, 1, context)
+        return [*args[:2], cut]
+    ends = [
+        builder.plain_node("Constant", [], {"value": np.array(piece[name])}, 1, context)[0]
+        for name in ("starts", "ends")
+    ]
+    (cut,) = builder.plain_node("Slice", [args[2], *ends], {}, 1, context)
+    return [*args[:2], cut]
+
+
+SLICE_HAS_INPUTS = 10
+"""The version of ai.onnx since which the bounds of Slice are inputs, no attributes."""
 
 
 def _transposed_convolution(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
+from popgraph.builder.popart.windows import spaced
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.errors import TypeMismatchError
@@ -81,8 +82,6 @@ def _of_one_operator(node: Refused, shapes: Sequence[Shape | None], reason: str)
         return _repeats(node, shapes, reason)
     if node.op_type == "Resize" and len(node.inputs) > 3 and node.inputs[2]:
         return BOTH_SCALES_AND_SIZES
-    if node.op_type in WINDOWED and shapes and shapes[0] is not None:
-        return _padding(node, len(shapes[0]) - 2)
     if node.op_type == "BatchNormalization":
         return _statistics(node, shapes)
     return None
@@ -99,13 +98,11 @@ def _statistics(node: Refused, shapes: Sequence[Shape | None]) -> str | None:
     for name, shape in zip(("scale", "B", "mean", "var"), shapes[1:], strict=False):
         if shape is not None and shape != wanted:
             return (
-                f"expected shape of batch norm input tensor {name} ({_spaced(shape)}) to be "
-                f"{_spaced(wanted)} to match {match} of X ({_spaced(x)})"
+                f"expected shape of batch norm input tensor {name} ({spaced(shape)}) to be "
+                f"{spaced(wanted)} to match {match} of X ({spaced(x)})"
             )
     return None
 
-
-WINDOWED = ("AveragePool", "Conv", "ConvTranspose", "MaxPool")
 
 BOTH_SCALES_AND_SIZES = (
     "Resize op has inputs for `sizes` and `scales`. Only one of these tensors should be present. "
@@ -127,16 +124,6 @@ def _repeats(node: Refused, shapes: Sequence[Shape | None], reason: str) -> str 
     return None
 
 
-def _padding(node: Refused, axes: int) -> str | None:
-    pads = node.attributes.get("pads")
-    if not isinstance(pads, list | tuple) or len(pads) == 2 * axes:
-        return None
-    return (
-        f"Padding vector (length {len(pads)}) does not have 2 values for each spatial dimension "
-        f"{axes}"
-    )
-
-
 def _axis_out_of_range(node: Refused, rank: int) -> str | None:
     axes = node.attributes.get("axes")
     for axis in axes if isinstance(axes, list | tuple) else ():
@@ -150,8 +137,8 @@ def _permutation(node: Refused, shape: Shape) -> str | None:
     if not isinstance(order, list | tuple) or len(order) == len(shape):
         return None
     return (
-        f"Rank of permutation tensor {_spaced(order)}, rank {len(order)} must be equal to rank of "
-        f"input tensor, shape {_spaced(shape)}, rank {len(shape)}."
+        f"Rank of permutation tensor {spaced(order)}, rank {len(order)} must be equal to rank of "
+        f"input tensor, shape {spaced(shape)}, rank {len(shape)}."
     )
 
 
@@ -163,8 +150,8 @@ def _matmul(node: Refused, lhs: Shape, rhs: Shape) -> str | None:
         return None
     first, second = node.inputs
     return (
-        f"{node} contracting dimensions unequal: lhs '{first}' {_spaced(lhs)}, "
-        f"rhs '{second}' {_spaced(rhs)}"
+        f"{node} contracting dimensions unequal: lhs '{first}' {spaced(lhs)}, "
+        f"rhs '{second}' {spaced(rhs)}"
     )
 
 
@@ -177,10 +164,6 @@ def _broadcasting(node: Refused, lhs: Shape, rhs: Shape) -> str:
     if first != second:
         return (
             f"{node} incompatible types {first} and {second} "
-            f"(shapes {_spaced(lhs)} and {_spaced(rhs)})"
+            f"(shapes {spaced(lhs)} and {spaced(rhs)})"
         )
     return f"np broadcasting failed on '{node}', frames {[*lhs]} and {[*rhs]} are not aligned"
-
-
-def _spaced(shape: Sequence[int]) -> str:
-    return f"[{' '.join(map(str, shape))}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
 from popgraph.builder.opset.exceptions import popart_exception, popart_internal_exception
@@ -41,6 +42,7 @@ class ReplicaGrouping:
         return grouped(self.numReplicas, self.stride, self.groupSize)
 
 
+@typed
 class VariableSettings:
     """
     Which replicas share a variable, and whose values come back.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -32,6 +33,7 @@ from popgraph.session.model import SessionModel
 from popgraph.session.popart_ir.canonical import canonicalise
 from popgraph.session.popart_ir.folding import is_folded
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
+from popgraph.support.arrays import Array
 
 MAIN = "maingraph"
 
@@ -55,6 +57,9 @@ _READ_AS_ATTRIBUTES = {
     "ReduceSum": {1},
 }
 """Inputs that PopART makes attributes of."""
+
+_NUMBERS = {"Slice": ("", "_starts", "_ends", "_axes", "_steps")}
+"""How PopART calls the attributes that it makes of inputs, by index, where patterns read them."""
 
 _OTHER_TYPES = {"Squeeze": "Reshape", "Unsqueeze": "Reshape"}
 """Operators that are others as soon as they are read."""
@@ -209,7 +214,21 @@ class ForwardReader:
         for name, value in notes_in(op, self._weights).items():
             if name not in _SETTINGS:
                 found[name] = to_python(value, self._weights)
+        for name, operand in zip(_NUMBERS.get(op.op_type, ()), op.input_values(), strict=False):
+            array = None if operand is None or not name else self._known(operand)
+            if array is not None:
+                found[name] = array.tolist()
         return found
+
+    def _known(self, value: SSAValue) -> Array | None:
+        """The elements of a constant or of a weight."""
+        owner = value.owner
+        if isinstance(owner, Initializer):
+            return owner.array(self._weights)
+        if isinstance(owner, OnnxOp) and owner.op_type == "Constant":
+            held = owner.attribute_values(self._weights).get("value")
+            return None if held is None else np.asarray(held)
+        return None
 
     def _settings(self, op: OnnxOp) -> Settings:
         notes = {

@@ -146,6 +146,25 @@ def split(graph: OpGraph, op: Op) -> bool:
     return True
 
 
+def strided_slice(graph: OpGraph, op: Op) -> bool:
+    """Slice(x) with steps -> Subsample(Slice(x)). Only when a step is longer than 1."""
+    steps, rank = op.integers("_steps"), len(graph.shape(op.output))
+    if op.type != "Slice" or not any(abs(step) > 1 for step in steps):
+        return False
+    axes = op.integers("_axes") or list(range(len(steps)))
+    source, strides = graph.shape(op.input(0)), [1] * rank
+    attributes = {**op.attributes, "_steps": [1 if step > 0 else -1 for step in steps]}
+    shape, bounds = list(source), [op.integers("_starts"), op.integers("_ends")]
+    for axis, step, start, end in zip(axes, steps, *bounds, strict=True):
+        shape[axis] = len(range(source[axis])[start : end : 1 if step > 0 else -1])
+        strides[axis] = abs(step)
+    info = TensorInfo(graph.infos[op.output].data_type(), shape)
+    cut = added(graph, op, "Slice", [op.input(0)], info, attributes)
+    sampled: dict[str, object] = {"strides": strides}
+    finish(graph, op, added(graph, op, "Subsample", [cut], graph.infos[op.output], sampled))
+    return True
+
+
 def split_gradient(graph: OpGraph, op: Op) -> bool:
     """SplitGrad(a, b, ...) -> Concat(a, b, ...)."""
     if op.type != "SplitGrad":

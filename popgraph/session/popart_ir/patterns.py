@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from popgraph.session.popart_ir import gradient_patterns, losses, matmuls, moves, recurrent
+from popgraph.session.popart_ir import (
+    gradient_patterns,
+    losses,
+    matmuls,
+    moves,
+    pad_sums,
+    recurrent,
+)
 from popgraph.session.popart_ir.expression import replace_by
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.tied_gathers import tied_gather
@@ -104,8 +111,13 @@ _PATTERNS = [
     Pattern("ExpandCast", _plain(moves.cast_of_expanded)),
     Pattern("SplitOp", _split),
     Pattern("SplitGradOpToConcat", _plain(moves.split_gradient)),
+    Pattern("Slice2SliceSubsample", _plain(moves.strided_slice)),
+    Pattern("PadSum", _plain(pad_sums.sum_of_pads)),
     Pattern("SumToAdd", _plain(moves.sum_to_add)),
     Pattern("NegativeOneScale", _plain(moves.negative_scale)),
     Pattern("TransposeToIdentityOrReshapePattern", _plain(moves.needless_transpose)),
 ]
 """In the order in which they are tried."""
+
+IN_THE_IR = frozenset(pattern.name for pattern in _PATTERNS)
+"""The patterns that rewrite operators here."""

@@ -108,7 +108,7 @@ class Decomposition:
     def _state(self, prefix: str, weight: str) -> str:
         info = self._graph.infos[weight]
         asked = self._rule.state_type(_reserved(prefix))
-        kept = dtypes.BY_NAME[asked] if asked else state_dtype(dtypes.BY_POPART[info.data_type()])
+        kept = state_dtype(dtypes.BY_POPART[info.data_type()], asked)
         state = TensorInfo(kept.popart, info.shape())
         return self._graph.add_tensor(_reserved(prefix) + weight, state, Kind.VARIABLE)
 

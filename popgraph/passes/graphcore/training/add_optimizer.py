@@ -26,7 +26,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import PREFIX, requested
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import OF_WEIGHT, OptimizerSpec
 from popgraph.passes.options import Options
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -287,8 +287,7 @@ class WeightContext:
         return self.compounds[prefix].value
 
     def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
-        asked = self.spec.state_type(prefix)
-        kept = dtypes.BY_NAME[asked] if asked else self.compute
+        kept = state_dtype(self.dtype, self.spec.state_type(prefix))
         literal = self._first_state(first, of_weight, kept)
         return self.variables.get(prefix + self.name, literal).cast(self.compute)
 
@@ -330,6 +329,8 @@ def _padded(value: SSAValue, count: int) -> SSAValue:
     return PadOp(row, low=[0], high=[count - size], interior=[0], value=0.0).result
 
 
-def state_dtype(weight: DType) -> DType:
-    """Optimizer state of half precision weights is kept in single precision."""
+def state_dtype(weight: DType, asked: str = "") -> DType:
+    """What is asked for; else state of half precision weights is kept in single precision."""
+    if asked:
+        return weight if asked == OF_WEIGHT else dtypes.BY_NAME[asked]
     return dtypes.BY_NAME["f32"] if weight.name in ("f16", "bf16") else weight
