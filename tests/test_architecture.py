@@ -128,6 +128,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "winograd": "analysis schedule",
         "fusion": "analysis",
         "alternatives": "analysis schedule winograd",
+        "tiles": "",
         "hoist_constants": "",
         "hoist_invariants": "",
         "move_updates": "",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.names import closest
 
 if TYPE_CHECKING:
@@ -158,6 +159,26 @@ IndicesChoice = Annotated[
 
 
 Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
+
+
+def device(text: str) -> Ipu:
+    """The IPUs that `--device` names."""
+    try:
+        return device_named(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Device = Annotated[
+    Ipu | None,
+    typer.Option(
+        "--device",
+        parser=device,
+        metavar="ipu:2",
+        help="IPUs of the model instead of this machine: `ipu:2` two, `ipu1` of the first "
+        "generation, `ipu:1:64` one with 64 tiles.",
+    ),
+]
 
 
 Train = Annotated[

@@ -12,6 +12,7 @@ import typer
 
 from popgraph.cli.options import (
     LEVELS_AND_C,
+    Device,
     ExtraPasses,
     Folders,
     IndicesChoice,
@@ -78,6 +79,7 @@ def command(
     indices: IndicesChoice = None,
     threads: Threads = 1,
     train: Train = False,
+    device: Device = None,
     extra: ExtraPasses = None,
     load: Load = None,
     folders: Folders = None,
@@ -96,6 +98,7 @@ def command(
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     popgraph print model.onnx --at structured --dim N=4 --elide --diff all
     popgraph print model.onnx --at graphcore --dim N=4 --diff expand..dce
+    popgraph print model.onnx --at structured --device ipu --elide    on which tiles
 
     Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
     every segment between them is printed. Sizes that only data decide are those that made-up inputs
@@ -108,11 +111,13 @@ def command(
     from popgraph import compiler
     from popgraph.cli import models, print_steps
 
+    if device is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
+        raise typer.BadParameter("tiles are a matter of the structured level", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
-    made = replace(made, training=training)
+    made = replace(made, training=training, ipu=device)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
     hosted = models.is_hosted(module)
     if not lowered:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from popgraph.cli.options import (
+    Device,
     ExtraPasses,
     Folders,
     Load,
@@ -23,6 +24,12 @@ from popgraph.cli.options import (
 )
 from popgraph.measure.profile_report import ROUNDS, Report, csv_of, text
 from popgraph.support.writing import write_text
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.passes.base import Compilation
+    from popgraph.passes.options import Options
 
 
 def command(
@@ -52,6 +59,7 @@ def command(
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
+    device: Device = None,
     extra: ExtraPasses = None,
     load: Load = None,
     folders: Folders = None,
@@ -65,6 +73,7 @@ def command(
     popgraph profile model.onnx --json profile.json --html profile.html
     popgraph profile model.onnx --trace trace.json     for https://ui.perfetto.dev
     popgraph profile net.pgraph --train --dim N=32
+    popgraph profile model.onnx --device ipu:2         what a model of two IPUs says
 
     Every call of a kernel is timed alone, in its order and on the memory that the call before it
     left. Times are the fastest of all rounds: of the thread's own clock for one thread, of the
@@ -75,6 +84,9 @@ def command(
     is "the loop itself". To tell these times apart, another form of the program reads the clock
     around each call; what that costs is measured and subtracted, and the parts add up to the time
     that the loop takes without it.
+
+    With --device nothing runs: a model of IPUs tells cycles of bulk-synchronous steps, and the
+    memory of tiles. `docs/ipu-model.md` says what it rests on and what it leaves out.
     """
     from popgraph.cli import models
     from popgraph.measure.profile import report
@@ -89,13 +101,35 @@ def command(
     files = {option: file for option, file in wanted.items() if file is not None}
     for option, file in files.items():
         models.check_place(file, option)
-    pin(threads)
+    if device is None:
+        pin(threads)
     module, compilation, training = models.opened(model, dim, value, train=train, assumed=True)
     made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
+    if device is not None:
+        _of_model(module, compilation, replace(made, ipu=device), rows, files)
+        return
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
     for option, file in files.items():
         write_text(file, _written(option, found))
+
+
+def _of_model(
+    module: ModuleOp, compilation: Compilation, made: Options, rows: int, files: dict[str, Path]
+) -> None:
+    """What the model of IPUs says of a program."""
+    from popgraph.measure.ipu import IpuModel
+    from popgraph.measure.ipu.report import content, text
+    from popgraph.support.figures import json_text
+
+    if others := files.keys() - {"--json"}:
+        message = "what a model of IPUs says is kept by --json"
+        raise typer.BadParameter(message, param_hint=min(others))
+    assert made.ipu is not None
+    found = IpuModel.of(module, compilation, made, made.ipu)
+    typer.echo(text(found, rows))
+    for file in files.values():
+        write_text(file, json_text(content(found)) + "\n")
 
 
 def _written(option: str, found: Report) -> str:

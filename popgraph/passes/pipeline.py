@@ -50,6 +50,7 @@ from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
+from popgraph.passes.structured.tiles.map_to_tiles import MapToTiles
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import PassError
@@ -82,6 +83,8 @@ class Step:
     """It makes programs faster or smaller, not possible."""
     to: str | None = None
     """The level that it lowers to."""
+    last: bool = False
+    """Where it applies, none runs behind it."""
 
     @property
     def result(self) -> str:
@@ -153,6 +156,12 @@ PIPELINE: tuple[Step, ...] = (
     Step("structured", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step(
         "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
+    ),
+    Step(
+        "structured",
+        MapToTiles,
+        "operations are as they will run, and tensors not yet laid out for a CPU",
+        last=True,
     ),
     Step(
         "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
@@ -318,6 +327,8 @@ def planned(
         made = step.make(options)
         if made is not None:
             yield step, made
+            if step.last:
+                return
 
 
 def earlier(pass_class: type[Pass]) -> list[Step]:

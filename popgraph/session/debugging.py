@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.exceptions import popart_exception
 
 _IDS = count()
 
@@ -68,19 +69,27 @@ class DebugInfo:
 
 @typed
 class OutOfMemoryError:
-    """Whether a compilation ran out of memory, for those who hand it in: here none does."""
+    """Whether a compilation ran out of the memory of tiles: it did if there is a message."""
+
+    def __init__(self, message: str = "", summary: str | None = None, hint: str = "") -> None:
+        self._message, self._summary, self.hint = message, summary, hint
 
     def isSuccessful(self) -> bool:
-        return True
+        return not self._message
 
     def getSummaryReport(self) -> str:
-        return ""
+        if self._message and self._summary is None:
+            raise popart_exception(
+                "Need to set the 'debug.allowOutOfMemory' engine option to true to get the graph "
+                "report"
+            )
+        return self._summary or ""
 
     def getProfilePath(self) -> str:
         return ""
 
     def __str__(self) -> str:
-        return "No exception"
+        return self._message or "No exception"
 
     def __repr__(self) -> str:
         return f"popart.OutOfMemoryError: {self}"

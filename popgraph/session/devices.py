@@ -14,9 +14,9 @@ from popgraph.builder.opset.enums import (
     SyncPattern,
 )
 from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.support.ipu import IPUS, MK2, Ipu
 
 _FEW_TILES = 4
-_IPU_TILES = 1472
 _ids = count()
 
 
@@ -79,12 +79,20 @@ class DeviceInfo:
         return self._tiles
 
     @property
+    def ipu(self) -> Ipu | None:
+        """The machine behind the device; a CPU has none, and stands for itself."""
+        if self._type is DeviceType.Cpu:
+            return None
+        generation = IPUS.get(self._version, MK2)
+        return generation.of(max(1, self._count), self._tiles)
+
+    @property
     def driverIds(self) -> list[int]:
         return []
 
     @property
     def numWorkerContexts(self) -> int:
-        return 6 if self._type is DeviceType.IpuModel else 1
+        return self.ipu.workers if self.ipu and self._type is DeviceType.IpuModel else 1
 
     @property
     def isAttached(self) -> bool:
@@ -214,7 +222,7 @@ def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> Devi
 
 
 def _ipu(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
-    return DeviceInfo(DeviceType.Ipu, count, tiles or _IPU_TILES, "ipu2", connection)
+    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection)
 
 
 def _host_device(

@@ -38,6 +38,8 @@ class Executions:
     """The steps since the last report."""
 
     batches_per_step: int
+    micro_batches_per_step: int
+    """Of each replica."""
     inputs: Mapping[str, Array] | None = None
     """The last batch."""
     _steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=_LAST))
@@ -53,6 +55,11 @@ class Executions:
         self._steps.append(_Step(name, microseconds))
         self._count += 1
         self._microseconds += microseconds
+
+    @property
+    def count(self) -> int:
+        """How many steps there were."""
+        return self._count
 
     def reset(self) -> None:
         self._steps.clear()

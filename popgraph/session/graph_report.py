@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter as Count
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -14,6 +13,7 @@ from popgraph.backends.c.print.source import source
 from popgraph.dialects.tile import BufferOp, CallOp, CondOp, LoopOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched, calls
 from popgraph.dialects.tile.program.work import Counter, size
+from popgraph.measure.ipu import IpuModel
 from popgraph.session.devices import DeviceInfo
 from popgraph.support.shapes import prod
 
@@ -27,8 +27,6 @@ _KINDS = {LoopOp: "Repeat", CondOp: "If"}
 
 _PLACES = ("arena", "persistent")
 """Memory that several values share, which is told by where a piece of it lies."""
-_PLACES_OF_MANY = ("arena", "prepared")
-"""What tile mappings call it."""
 
 TileMap: TypeAlias = dict[str, list[list[tuple[int, int]]]]
 
@@ -38,13 +36,13 @@ class GraphReport:
     The compiled program of a session, in words of PopART's reports.
 
     A compute set is a call of a kernel, its vertices the parts that threads share. The program of
-    the C backend is described, whatever backend runs. Tensors lie on the tiles of a device in
-    equal parts, as PopART's IPU model maps what no operator places otherwise.
+    the C backend is described, whatever backend runs. Where tensors lie on tiles, and how much of
+    these they fill, is what the model of an IPU says.
     """
 
-    def __init__(self, module: ModuleOp, device: DeviceInfo) -> None:
+    def __init__(self, module: ModuleOp, device: DeviceInfo, model: IpuModel) -> None:
         self._program, self._counter = find_program(module, "main"), Counter(module)
-        self._device = device
+        self._device, self._model = device, model
         self._calls = list(dict.fromkeys(self._every_call(self._program)))
         self._in_use = bytes_in_use(self._program, self._counter)
         self._tensors = _tensors(self._program)
@@ -67,15 +65,7 @@ class GraphReport:
             "computeSets": self._compute_sets(),
             "programs": self._steps(self._program),
             "memory": self._memory(),
-            "tileMapping": {name: one.described for name, one in self._mappings().items()},
-        }
-
-    def tile_map(self) -> TileMap:
-        """For each tensor, on each tile, which of its elements lie there: from, to."""
-        return {
-            name: [one.intervals_on(tile) for tile in range(self._tiles)]
-            for name, one in self._mappings().items()
-            if name not in _PLACES_OF_MANY
+            "tileMapping": {name: str(one) for name, one in self._model.mappings().items()},
         }
 
     def _target(self) -> dict[str, Json]:
@@ -85,14 +75,10 @@ class GraphReport:
             "version": device.version,
             "numIPUs": device.numIpus,
             "tilesPerIPU": device.tilesPerIPU,
-            "totalTiles": self._tiles,
+            "totalTiles": self._model.ipu.total_tiles,
             "backend": device.backend,
             "threads": device.threads,
         }
-
-    @property
-    def _tiles(self) -> int:
-        return max(1, self._device.numIpus * self._device.tilesPerIPU)
 
     def _sizes(self) -> dict[str, Json]:
         return {
@@ -148,7 +134,7 @@ class GraphReport:
                 "notAlwaysLive": list(self._in_use),
                 "maxNotAlwaysLive": max(self._in_use, default=0),
             },
-            "byTile": {"total": self._by_tile()},
+            "byTile": {"total": self._model.memory.by_tile.tolist()},
         }
 
     def _always_live(self) -> dict[str, int]:
@@ -158,51 +144,6 @@ class GraphReport:
             if row["category"] not in _PLACES:
                 found[str(row["category"])] += _number(row["bytes"])
         return dict(found)
-
-    def _by_tile(self) -> list[int]:
-        """The bytes of each tile."""
-        mappings = self._mappings().values()
-        return [sum(one.bytes_on(tile) for one in mappings) for tile in range(self._tiles)]
-
-    def _mappings(self) -> dict[str, _Mapping]:
-        """How each tensor lies on the tiles; the arena and prepared weights as one tensor each."""
-        always = [row for row in self._tensors if row["category"] not in _PLACES]
-        found = {
-            str(row["name"]): _Mapping(_number(row["elements"]), _number(row["bytes"]), self._tiles)
-            for row in always
-        }
-        arena, prepared = self._program.arena.value.data, self._program.persistent.value.data
-        for name, count in zip(_PLACES_OF_MANY, (arena, prepared), strict=True):
-            found[name] = _Mapping(count, count, self._tiles)
-        return found
-
-
-@dataclass(frozen=True)
-class _Mapping:
-    """A tensor on tiles: the first so many, each with so many elements but the last."""
-
-    elements: int
-    bytes: int
-    tiles: int
-
-    @property
-    def each(self) -> int:
-        return -(-self.elements // self.tiles)
-
-    @property
-    def described(self) -> dict[str, Json]:
-        used = -(-self.elements // self.each) if self.each else 0
-        return {"tiles": used, "elementsPerTile": self.each}
-
-    def intervals_on(self, tile: int) -> list[tuple[int, int]]:
-        """The elements of a tile: one interval of them, or none."""
-        start = min(tile * self.each, self.elements)
-        end = min(start + self.each, self.elements)
-        return [(start, end)] if start < end else []
-
-    def bytes_on(self, tile: int) -> int:
-        here = sum(end - start for start, end in self.intervals_on(tile))
-        return here * self.bytes // max(1, self.elements)
 
 
 def _number(value: Json) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32
 from xdsl.ir import SSAValue
 
 from popgraph.backends.base import Executable
@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
+from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
@@ -41,6 +42,8 @@ from popgraph.session.weights import Held
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
+from popgraph.support.ipu import Ipu
+from popgraph.support.shapes import prod
 from popgraph.training.driver import HostScalars
 
 
@@ -403,6 +406,21 @@ class Program:
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request
+
+    def on_ipus(self, ipu: Ipu) -> IpuModel:
+        """The program as the model of these IPUs has it."""
+        return IpuModel.of(self._module, self._compilation, self._options, ipu)
+
+    @property
+    def bytes_of_tensors(self) -> int:
+        """Bytes of all tensors of the program, as if each had its own memory."""
+        graph = self._graph
+        values = [*graph.block.args, *(result for op in graph.block.ops for result in op.results)]
+        return sum(
+            prod(shape_of(value)) * dtype_of(value).numpy.itemsize
+            for value in values
+            if isinstance(value.type, TensorType)
+        )
 
     def _build_request(self, backend: str, threads: int) -> BuildRequest:
         module = self._module.clone()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from popgraph.backends.base import Executable
+from popgraph.measure.ipu import IpuModel
+from popgraph.measure.ipu import report as ipu_report
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.executions import Executions, kernel_times
 from popgraph.session.graph_report import GraphReport, Json, TileMap
@@ -20,19 +22,27 @@ class Reports:
     """What is known of a compiled program and its executions."""
 
     def __init__(
-        self, program: Program, device: DeviceInfo, running: Executable, executions: Executions
+        self,
+        program: Program,
+        device: DeviceInfo,
+        running: Executable,
+        executions: Executions,
+        model: IpuModel,
     ) -> None:
+        """`model` is the program on the IPUs of the device."""
         self._lowered = program.lowered(device.threads)
         self._device, self._running, self._executions = device, running, executions
+        self._model = model
 
     def graph(self) -> dict[str, Json]:
-        return self._graph_report().content()
+        return {**self._graph_report().content(), "ipu": ipu_report.content(self._model)}
 
     def tile_map(self) -> TileMap:
-        return self._graph_report().tile_map()
+        tiles = self._model.ipu.total_tiles
+        return {name: one.intervals(tiles) for name, one in self._model.mappings().items()}
 
     def _graph_report(self) -> GraphReport:
-        return GraphReport(self._lowered.module, self._device)
+        return GraphReport(self._lowered.module, self._device, self._model)
 
     def execution(self) -> dict[str, Json]:
         """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""
@@ -41,15 +51,26 @@ class Reports:
         measured = content["steps"] and inputs is not None and self._device.backend == "c"
         return {
             **content,
+            "cycles": self._cycles(),
             "computeSets": kernel_times(self._lowered, self._running, inputs or {})
             if measured
             else [],
         }
 
+    def _cycles(self) -> dict[str, Json]:
+        """Of a micro-batch on the modelled IPUs, and of the steps that ran."""
+        each: dict[str, Json] = dict(self._model.split().items())
+        ran = self._executions
+        return {
+            "microBatch": {"total": self._model.cycles, **each},
+            "steps": self._model.cycles * ran.micro_batches_per_step * ran.count,
+        }
+
     def summary(self, title: str, options: Mapping[str, str]) -> str:
         """The most important numbers of both, for people; more of them as `options` say."""
         graph: Any = self.graph()
-        lines = [title, *_graph_lines(graph), _execution_line(self._executions.content())]
+        lines = [title, *_graph_lines(graph), *ipu_report.head(self._model)]
+        lines.append(_execution_line(self._executions.content()))
         if options.get(SHOW_VARIABLES) == "true":
             lines.append(_variables(graph["memory"]["tensors"]))
         if options.get(SHOW_STEPS) == "true":

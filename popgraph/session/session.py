@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from popgraph.builder.opset.exceptions import (
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
+from popgraph.measure.ipu import IpuModel
 from popgraph.passes.graphcore.training.add_optimizer import ACCUMULATED, COUNTER
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
@@ -38,6 +39,7 @@ from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
+from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
 from popgraph.session.model import SessionModel, Source
@@ -69,6 +71,7 @@ from popgraph.session.tensor_locations import told
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
+from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
@@ -153,7 +156,7 @@ class Session(Randomness, IpuOnly):
         self._replicas: Replicas = own if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
         self._delayed = DelayedWeights(self._delays())
-        self._executions = Executions(self._share.own.runs)
+        self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
         if DotFiles(self._options).are_wanted:
             self.getIr()
         mode = self._options.syntheticDataMode
@@ -184,6 +187,19 @@ class Session(Randomness, IpuOnly):
         if self._device.type is DeviceType.Cpu:
             return None
         return self._device.numIpus // self._step.replicas
+
+    @property
+    def _modelled(self) -> Ipu:
+        """
+        The IPUs of the program: those of a replica, unless it is one of all replicas.
+
+        A CPU is one tile.
+        """
+        ipu = self._device.ipu
+        if ipu is None:
+            return MK2.of(tiles=1)
+        together = self._program.replicas.count > 1
+        return ipu.of(ipu.count if together else self._ipus or 1)
 
     @property
     def _training(self) -> bool:
@@ -329,6 +345,10 @@ class Session(Randomness, IpuOnly):
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
+        if self._device.type is DeviceType.IpuModel:
+            allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
+            with as_popart_errors():
+                check_memory(self._program, self._modelled, tells=allowed == "true")
         with as_popart_errors():
             check_ranks(self._share.own, self._program.exchanges)
         self._engine.prepare(self._device, self._share.own.rank)
@@ -343,6 +363,7 @@ class Session(Randomness, IpuOnly):
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
         """Of old programs, which chose the device after the session was made."""
         self._device = deviceInfo
+        self.__dict__.pop("_ipu_model", None)
 
     # weights
 
@@ -535,6 +556,11 @@ class Session(Randomness, IpuOnly):
 
     # reports
 
+    @cached_property
+    def _ipu_model(self) -> IpuModel:
+        """Made when a report asks for it."""
+        return self._program.on_ipus(self._modelled)
+
     def _reports(self) -> Reports:
         found = self._reports_of_any_device()
         if self._device.type is DeviceType.Cpu:
@@ -546,7 +572,9 @@ class Session(Randomness, IpuOnly):
             "Session must have been prepared before a report can be fetched"
         )
         with as_popart_errors():
-            return Reports(self._program, self._device, executable, self._executions)
+            return Reports(
+                self._program, self._device, executable, self._executions, self._ipu_model
+            )
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
         """What the compiled program is and what it took, as a text."""
@@ -588,19 +616,23 @@ class Session(Randomness, IpuOnly):
         return str(self.getGraphReport()).encode()
 
     def getCycleCount(self, id: str = "") -> int:
+        """The cycles of a step on the modelled IPUs, whose replicas run side by side."""
         if not self._has_run:
             raise popart_runtime_error("Must call run before getCycleCount.")
         if not self._options.instrumentWithHardwareCycleCounter:
             raise popart_runtime_error(
                 "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order "
                 "to measure cycle count",
-                hint="there is no hardware counter of cycles here; time the calls of run instead",
+                hint="the count is that of the model of an IPU; a CPU has none",
             )
-        raise popart_runtime_error(
-            f"Invalid id for cycle counter, '{id}'. Make sure you have set "
-            "SessionOption::hardwareInstrumentations correctly.",
-            hint="there is no hardware counter of cycles here; time the calls of run instead",
-        )
+        if id or self._device.type is DeviceType.Cpu:
+            raise popart_runtime_error(
+                f"Invalid id for cycle counter, '{id}'. Make sure you have set "
+                "SessionOption::hardwareInstrumentations correctly.",
+                hint="a CPU has no counter of cycles, and the model of an IPU one, without an id",
+            )
+        with as_popart_errors():
+            return self._ipu_model.cycles * self._step.micro_batches
 
 
 def one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:

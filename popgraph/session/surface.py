@@ -46,7 +46,8 @@ WORKS: Mapping[str, str] = {
         InferenceSession InputSettings InputShapeInfo KeyValueContextManager L1Loss Logger Loss
         NameContextManager NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
-        OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
+        OptimizerValueMap OutOfMemoryError OutOfMemoryException packageHash Patterns
+        popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
         poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
         poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
@@ -88,7 +89,8 @@ WORKS: Mapping[str, str] = {
         loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
         replicationFactor resetHostWeights run setDevice setRandomSeed setRNGState weights
         weightsFromHost weightsToHost writeWeights getExecutionReport getGraphReport getReport
-        getSerializedGraph getSummaryReport updateExternallySavedTensorLocations
+        getCycleCount getSerializedGraph getSummaryReport
+        updateExternallySavedTensorLocations
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
@@ -117,7 +119,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
         (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",
-        (Standing.QUIET, "no compilation here runs out of an IPU's memory"): "OutOfMemoryError",
     },
     "Builder": {
         (Standing.QUIET, "a note in the model, which getIr heeds; the CPU's own passes decide"): """
@@ -128,7 +129,6 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
     },
     "Session": {
-        (Standing.REFUSED, "there is no hardware counter of cycles"): "getCycleCount",
         (Standing.REFUSED, _POPEF): """
             compileAndExport loadExecutable saveExecutable saveVariables
         """,

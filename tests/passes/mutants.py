@@ -1182,6 +1182,18 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"Gemm"}),
     ),
     Mutant(
+        "map-to-tiles",
+        "a view has the mapping of its source, whatever its shape",
+        "popgraph.dialects.tile.mapping:MappingAttr.reshaped",
+        as_it_is,
+    ),
+    Mutant(
+        "map-to-tiles",
+        "the first element of every row is taken for the row",
+        f"{PASSES}.structured.tiles.map_to_tiles:reads_whole",
+        whole_by_its_map,
+    ),
+    Mutant(
         "structured-to-loops",
         "the remainder begins one late",
         f"{PASSES}.structured.to_loops.emit.vectors:_after",

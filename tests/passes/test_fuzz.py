@@ -22,6 +22,7 @@ from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.schedule.cost import Estimate
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
+from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.machine import Machine
 from popgraph.testing import (
     Constant,
@@ -55,6 +56,8 @@ from tests.passes.claims import (
 from tests.passes.mutants import MUTANTS, Mutant
 from tests.passes.sharing import THREADS, sharing_all
 
+IPU = MK2.of(tiles=7)
+"""Few tiles, of a number that nothing divides: small tensors fill them, and leave remainders."""
 L2 = Machine().l2_bytes
 TOLERANCE = 1e-8
 """For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
@@ -79,6 +82,7 @@ TRAINED = {
     "dce",
     "graphcore-to-structured",
     "fuse-epilogue",
+    "map-to-tiles",
     "assign-layouts",
     "assign-halos",
     "use-winograd",
@@ -121,6 +125,7 @@ SMALL = Tuning(
     least_rows=2,
     shortest_row=2,
     most_statements=1,
+    least_tile_bytes=8,
 )
 """Small networks are worth scheduling and fusing."""
 
@@ -159,6 +164,11 @@ class Place:
         """Several threads leave nothing to alternate."""
         return 1 if self.name == "alternate-chunks" else THREADS
 
+    @property
+    def ipu(self) -> Ipu | None:
+        """What the pass that maps is told of; with it, no other runs behind that."""
+        return IPU if self.name == "map-to-tiles" else None
+
     def networks(self, *, slow: bool = True) -> SearchStrategy[Network]:
         """
         What this pass is tested on; ONNX cannot run PopART's loss.
@@ -196,7 +206,12 @@ class Place:
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
 
 
-def options(training: bool, gradients: tuple[str, ...] = (), threads: int = THREADS) -> Options:
+def options(
+    training: bool,
+    gradients: tuple[str, ...] = (),
+    threads: int = THREADS,
+    ipu: Ipu | None = None,
+) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
     target = sharing_all(32, 32, SMALL)
     return Options(
@@ -206,6 +221,7 @@ def options(training: bool, gradients: tuple[str, ...] = (), threads: int = THRE
         tuning=target.tuning,
         threads=threads,
         indices="error",
+        ipu=ipu,
     )
 
 
@@ -214,11 +230,14 @@ def places() -> Iterator[Place]:
         for index, (_, made) in enumerate(planned(options(training))):
             if not training or made.name in TRAINED:
                 yield Place(index, training, made.name)
+        *before_mapping, (_, mapping) = planned(options(training, ipu=IPU))
+        yield Place(len(before_mapping), training, mapping.name)
 
 
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
-    return [made for _, made in planned(options(place.training, names, place.threads))]
+    wanted = options(place.training, names, place.threads, place.ipu)
+    return [made for _, made in planned(wanted)]
 
 
 def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:

@@ -10,6 +10,7 @@ import pytest
 
 import popgraph.session as popart
 from popgraph.support.cbor import to_cbor
+from popgraph.support.ipu import MK2
 
 TILES = 4
 
@@ -79,10 +80,23 @@ def test_the_graph_report_tells_all_memory(graph: dict[str, Any]) -> None:
 
 def test_the_graph_report_maps_tensors_to_tiles(graph: dict[str, Any]) -> None:
     assert graph["target"]["totalTiles"] == TILES
-    assert graph["tileMapping"]["w"] == {"tiles": TILES, "elementsPerTile": 10}
+    assert graph["tileMapping"]["w"].startswith("#tile.mapping<[8, 5] in [8, 5]")
     by_tile = graph["memory"]["byTile"]["total"]
     assert len(by_tile) == TILES
-    assert sum(by_tile) == sum(graph["memory"]["byCategory"].values())
+    assert by_tile == graph["ipu"]["memory"]["byTile"]
+    assert graph["ipu"]["memory"]["alwaysLive"]["variables"] >= 8 * 5 * 4
+
+
+def test_the_graph_report_has_the_steps_of_the_model(graph: dict[str, Any]) -> None:
+    model = graph["ipu"]
+    assert model["machine"]["bytesPerTile"] == MK2.tile_bytes
+    assert max(step["flops"] for step in model["steps"]) >= 2 * 4 * 8 * 5
+    for step in model["steps"]:
+        assert step["cycles"] == step["compute"] + step["exchange"] + step["sync"]
+    cycles = model["cycles"]
+    assert cycles["total"] == sum(step["cycles"] for step in model["steps"])
+    assert cycles["total"] == cycles["compute"] + cycles["exchange"] + cycles["sync"]
+    assert {"MatMul:0", "Softmax:0"} <= {step["source"] for step in model["steps"]}
 
 
 def test_the_execution_report_tells_the_steps_since_the_last() -> None:
@@ -98,6 +112,9 @@ def test_the_execution_report_tells_the_steps_since_the_last() -> None:
     assert report["microseconds"] == pytest.approx(sum(r["microseconds"] for r in report["runs"]))
     graph = json.loads(session.getGraphReport())
     assert [one["name"] for one in report["computeSets"]] == graph["computeSets"]["names"]
+    each = graph["ipu"]["cycles"]["total"]
+    assert report["cycles"]["microBatch"]["total"] == each
+    assert report["cycles"]["steps"] == 2 * 2 * each
     assert json.loads(session.getExecutionReport())["steps"] == 0
     session.weightsToHost()
     np.testing.assert_array_equal(session.weights()["w"], before)
@@ -111,7 +128,8 @@ def test_the_summary_and_the_whole_report() -> None:
     whole = json.loads(session.getReport())
     assert whole["execution"]["steps"] == 1
     text = session.getSummaryReport(resetProfile=False)
-    for words in ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches"):
+    told = ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches")
+    for words in (*told, "Model of 1 ipu2 with 4 tiles of 624 KiB", "cycles", "tile "):
         assert words in text
     assert "Execution: 1 steps" in session.getSummaryReport()
     assert "Execution: 0 steps" in session.getSummaryReport()

@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.reference.kernels import Kernel
+from popgraph.backends.reference.mapped import run_on_tiles, runs_on_tiles
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
 from popgraph.backends.reference.structured import STRUCTURED
 from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
@@ -148,6 +149,8 @@ class Graph:
                 return partial(run_transform_tiles, op)
             case tile.WinogradOp():
                 return partial(run_winograd, op)
+            case _ if runs_on_tiles(op):
+                return partial(run_on_tiles, op)
             case _:
                 assert type(op) in STRUCTURED, f"{op.name} has no meaning in a graph"
                 return partial(STRUCTURED[type(op)], op)

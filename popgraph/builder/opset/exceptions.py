@@ -38,7 +38,7 @@ class OutOfMemoryException(popart_exception):
     """The model does not fit; `error` is what the compilation told."""
 
     def __init__(self, error: Any) -> None:
-        super().__init__(str(error))
+        super().__init__(str(error), hint=getattr(error, "hint", ""))
         self.error = error
 
     def getSummaryReport(self) -> str:

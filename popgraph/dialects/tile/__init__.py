@@ -15,6 +15,7 @@ from popgraph.dialects.tile.lanes import (
     SelectOp,
 )
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
@@ -77,7 +78,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, ScheduleAttr, LineBufferAttr],
+    [CutAttr, LayoutAttr, MappingAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
@@ -106,6 +107,7 @@ __all__ = [
     "LayoutAttr",
     "LoopOp",
     "MapOp",
+    "MappingAttr",
     "NestOp",
     "Nested",
     "PackOp",

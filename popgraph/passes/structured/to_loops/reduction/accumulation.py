@@ -9,12 +9,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
 from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
-from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
+from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 
 
 def type_of(attribute: Attribute) -> Attribute:

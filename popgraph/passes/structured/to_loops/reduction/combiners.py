@@ -1,14 +1,10 @@
-"""Combiners of reductions: their identities, and which may be reassociated."""
+"""A reduce or a contract as one thing: inputs, body, epilogue, and how sums are combined."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.arith import (
-    FloatingPointLikeBinaryOperation,
-    SignlessIntegerBinaryOperation,
-)
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -24,17 +20,9 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.cut import CutAttr, cut_of
+from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.shapes import Shape
-
-Combiner = type[FloatingPointLikeBinaryOperation | SignlessIntegerBinaryOperation]
-
-COMBINERS: tuple[Combiner, ...] = (
-    *(arith.AddfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp),
-    *(arith.AddiOp, arith.MuliOp, arith.MaxSIOp, arith.MinSIOp, arith.MaxUIOp, arith.MinUIOp),
-    *(arith.AndIOp, arith.OrIOp),
-)
-"""What may be regrouped: float sums with care, the others freely."""
 
 
 @dataclass(frozen=True)
@@ -91,35 +79,7 @@ class Reduction:
     @property
     def combiners(self) -> list[Combiner | None]:
         """For each accumulator how its next value is made of it and something else."""
-        first = len(self.inputs)
-        result = self.body.last_op
-        assert result is not None
-        return [
-            _combiner(accumulator, value)
-            for accumulator, value in zip(self.body.args[first:], result.operands, strict=True)
-        ]
-
-
-def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
-    maker = value.owner
-    if (
-        isinstance(maker, COMBINERS)
-        and accumulator.has_one_use()
-        and value.has_one_use()
-        and accumulator in maker.operands
-    ):
-        return type(maker)
-    return None
-
-
-def identity_of(combiner: Combiner, initial: Attribute) -> Attribute:
-    """What changes nothing when combined (where twice is as once, the initial value)."""
-    if isinstance(initial, FloatAttr):
-        neutral: dict[Combiner, float] = {arith.AddfOp: -0.0, arith.MulfOp: 1.0}
-        return FloatAttr(neutral.get(combiner, initial.value.data), initial.type)
-    assert isinstance(initial, IntegerAttr)
-    whole: dict[Combiner, int] = {arith.AddiOp: 0, arith.MuliOp: 1}
-    return IntegerAttr(whole.get(combiner, initial.value.data), initial.type)
+        return combiners_of(self.body, len(self.inputs))
 
 
 def _zero(kind: Attribute) -> Attribute:

@@ -14,6 +14,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of
+from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
@@ -52,7 +53,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
-from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
+from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 

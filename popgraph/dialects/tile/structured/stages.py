@@ -1,0 +1,359 @@
+"""The stages of a mapped operation: what each tile computes, and what it reads for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ArrayAttr, TensorType
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir.affine import AffineBinaryOpKind, AffineDimExpr, AffineMap
+
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
+from popgraph.dialects.tile.affine import Linear, linear, reads_whole
+from popgraph.dialects.tile.boxes import Boxes, Pieces, interval_boxes
+from popgraph.dialects.tile.mapping import NAME, MappingAttr
+from popgraph.dialects.tile.structured.combiners import combiners_of
+from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
+from popgraph.dialects.tile.structured.ops import (
+    ContractOp,
+    IndexOp,
+    MapOp,
+    ReduceOp,
+    ScatterOp,
+    TopKOp,
+    yielded,
+)
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import Shape
+
+INPUTS = "input_mappings"
+"""The attribute of a graph with the mappings of its inputs."""
+RESULTS = "result_mappings"
+"""The same of a branch or a loop, with those of its results."""
+
+WORD = 4
+"""Bytes of the widest number of an IPU."""
+GRAIN_BYTES = 8
+"""Runs are whole vectors of a tile, so that no two tiles write into one."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What each piece of work reads of one operand: the union of some boxes of its indices."""
+
+    operand: int
+    boxes: tuple[Boxes, ...]
+
+    def missing(self, pieces: Pieces, held: MappingAttr) -> Array:
+        """How many elements each piece reads that its tile does not hold, at most."""
+        have = _held_at(held, pieces.tiles)
+        alone = sum((_beyond(box, have) for box in self.boxes), np.zeros(1, np.int64))
+        around = self.around
+        return np.minimum(alone, _beyond(around, have))
+
+    @property
+    def around(self) -> Boxes:
+        """One box for each piece, with all that it reads."""
+        if len(self.boxes) == 1:
+            return self.boxes[0]
+        full = [box.volumes[:, None] > 0 for box in self.boxes]
+        lows = [
+            np.where(some, box.low, np.iinfo(np.int64).max)
+            for some, box in zip(full, self.boxes, strict=True)
+        ]
+        highs = [np.where(some, box.high, 0) for some, box in zip(full, self.boxes, strict=True)]
+        low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
+        return Boxes(np.minimum(low, high), high)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Work that all tiles do at once, on indices of one space, after one exchange."""
+
+    pieces: Pieces
+    reads: tuple[Read, ...]
+    looked_up: tuple[int, ...] = ()
+    """Operands of which data decide what is read."""
+    joined: int = 1
+    """How many partial results each index is made of, on as many tiles."""
+
+
+def mapping_of(value: SSAValue) -> MappingAttr:
+    """On which tiles the elements of a value are."""
+    if isinstance(value, BlockArgument):
+        return _listed(value.block.parent_op(), INPUTS, value.index)
+    assert isinstance(value, OpResult)
+    if RESULTS in value.op.attributes:
+        return _listed(value.op, RESULTS, value.index)
+    return result_mapping(value.op)
+
+
+def _listed(op: Operation | None, name: str, index: int) -> MappingAttr:
+    """One of the mappings of the inputs of a graph, or of the results of a call."""
+    assert op is not None
+    mappings = op.attributes[name]
+    assert isinstance(mappings, ArrayAttr)
+    found = mappings.data[index]
+    assert isinstance(found, MappingAttr)
+    return found
+
+
+def is_mapped(op: Operation) -> bool:
+    return NAME in op.attributes
+
+
+def own_mapping(op: Operation) -> MappingAttr:
+    """The mapping that an operation carries: of its loops, or of its result."""
+    found = op.attributes[NAME]
+    assert isinstance(found, MappingAttr), f"{op.name} has no mapping"
+    return found
+
+
+def result_mapping(op: Operation) -> MappingAttr:
+    """On which tiles an operation leaves its results."""
+    own = own_mapping(op)
+    if isinstance(op, ReduceOp | ContractOp):
+        return own.of_leading(op.parallel_rank, grain_of(op.results[0]))
+    return own
+
+
+def grain_of(value: SSAValue) -> int:
+    """Elements of a vector of a tile."""
+    return max(1, GRAIN_BYTES // held_bytes(value))
+
+
+def held_bytes(value: SSAValue) -> int:
+    """
+    Bytes of an element where it is held: one that is a widened half is held as the half.
+
+    Products of halves are written as widening, then products; the matrix unit does both. Numbers of
+    64 bits are held in 32, as PopART has them on an IPU.
+    """
+    assert isinstance(value.type, TensorType)
+    own, op = min(WORD, element_bytes(value.type.element_type)), value.owner
+    if isinstance(op, ViewOp):
+        return held_bytes(op.source)
+    if isinstance(op, AssembleOp) and op.pieces:
+        return max(map(held_bytes, op.pieces))
+    if isinstance(op, MapOp | ReduceOp | ContractOp):
+        body = op.body.block if isinstance(op, MapOp) else op.epilogue.block
+        scalar = yielded(body)[value.index]  # type: ignore[attr-defined]
+        if isinstance(scalar.owner, arith.ExtFOp):
+            return element_bytes(scalar.owner.input.type)
+    return own
+
+
+def is_widening(op: Operation) -> bool:
+    """Whether an operation only makes more of every half, in its place."""
+    if not isinstance(op, MapOp) or len(op.inputs) != 1 or op.tables:
+        return False
+    (end,) = yielded(op.body.block)
+    maker = end.owner
+    if not isinstance(maker, arith.ExtFOp) or maker.input is not op.body.block.args[0]:
+        return False
+    (value,) = op.inputs
+    assert isinstance(value.type, TensorType)
+    return reads_whole(value.type, op.input_maps[0], op.sizes)
+
+
+def may_split_sums(op: ReduceOp | ContractOp) -> bool:
+    """Whether partial results of several tiles can be combined."""
+    return isinstance(op, ContractOp) or None not in combiners_of(op.body.block, len(op.inputs))
+
+
+def stages(op: Operation) -> tuple[Stage, ...]:
+    """What a mapped operation does, one stage after the other."""
+    match op:
+        case MapOp():
+            pieces = own_mapping(op).pieces()
+            reads = _through(op.inputs, op.input_maps, pieces.boxes, op.sizes)
+            return (Stage(pieces, reads, tuple(range(len(op.inputs), len(op.operands)))),)
+        case ReduceOp():
+            return _reducing(op, op.inputs)
+        case ContractOp():
+            return _reducing(op, (op.lhs, op.rhs))
+        case ScatterOp():
+            return (_scattering(op),)
+        case TopKOp():
+            pieces = own_mapping(op).pieces()
+            return (Stage(pieces, (Read(0, tuple(_whole_rows(op, pieces))),)),)
+        case AssembleOp():
+            pieces = own_mapping(op).pieces()
+            return (Stage(pieces, tuple(_assembling(op, pieces))),)
+        case ViewOp():
+            return (_viewing(op),)
+        case UpdateOp():
+            pieces = variable_mapping(op).pieces()
+            return (Stage(pieces, (Read(0, pieces.boxes),)),)
+    raise AssertionError(f"{op.name} has no stages")
+
+
+def variable_mapping(update: UpdateOp) -> MappingAttr:
+    """Where the variable is that gets a value; one that nobody reads stays where that is."""
+    graph = update.parent_op()
+    assert isinstance(graph, GraphOp)
+    for op in graph.block.ops:
+        if isinstance(op, VariableOp) and op.variable == update.variable:
+            return own_mapping(op)
+    return mapping_of(update.value)
+
+
+def _through(
+    values: Sequence[SSAValue],
+    maps: Sequence[AffineMap],
+    boxes: Iterable[Boxes],
+    sizes: Shape,
+    first: int = 0,
+) -> tuple[Read, ...]:
+    """What boxes of a domain read through index maps."""
+    return tuple(
+        Read(first + number, tuple(reach(map_, box, sizes, _shape(value)) for box in boxes))
+        for number, (value, map_) in enumerate(zip(values, maps, strict=True))
+    )
+
+
+def _reducing(op: ReduceOp | ContractOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
+    """Partial results by blocks of the domain, then the results by runs of these."""
+    own, count = own_mapping(op), len(inputs)
+    partial = own.pieces()
+    parallel = op.sizes[: op.parallel_rank]
+    results = result_mapping(op).pieces()
+    joined = int(np.prod(own.parts[op.parallel_rank :], dtype=np.int64))
+    return (
+        Stage(partial, _through(inputs, op.input_maps, partial.boxes, op.sizes)),
+        Stage(
+            results,
+            _through(op.operands[count:], op.epilogue_input_maps, results.boxes, parallel, count),
+            joined=joined,
+        ),
+    )
+
+
+def own_loops(op: ScatterOp) -> list[int | None]:
+    """For each dimension of the result the loop that alone says where along it a value goes."""
+    block = op.body.block
+    places = yielded(block)[:-1]
+    return [
+        place.owner.dim.value.data if isinstance(place.owner, IndexOp) else None for place in places
+    ]
+
+
+def _scattering(op: ScatterOp) -> Stage:
+    """The tile that has a place looks at all values that may go there."""
+    pieces, loops = own_mapping(op).pieces(), own_loops(op)
+    domains = []
+    for box in pieces.boxes:
+        low = np.zeros((len(box.low), len(op.sizes)), np.int64)
+        high = low + np.array(op.sizes, np.int64)
+        for dim, loop in enumerate(loops):
+            if loop is not None:
+                low[:, loop] = np.maximum(low[:, loop], box.low[:, dim])
+                high[:, loop] = np.minimum(high[:, loop], box.high[:, dim])
+        empty = box.volumes[:, None] == 0
+        domains.append(Boxes(low, np.where(empty, low, high)))
+    reads = _through(op.inputs, op.input_maps, domains, op.sizes)
+    if op.initial is not None:
+        reads = (*reads, Read(len(op.inputs), pieces.boxes))
+    return Stage(pieces, reads)
+
+
+def _whole_rows(op: TopKOp, pieces: Pieces) -> Iterator[Boxes]:
+    """A row is sorted as a whole."""
+    for box in pieces.boxes:
+        low, high = box.low.copy(), box.high.copy()
+        low[:, 1] = 0
+        high[:, 1] = np.where(box.volumes > 0, op.sizes[1], 0)
+        yield Boxes(low, high)
+
+
+def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
+    """What of each piece stands in a box of the result."""
+    for number, (piece, offsets, steps) in enumerate(op.placements()):
+        shape, step = np.array(_shape(piece)), np.array(steps)
+        found = []
+        for box in pieces.boxes:
+            low = np.clip(-((np.array(offsets) - box.low) // step), 0, shape)
+            high = np.clip(-((np.array(offsets) - box.high) // step), 0, shape)
+            empty = box.volumes[:, None] == 0
+            found.append(Boxes(low, np.where(empty, low, np.maximum(low, high))))
+        yield Read(number, tuple(found))
+
+
+def _viewing(op: ViewOp) -> Stage:
+    """Intervals of row-major numbers are the same on both sides."""
+    own = own_mapping(op)
+    pieces = own.pieces()
+    if mapping_of(op.source).reshaped(own.sizes) == own:
+        return Stage(pieces, ())
+    assert own.is_linear, "a view that moves elements leaves them in rows"
+    shape = np.array(_shape(op.source), np.int64)
+    volumes = pieces.volumes
+    end = np.cumsum(volumes)
+    whole = Boxes(
+        np.zeros((len(end), len(shape)), np.int64), np.broadcast_to(shape, (len(end), len(shape)))
+    )
+    return Stage(pieces, (Read(0, tuple(interval_boxes(end - volumes, end, whole))),))
+
+
+def _shape(value: SSAValue) -> Shape:
+    assert isinstance(value.type, TensorType)
+    return value.type.get_shape()
+
+
+def reach(map_: AffineMap, box: Boxes, sizes: Shape, shape: Shape) -> Boxes:
+    """The smallest box known to hold all that a map makes of a box of its domain."""
+    low = np.zeros((len(box.low), len(shape)), np.int64)
+    high = np.zeros_like(low)
+    for dim, result in enumerate(map_.results):
+        least, most = _span(linear(result, sizes), box, sizes)
+        low[:, dim], high[:, dim] = least, most + 1
+    limit = np.array(shape, np.int64)
+    low, high = np.clip(low, 0, limit), np.clip(high, 0, limit)
+    return Boxes(low, np.where(box.volumes[:, None] == 0, low, high))
+
+
+def _span(form: Linear, box: Boxes, sizes: Shape) -> tuple[Array, Array]:
+    """The least and the largest value of a sum over each box, by intervals."""
+    low = np.full(len(box.low), form.constant, np.int64)
+    high = low.copy()
+    for atom, factor in form.terms.items():
+        if isinstance(atom, AffineDimExpr):
+            least, most = box.low[:, atom.position], box.high[:, atom.position] - 1
+        else:
+            inner, by = _span(linear(atom.lhs, sizes), box, sizes), atom.rhs.value  # type: ignore[attr-defined]
+            least, most = _divided(atom.kind, *inner, by)  # type: ignore[attr-defined]
+        low = low + factor * (least if factor > 0 else most)
+        high = high + factor * (most if factor > 0 else least)
+    return low, high
+
+
+def _divided(kind: AffineBinaryOpKind, low: Array, high: Array, by: int) -> tuple[Array, Array]:
+    if kind == AffineBinaryOpKind.FloorDiv:
+        return low // by, high // by
+    same = low // by == high // by
+    return np.where(same, low % by, 0), np.where(same, high % by, by - 1)
+
+
+def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
+    """What the given tiles hold of a tensor."""
+    pieces = held.pieces()
+    most = int(max(tiles.max(initial=0), pieces.tiles.max(initial=0)))
+    place = np.full(most + 1, -1)
+    place[pieces.tiles] = np.arange(len(pieces.tiles))
+    at = place[tiles]
+    return tuple(
+        Boxes(box.low[at], np.where(at[:, None] < 0, box.low[at], box.high[at]))
+        for box in pieces.boxes
+    )
+
+
+def _beyond(box: Boxes, have: Sequence[Boxes]) -> Array:
+    """How many indices of each box are in none of others, which are disjoint."""
+    found: Array = box.volumes - sum(
+        (box.meet(other).volumes for other in have), np.zeros(1, np.int64)
+    )
+    return found

@@ -1,0 +1,164 @@
+"""The memory of tiles: what is always live, and the liveness of all else over the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
+from popgraph.dialects.tile import MapOp
+from popgraph.dialects.tile.affine import reads_whole
+from popgraph.dialects.tile.structured.stages import held_bytes, mapping_of
+from popgraph.measure.ipu.steps import is_free
+from popgraph.support.arrays import Array
+from popgraph.support.ipu import Ipu
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is live beside what always is, while an operation runs."""
+
+    name: str
+    total: int
+    """Bytes, all tiles together."""
+    largest: int
+    """Bytes of the tile that has most."""
+
+
+@dataclass
+class Memory:
+    """Bytes of each tile, by what they are for."""
+
+    ipu: Ipu
+    by_category: dict[str, Array] = field(default_factory=dict)
+    """What is there from the first step to the last."""
+    peak: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The most that each tile needs beside that."""
+    moments: list[Moment] = field(default_factory=list)
+    """Of the main graph, in order."""
+
+    @property
+    def always(self) -> Array:
+        found: Array = sum(self.by_category.values(), np.zeros(self.ipu.total_tiles, np.int64))
+        return found
+
+    @property
+    def by_tile(self) -> Array:
+        """Bytes that each tile needs."""
+        found: Array = self.always + self.peak
+        return found
+
+    @property
+    def fullest(self) -> int:
+        """The tile that needs most."""
+        return int(np.argmax(self.by_tile))
+
+    @property
+    def overflowing(self) -> list[int]:
+        """The tiles that need more than they have."""
+        return [int(tile) for tile in np.flatnonzero(self.by_tile > self.ipu.tile_bytes)]
+
+
+_CATEGORIES = {ConstantOp: "constants", VariableOp: "variables"}
+
+
+@dataclass
+class Liveness:
+    """Walks a graph, and keeps count of what lives."""
+
+    graph: GraphOp
+    ipu: Ipu
+    temporary: Mapping[Operation, Array]
+    """Bytes of each tile that an operation needs while it runs."""
+
+    def __post_init__(self) -> None:
+        self._ops = list(self.graph.block.ops)
+        self._places = {op: number for number, op in enumerate(self._ops)}
+        self._roots: dict[SSAValue, SSAValue] = {}
+        self._ends: dict[SSAValue, int] = {}
+        for value in self._values():
+            self._note(value)
+
+    def _values(self) -> Iterator[SSAValue]:
+        yield from self.graph.block.args
+        for op in self._ops:
+            yield from op.results
+
+    def _note(self, value: SSAValue) -> None:
+        """Whose memory a value has, and until when that is needed."""
+        root = self._root_of(value)
+        self._roots[value] = root
+        last = max((self._places[use.operation] for use in value.uses), default=-1)
+        if any(isinstance(use.operation, ReturnOp) for use in value.uses):
+            last = len(self._ops)
+        born = self._places[value.owner] if isinstance(value.owner, Operation) else 0
+        self._ends[root] = max(self._ends.get(root, 0), last, born)
+
+    def _root_of(self, value: SSAValue) -> SSAValue:
+        op = value.owner
+        if isinstance(op, Operation) and op.operands and op.results:
+            if is_free(op) and not isinstance(op, UpdateOp):
+                return self._roots[op.operands[0]]
+            source = self._replaced(op, value)
+            if source is not None:
+                return self._roots[source]
+        return value
+
+    def _replaced(self, op: Operation, result: SSAValue) -> SSAValue | None:
+        """The operand whose memory an element-wise operation writes its result into."""
+        if not isinstance(op, MapOp) or result is not op.outputs[0]:
+            return None
+        updated = {
+            use.operation.variable for use in result.uses if isinstance(use.operation, UpdateOp)
+        }
+        for value, map_ in zip(op.inputs, op.input_maps, strict=True):
+            assert isinstance(value.type, TensorType)
+            alike = held_bytes(value) == held_bytes(result)
+            if not alike or not reads_whole(value.type, map_, op.sizes):
+                continue
+            root = self._roots[value]
+            owner = root.owner
+            if mapping_of(value) != mapping_of(result):
+                continue
+            if isinstance(owner, VariableOp):
+                if owner.variable in updated and self._is_last(root, op):
+                    return value
+            elif not isinstance(owner, ConstantOp) and self._is_last(root, op):
+                return value
+        return None
+
+    def _is_last(self, root: SSAValue, op: Operation) -> bool:
+        """Whether nothing behind an operation reads the memory of a value."""
+        return self._ends.get(root, 0) <= self._places[op]
+
+    def bytes_of(self, value: SSAValue) -> Array:
+        """Bytes of each tile that hold a value."""
+        return mapping_of(value).counts(self.ipu.total_tiles) * held_bytes(value)
+
+    def always(self) -> Iterator[tuple[str, Array]]:
+        """What is live from step to step, by category."""
+        for op in self._ops:
+            if isinstance(op, ConstantOp | VariableOp):
+                yield _CATEGORIES[type(op)], self.bytes_of(op.results[0])
+
+    def moments(self) -> Iterator[tuple[Operation, Array]]:
+        """The bytes of each tile while each operation runs, one after the other."""
+        live = np.zeros(self.ipu.total_tiles, np.int64)
+        ending: dict[int, list[SSAValue]] = {}
+        for root, end in self._ends.items():
+            if not isinstance(root.owner, ConstantOp | VariableOp):
+                ending.setdefault(end, []).append(root)
+        for value in self.graph.block.args:
+            live = live + self.bytes_of(value)
+        for number, op in enumerate(self._ops):
+            for result in op.results:
+                if self._roots[result] is result and not isinstance(op, ConstantOp | VariableOp):
+                    live = live + self.bytes_of(result)
+            needed = self.temporary.get(op)
+            yield op, live if needed is None else live + needed
+            for root in ending.get(number, ()):
+                live = live - self.bytes_of(root)

@@ -1,0 +1,208 @@
+"""The partition of loops among tiles by a cost model: compute, exchange, and joining sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile import ContractOp, ReduceOp
+from popgraph.dialects.tile.affine import linear
+from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.stages import held_bytes, may_split_sums
+from popgraph.passes.structured.tiles.costs import (
+    body_cycles,
+    product_cycles,
+    rounds,
+    vector_cycles,
+)
+from popgraph.passes.tuning import Tuning
+from popgraph.support.arrays import Array
+from popgraph.support.ipu import Ipu
+from popgraph.support.shapes import Shape, prod
+
+Operand: TypeAlias = tuple[SSAValue, AffineMap]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The largest block of each way to cut the loops of an operation: a row of extents for each."""
+
+    sizes: Shape
+    parts: Array
+    """How many parts each loop has."""
+
+    @cached_property
+    def extents(self) -> Array:
+        found: Array = np.ceil(np.array(self.sizes) / self.parts).astype(np.int64)
+        return found
+
+    def of_dims(self, dims: Sequence[int]) -> Array:
+        """How many indices the block has along some loops."""
+        found: Array = self.extents[:, list(dims)].prod(axis=1)
+        return found
+
+    def read(self, operand: Operand) -> Array:
+        """How many elements of an operand it reads."""
+        value, map_ = operand
+        assert isinstance(value.type, TensorType)
+        found = np.ones(len(self.parts), np.int64)
+        for result, size in zip(map_.results, value.type.get_shape(), strict=True):
+            found = found * np.minimum(size, self._reached(result, size))
+        return found
+
+    def _reached(self, result: AffineExpr, size: int) -> Array:
+        extent = np.ones(len(self.parts), np.int64)
+        for atom, factor in linear(result, self.sizes).terms.items():
+            if not isinstance(atom, AffineDimExpr):
+                return np.full(len(self.parts), size)
+            extent = extent + abs(factor) * (self.extents[:, atom.position] - 1)
+        return extent
+
+
+@dataclass(frozen=True)
+class Work:
+    """A contraction or a reduction that is to be cut, and the machine that it is cut for."""
+
+    op: ReduceOp | ContractOp
+    ipu: Ipu
+    tuning: Tuning
+
+    @property
+    def inputs(self) -> list[Operand]:
+        if isinstance(self.op, ContractOp):
+            values: Sequence[SSAValue] = (self.op.lhs, self.op.rhs)
+        else:
+            values = self.op.inputs
+        return list(zip(values, self.op.input_maps, strict=True))
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of a partial result: halves are summed in single precision."""
+        if isinstance(self.op, ContractOp):
+            return max(4, element_bytes(element(self.op.lhs)))
+        return sum(element_bytes(_type(initial)) for initial in self.op.initial)
+
+    def parts(self) -> list[int]:
+        """How many parts each loop has in the partition that costs least."""
+        blocks = self._candidates()
+        cycles, sums = self._cycles(blocks), self._sums(blocks)
+        fits = sums <= self.ipu.tile_bytes * self.tuning.tile_memory
+        ranked = np.where(fits, cycles, np.inf) if fits.any() else sums
+        best: list[int] = blocks.parts[int(np.argmin(ranked))].tolist()
+        return best
+
+    def _candidates(self) -> Blocks:
+        sizes, rank = self.op.sizes, self.op.parallel_rank
+        largest = sorted((dim for dim in range(rank) if sizes[dim] > 1), key=lambda d: -sizes[d])
+        cut = largest[: self.tuning.most_cut_loops]
+        if may_split_sums(self.op):
+            inner = [dim for dim in range(rank, len(sizes)) if sizes[dim] > 1]
+            cut += sorted(inner, key=lambda dim: -sizes[dim])[:1]
+        most = max(2, int(self.tuning.most_partitions ** (1 / max(1, len(cut)))))
+        tiles = self._worth()
+        choices = [_counts(sizes[dim], tiles, most) for dim in cut]
+        grids = np.meshgrid(*choices, indexing="ij") if choices else []
+        parts = np.ones((grids[0].size if grids else 1, len(sizes)), np.int64)
+        for dim, grid in zip(cut, grids, strict=True):
+            parts[:, dim] = grid.reshape(-1)
+        return Blocks(sizes, parts[parts.prod(axis=1) <= tiles])
+
+    def _worth(self) -> int:
+        """How many tiles are worth it: each is to do more than wait for the others."""
+        whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
+        results = prod(self.op.sizes[: self.op.parallel_rank]) * self.sum_bytes
+        touched = int(self._received(whole)[0]) + results
+        return max(1, min(self.ipu.total_tiles, touched // self.tuning.least_tile_bytes))
+
+    def _cycles(self, blocks: Blocks) -> Array:
+        received = self._received(blocks)
+        moving = received / self.ipu.exchange_bytes
+        again = (rounds(self.ipu, self.tuning, received) - 1) * self.ipu.sync_cycles
+        found: Array = moving + again + self._computing(blocks) + self._joining(blocks)
+        return found + self._crossing(blocks)
+
+    def _crossing(self, blocks: Blocks) -> Array:
+        """What it costs that several IPUs take part: each gets what the others have."""
+        ipus = np.ceil(blocks.parts.prod(axis=1) / self.ipu.tiles)
+        whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
+        moved = int(self._received(whole)[0]) * (ipus - 1) / ipus / self.ipu.link_bytes
+        waits = self.ipu.link_sync_cycles - self.ipu.sync_cycles
+        found: Array = np.where(ipus > 1, moved + waits, 0)
+        return found
+
+    def _received(self, blocks: Blocks) -> Array:
+        """Bytes that a tile reads."""
+        return sum(
+            (blocks.read(one) * held_bytes(one[0]) for one in self.inputs),
+            np.zeros(len(blocks.parts), np.int64),
+        )
+
+    def _computing(self, blocks: Blocks) -> Array:
+        dims = range(len(self.op.sizes))
+        if isinstance(self.op, ReduceOp):
+            loaded = sum(held_bytes(value) for value, _ in self.inputs)
+            each = body_cycles(self.ipu, self.op.body.block)
+            return vector_cycles(self.ipu, blocks.of_dims(dims), each, loaded, 0)
+        kinds = kinds_of_loops(self.op)
+        extents = {
+            kind: blocks.of_dims([dim for dim in dims if kinds[dim] == kind]) for kind in KINDS
+        }
+        return product_cycles(self.ipu, max(map(held_bytes, (self.op.lhs, self.op.rhs))), **extents)
+
+    def _joining(self, blocks: Blocks) -> Array:
+        """What it costs that several tiles have partial results of one place."""
+        rank = self.op.parallel_rank
+        joined = blocks.parts[:, rank:].prod(axis=1)
+        moved = blocks.of_dims(range(rank)) * self.sum_bytes * (joined - 1) / joined
+        each = 1 / self.ipu.exchange_bytes + 1 / self.ipu.vector_bytes
+        fixed = self.ipu.sync_cycles + self.ipu.launch_cycles
+        found: Array = moved * each + np.where(joined > 1, fixed, 0)
+        return found
+
+    def _sums(self, blocks: Blocks) -> Array:
+        """Bytes of partial results of a tile, and of those that it joins to them."""
+        found: Array = 2 * blocks.of_dims(range(self.op.parallel_rank)) * self.sum_bytes
+        return found
+
+
+BATCH, ROWS, COLUMNS, TERMS = KINDS = ("batch", "rows", "columns", "terms")
+
+
+def kinds_of_loops(op: ContractOp) -> list[str]:
+    """What each loop of a contraction is: along both factors, along one of them, or a sum."""
+    left, right = (
+        {dim for result in map_.results for dim in result.used_dims()} for map_ in op.input_maps
+    )
+    found = []
+    for dim in range(len(op.sizes)):
+        if dim >= op.parallel_rank:
+            found.append(TERMS)
+        elif (dim in left) == (dim in right):
+            found.append(BATCH)
+        else:
+            found.append(ROWS if dim in left else COLUMNS)
+    return found
+
+
+def _type(initial: Attribute) -> Attribute:
+    found: Attribute = initial.type  # type: ignore[attr-defined]
+    return found
+
+
+def _counts(size: int, tiles: int, most: int) -> Array:
+    """Into how many parts a loop may fall: counts whose parts differ in size, evenly chosen."""
+    counts: Array = np.unique(-(-size // np.arange(1, size + 1)))
+    counts = counts[counts <= tiles]
+    if len(counts) <= most:
+        return counts
+    wanted = np.geomspace(1, counts[-1], most)
+    chosen: Array = np.unique(counts[np.searchsorted(counts, wanted).clip(0, len(counts) - 1)])
+    return chosen

@@ -1,0 +1,120 @@
+"""Tests tile mappings: every element on one tile, boxes of intervals, other shapes, the text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.registry import IRContext
+from popgraph.dialects.tile import MappingAttr
+from popgraph.dialects.tile.mapping import Digit
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import Shape, prod
+
+SHAPES = st.lists(st.integers(1, 7), max_size=4).map(tuple)
+
+
+@st.composite
+def mappings(draw: st.DrawFn) -> MappingAttr:
+    """Blocks whose dimensions count tiles in any order, and runs that share them out."""
+    shape: Shape = draw(SHAPES)
+    block = [draw(st.integers(1, size)) for size in shape]
+    counts = [-(-size // each) for size, each in zip(shape, block, strict=True)]
+    split = draw(st.lists(st.integers(2, 3), max_size=2)) if shape else []
+    order = draw(st.permutations(range(len(counts) + len(split))))
+    strides, reached = {}, 1
+    for place in order:
+        strides[place] = reached
+        reached *= [*counts, *split][place]
+    digits = [Digit(count, strides[len(counts) + n]) for n, count in enumerate(split)]
+    run = -(-prod(block) // prod(split)) + draw(st.integers(0, 3)) if split else 0
+    first = draw(st.integers(0, 5))
+    return MappingAttr.of(
+        shape, block, [strides[dim] for dim in range(len(counts))], run, digits, first
+    )
+
+
+def tiles_of(mapping: MappingAttr) -> Array:
+    """The tile of each element, by the pieces that tiles have."""
+    found = np.full(mapping.sizes, -1)
+    pieces = mapping.pieces()
+    assert len(set(pieces.tiles.tolist())) == len(pieces.tiles) == mapping.tile_count
+    for piece, tile in enumerate(pieces.tiles.tolist()):
+        for box in pieces.boxes:
+            window = box.window(piece)
+            assert (found[window] == -1).all(), "two pieces have one element"
+            found[window] = tile
+    return found
+
+
+@given(mappings())
+def test_every_element_is_on_the_tile_that_a_mapping_says(mapping: MappingAttr) -> None:
+    found = tiles_of(mapping)
+    for index in np.ndindex(*mapping.sizes):
+        assert found[index] == mapping.tile_of(index)
+
+
+@given(mappings())
+def test_intervals_and_counts_are_those_of_the_pieces(mapping: MappingAttr) -> None:
+    found, tiles = tiles_of(mapping).reshape(-1), mapping.first.data + mapping.tile_count
+    counts, intervals = mapping.counts(tiles), mapping.intervals(tiles)
+    for tile in range(tiles):
+        here = np.flatnonzero(found == tile).tolist()
+        assert counts[tile] == len(here)
+        assert [n for start, end in intervals[tile] for n in range(start, end)] == here
+        ends = [end for _, end in intervals[tile]]
+        assert all(start > end for (start, _), end in zip(intervals[tile][1:], ends, strict=False))
+
+
+@given(mappings(), st.data())
+def test_another_shape_changes_no_tile(mapping: MappingAttr, data: st.DataObject) -> None:
+    flat = prod(mapping.sizes)
+    shapes = [(flat,), (1, *mapping.sizes), (*mapping.sizes, 1)]
+    if len(mapping.sizes) > 1:
+        first, second, *rest = mapping.sizes
+        shapes.append((first * second, *rest))
+    reshaped = mapping.reshaped(data.draw(st.sampled_from(shapes)))
+    if reshaped is not None:
+        reshaped.verify()
+        np.testing.assert_array_equal(tiles_of(reshaped).reshape(-1), tiles_of(mapping).reshape(-1))
+
+
+def test_rows_of_blocks_stay_blocks_where_dimensions_are_joined_and_taken_apart() -> None:
+    rows = MappingAttr.grid((6, 8, 9), (3, 1, 1))
+    assert rows.reshaped((48, 9)) == MappingAttr.grid((48, 9), (3, 1))
+    apart = MappingAttr.grid((48, 9), (3, 3)).reshaped((6, 8, 9))
+    assert apart == MappingAttr.of((6, 8, 9), (2, 8, 3), (3, 0, 1))
+    assert MappingAttr.grid((4, 6), (1, 3)).reshaped((24,)) is None
+
+
+@given(mappings())
+def test_the_text_of_a_mapping_is_read_back(mapping: MappingAttr) -> None:
+    assert Parser(IRContext(), str(mapping)).parse_attribute() == mapping
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 4))
+def test_runs_are_balanced_by_grain(elements: int, tiles: int, grain: int) -> None:
+    each = -(-elements // tiles)
+    run = -(-each // grain) * grain
+    counts = MappingAttr.linear((elements,), run).counts(tiles)
+    used = counts[counts > 0]
+    assert counts.sum() == elements
+    assert (used[:-1] == run).all() and 0 < used[-1] <= run < each + grain
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[4, 4] in [2, 2] at [1, 1]", "two blocks would be on one tile"),
+        ("[4] in [4] at [0], runs of 1 at [2, 1]", "the runs of a block are all of it"),
+        ("[4, 4] in [2] at [1, 2]", "a block and a stride for each dimension"),
+        ("[4] in [0] at [1]", "blocks have indices"),
+    ],
+)
+def test_what_is_no_mapping_is_refused(text: str, message: str) -> None:
+    with pytest.raises(VerifyException, match=message):
+        Parser(IRContext(), f"#tile.mapping<{text}>").parse_attribute()

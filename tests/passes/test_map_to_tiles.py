@@ -1,0 +1,195 @@
+"""Tests the mapping onto tiles: what follows what, how contractions are cut, one IPU before two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from popgraph.builder.pgraph import Document, parse
+from popgraph.compiler.lowering import lower
+from popgraph.dialects.program import graphs_of
+from popgraph.dialects.tile import ContractOp, MapOp, MappingAttr, ReduceOp
+from popgraph.dialects.tile.boxes import Boxes, Pieces
+from popgraph.dialects.tile.mapping import pieces_of
+from popgraph.dialects.tile.structured.stages import mapping_of, own_mapping, stages
+from popgraph.passes.base import Compilation
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Tuning
+from popgraph.support.ipu import MK1, MK2, Ipu
+from popgraph.support.shapes import prod
+from popgraph.testing import assert_same_meaning
+
+Op = TypeVar("Op", MapOp, ReduceOp, ContractOp)
+ROWS = """graph rows(x: f32[256, 512]) -> (y) {{
+    weight w: f32[512, 128] = normal
+    y = {}
+}}"""
+
+
+class Mapped:
+    """A text, mapped."""
+
+    def __init__(self, text: str, ipu: Ipu, tuning: Tuning | None = None) -> None:
+        document = parse("opset 21\n" + text)
+        self.weights, self.module = document.weights, document.module
+        compilation = Compilation(document.weights)
+        lower(self.module, compilation, Options(ipu=ipu, tuning=tuning or Tuning()))
+
+    def ops(self, kind: type[Op]) -> Iterator[Op]:
+        return (op for op in graphs_of(self.module)[0].block.ops if isinstance(op, kind))
+
+
+def test_contractions_are_cut_and_weights_are_where_they_are_multiplied() -> None:
+    mapped = Mapped(ROWS.format("x @ w"), MK2.of(tiles=64))
+    (product,) = mapped.ops(ContractOp)
+    own = own_mapping(product)
+    assert 32 < own.tile_count <= 64
+    assert prod(own.parts[:2]) > 1, "rows or columns are cut"
+    (weights,) = [read for read in stages(product)[0].reads if read.operand == 1]
+    partial = stages(product)[0].pieces
+    missing = weights.missing(partial, mapping_of(product.operands[1])).sum()
+    shared = own.parts[0]
+    assert missing == 512 * 128 * (shared - 1), "each weight is on one of the tiles that use it"
+
+
+def test_element_wise_operations_follow_what_they_read() -> None:
+    """Sums of 16 terms are not worth sharing, so that each tile has a block of the product."""
+    text = ROWS.replace("512", "16").format("Exp(Softmax(x @ w, axis=-1))")
+    mapped = Mapped(text, MK2.of(tiles=64))
+    (product,) = mapped.ops(ContractOp)
+    result = mapping_of(product.outputs[0])
+    followers = [op for op in mapped.ops(MapOp) if op.sizes == (256, 128)]
+    assert followers
+    for op in followers:
+        if any(mapping_of(value) == result for value in op.inputs):
+            assert own_mapping(op) == result
+    for op in mapped.ops(ReduceOp):
+        (stage, _) = stages(op)
+        held = mapping_of(op.inputs[0])
+        assert not stage.reads[0].missing(stage.pieces, held).any(), "sums begin where they are"
+
+
+def test_long_sums_are_shared_by_several_tiles() -> None:
+    mapped = Mapped(
+        "graph long(x: f32[4, 65536]) -> (y) {\n    weight w: f32[65536, 4] = normal\n"
+        "    y = x @ w\n}",
+        MK2.of(tiles=64),
+    )
+    (product,) = mapped.ops(ContractOp)
+    assert stages(product)[1].joined > 8
+
+
+def test_what_fits_onto_one_ipu_stays_there() -> None:
+    small = "graph small(x: f32[2, 4]) -> (y) {\n    y = Relu(x) * x\n}"
+    mapped = Mapped(small, MK2.of(count=2, tiles=4))
+    for graph in graphs_of(mapped.module):
+        for op in graph.block.ops:
+            for value in op.results:
+                assert mapping_of(value).counts(8)[4:].sum() == 0
+
+
+NET = """graph net(x: f32[2, 3, 11, 11]) -> (y) {
+    weight w: f32[4, 3, 3, 3] = normal
+    weight v: f32[100, 3] = normal
+    h = Relu(Conv(x, w, pads=[1, 1, 1, 1]))
+    y = Softmax(Flatten(MaxPool(h, kernel_shape=[2, 2], strides=[2, 2])) @ v)
+}"""
+
+
+def both(text: str, tiles: int) -> tuple[Mapped, Document]:
+    """A program mapped, and as it is before; small steps are worth a tile."""
+    document = parse("opset 21\n" + text)
+    lower(document.module, Compilation(document.weights), Options(), until="fuse-epilogue")
+    return Mapped(text, MK2.of(tiles=tiles), Tuning(least_tile_bytes=8)), document
+
+
+@pytest.mark.parametrize("tiles", [1, 5, 64])
+def test_a_mapped_program_means_the_same(tiles: int) -> None:
+    mapped, plain = both(NET, tiles)
+    assert_same_meaning(plain.module, mapped.module, plain.weights, tolerance=1e-5)
+
+
+def test_no_tile_gets_more_than_its_share() -> None:
+    """Of large tensors: the fullest tile has a tenth more than the mean at most."""
+    mapped = Mapped(ROWS.format("Gelu(x) @ w"), MK1.of(tiles=32))
+    for op in (*mapped.ops(MapOp), *mapped.ops(ContractOp)):
+        counts = mapping_of(op.results[0]).counts(32)
+        assert counts.max() <= 1.1 * np.ceil(counts.sum() / 32)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A bug in what tiles hold or receive, of which the meaning of a mapped program must tell."""
+
+    bug: str
+    target: str
+    wrong: Callable[[Any], Any]
+
+    def __str__(self) -> str:
+        return self.bug
+
+
+def last_not_sent(original: Any) -> Any:
+    """Boxes of what is read end one element early."""
+
+    def wrong(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return Boxes(found.low, np.maximum(found.low, found.high - 1))
+
+    return wrong
+
+
+def one_more_each(original: Any) -> Any:
+    """Blocks reach into those behind them."""
+
+    def wrong(mapping: MappingAttr) -> Any:
+        found = original(mapping)
+        limit = np.array(mapping.sizes, np.int64)
+        boxes = (Boxes(box.low, np.minimum(box.high + 1, limit)) for box in found.boxes)
+        return Pieces(found.tiles, tuple(boxes))
+
+    return wrong
+
+
+def whole_rows_only(original: Any) -> Any:
+    """Forgets what does not fill a row at the ends of an interval."""
+    return lambda *arguments: [*original(*arguments)][-1:]
+
+
+FAULTS = (
+    Fault(
+        "the last element along a dimension is not sent",
+        "popgraph.dialects.tile.structured.stages:reach",
+        last_not_sent,
+    ),
+    Fault(
+        "neighbouring blocks have an element in common",
+        "popgraph.dialects.tile.mapping:pieces_of",
+        one_more_each,
+    ),
+    Fault(
+        "what of a run does not fill a row is on no tile",
+        "popgraph.dialects.tile.mapping:interval_boxes",
+        whole_rows_only,
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_faults_of_tiles_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution of 11 x 11 images on five tiles meets each of them."""
+    mapped, plain = both(NET, 5)
+    assert_same_meaning(plain.module, mapped.module, plain.weights, tolerance=1e-5)
+    module, _, name = fault.target.partition(":")
+    owner = resolve_name(module)
+    pieces_of.cache_clear()
+    monkeypatch.setattr(owner, name, fault.wrong(getattr(owner, name)))
+    with pytest.raises(AssertionError):
+        assert_same_meaning(plain.module, mapped.module, plain.weights, tolerance=1e-5)
+    monkeypatch.undo()
+    pieces_of.cache_clear()
