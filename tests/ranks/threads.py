@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, NoReturn
 
 import numpy as np
 
 from popgraph.support.arrays import Array
-from popgraph.support.ranks import world as world_module
 from popgraph.support.ranks.communicator import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -20,6 +18,7 @@ from popgraph.support.ranks.communicator import (
     Exchange,
     Finish,
 )
+from popgraph.support.ranks.world import acting_as
 
 PATIENCE = 60
 """Seconds after which a rank takes the others for lost."""
@@ -102,15 +101,6 @@ class _OfThread(Communicator):
     start = broadcast = gather = barrier = abort = None
 
 
-@contextmanager
-def _world(communicator: Communicator) -> Iterator[None]:
-    before, world_module._world = world_module._world, communicator
-    try:
-        yield
-    finally:
-        world_module._world = before
-
-
 def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:
     """What each of so many ranks makes of a piece of work; the first error of any is raised."""
     meeting, shared = _Meeting(count), _OfThread()
@@ -127,7 +117,7 @@ def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:
             errors.insert(0, error)
             meeting.give_up()
 
-    with _world(shared):
+    with acting_as(shared):
         threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
         for thread in threads:
             thread.start()

@@ -34,6 +34,17 @@ def world() -> Communicator:
 
 
 @contextmanager
+def acting_as(communicator: Communicator) -> Iterator[None]:
+    """Makes another communicator that of this process for a while."""
+    global _world
+    before, _world = _world, communicator
+    try:
+        yield
+    finally:
+        _world = before
+
+
+@contextmanager
 def ending_together() -> Iterator[None]:
     """
     Ends all ranks where this one exits with an error: the others would wait for it.
