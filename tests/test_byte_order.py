@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import message
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
@@ -65,7 +65,7 @@ def test_raw_data_of_onnx(
     path = tmp_path / "model.onnx"
     path.write_bytes(helper.make_model(graph).SerializeToString())
     monkeypatch.setattr(onnx_wire, "LARGE", 1 if where == "set aside" else 1 << 20)
-    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(message, "LARGE_MODEL", 0)
     store = WeightStore()
     module = import_model(path, store, mapped=where == "set aside")
     (op,) = model_of(module).graph.initializers

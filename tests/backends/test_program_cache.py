@@ -24,7 +24,7 @@ from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.cache import install_fingerprint, program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
 from popgraph.backends.c.run import warm_start
-from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import message
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
@@ -725,7 +725,7 @@ def test_a_compiled_model_does_not_care_about_its_file(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
     """Weights were a part of the file while it was compiled; `t` is not packed."""
-    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(message, "LARGE_MODEL", 0)
     monkeypatch.setattr(onnx_wire, "LARGE", 0)
     run = compiler.compile(file, **named)  # type: ignore[arg-type]
     expected = run(x=X)["y"]
@@ -740,7 +740,7 @@ def test_a_compiled_model_does_not_care_about_its_file(
 def test_an_open_model_does_not_care_about_its_file(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(message, "LARGE_MODEL", 0)
     monkeypatch.setattr(onnx_wire, "LARGE", 0)
     opened = onnx.load_model_from_string(model())
     opened.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"

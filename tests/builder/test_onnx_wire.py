@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import message
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
@@ -21,7 +21,7 @@ WEIGHTS = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def every_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(message, "LARGE_MODEL", 0)
     monkeypatch.setattr(onnx_wire, "LARGE", 0)
 
 

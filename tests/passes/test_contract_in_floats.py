@@ -25,7 +25,8 @@ def full(value: int, kind: type, *shape: int) -> Array:
 def contractions(proto: ModelProto) -> list[str]:
     """The element types of all products and convolutions."""
     module, compilation = load(proto)
-    lower(module, compilation, Options(), level="graphcore")
+    without = Options(disabled=frozenset({"contract-in-words"}))
+    lower(module, compilation, without, level="graphcore")
     found = (op for op in module.walk() if isinstance(op, MatMulOp | ConvOp))
     return [dtype_of(op.results[0]).name for op in found]
 

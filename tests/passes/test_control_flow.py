@@ -1057,8 +1057,8 @@ def test_the_builder_branches(choice: bool) -> None:
 def test_the_builder_loops() -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [3], "x")
-        count = builder.aiOnnx.constant(np.array(5), "count")
-        go = builder.aiOnnx.constant(np.array(True), "go")
+        count = builder.aiOnnx.constant(np.array(5), debugContext="count")
+        go = builder.aiOnnx.constant(np.array(True), debugContext="go")
         body = builder.createSubgraphBuilder()
         body.addInputTensorFromParentGraph(x)
         body.addInputTensor("INT64", [])
@@ -1076,7 +1076,7 @@ def test_the_builder_loops() -> None:
 def test_the_builder_scans() -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [4, 3], "x")
-        first = builder.aiOnnx.constant(np.zeros(3, F32), "first")
+        first = builder.aiOnnx.constant(np.zeros(3, F32), debugContext="first")
         body = builder.createSubgraphBuilder()
         state = body.addInputTensor("FLOAT", [3])
         row = body.addInputTensor("FLOAT", [3])

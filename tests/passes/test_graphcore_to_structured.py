@@ -124,7 +124,8 @@ def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
     found = []
     for sample in samples:
         arrays = all(isinstance(each, np.ndarray) for each in sample.operands)
-        fits = sample.op is not gc.BitcastOp  # whose result has as many bits
+        # The result of a bitcast has as many bits, and words are of 32.
+        fits = sample.op not in (gc.BitcastOp, gc.DotMatMulOp, gc.DotConvOp)
         if fits and arrays and any(each.dtype == np.int32 for each in sample.arrays):
             operands = [cast(each) for each in sample.arrays]
             found.append(Sample(sample.op, operands, sample.properties))
