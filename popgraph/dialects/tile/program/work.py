@@ -27,6 +27,7 @@ from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.dialects.tile.structured.ops import ContractOp
 from popgraph.support.shapes import prod
+from popgraph.support.words import WORDS
 
 WORD = 8
 """The bytes of an index."""
@@ -293,13 +294,18 @@ def _calls(graph: GraphOp) -> Iterator[CallCondOp | CallLoopOp]:
 
 def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
     """Of one run of a graph."""
-    total = sum(prod(op.sizes) for op in graph.walk() if isinstance(op, ContractOp))
+    total = sum(_products(op) for op in graph.walk() if isinstance(op, ContractOp))
     for op in _calls(graph):
         turns = 1
         if isinstance(op, CallLoopOp) and op.trips.value.data != UNBOUNDED:
             turns = op.trips.value.data
         total += turns * max(_terms(graphs[name], graphs) for name in op.graphs)
     return total
+
+
+def _products(op: ContractOp) -> int:
+    """How many numbers are multiplied: of words, all that they hold."""
+    return prod(op.sizes) * (1 if op.words is None else WORDS[op.words.data].count)
 
 
 def written(function: func.FuncOp) -> frozenset[int]:
