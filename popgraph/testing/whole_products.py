@@ -46,7 +46,7 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product or convolution of a dequantized input with dequantized weights, divided by a number.
+    A product or convolution of a dequantized input with dequantized weights, divided and rounded.
 
     Zero points and scales are those of the tensor, or of each column or map; weights may come
     transposed, and a bias may be added. Numbers are such that products are exact.
@@ -93,5 +93,7 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
         product = add("MatMul", lhs, add("Transpose", rhs, perm=(1, 0)) if turned else rhs)
     if draw(st.booleans()):
         product = add("Add", product, Constant((), "f32", fill=3.0))
-    add("Cast", add("Div", product, Constant((), "f32", fill=8.0)), to=BY_NAME[dtype].onnx)
+    ratio = add("Div", product, Constant((), "f32", fill=8.0))
+    result = add(draw(st.sampled_from(["Round", "Floor"])), ratio)
+    add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network((shape,), tuple(nodes), dtype)

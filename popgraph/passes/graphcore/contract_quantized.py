@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore import (
     MatMulOp,
     MulOp,
     ReshapeOp,
+    RoundOp,
     SubOp,
     TransposeOp,
 )
@@ -159,12 +160,15 @@ class ScaleBeforeRounding(Rule[DivOp]):
     """
     (cast f32 sums * m + b) / s  ->  cast f32 sums * (m / s) + b / s
 
-    Also without b. Only when the sums are integers, and all the others literals.
+    Also without b. Only when the sums are those of products of integers, all the others literals,
+    and whoever reads the quotient rounds it: other readers, such as floor, may want it exact.
     """
 
     ROOTS = (DivOp,)
 
     def rewrite(self, op: DivOp) -> Operand | None:
+        if not all(isinstance(use.operation, RoundOp) for use in op.result.uses):
+            return None
         divisor = computed_array(op.rhs, self.weights)
         product, bias = op.lhs.owner, None
         if isinstance(product, AddOp):
@@ -174,7 +178,9 @@ class ScaleBeforeRounding(Rule[DivOp]):
         if divisor is None or divisor.size != 1 or not isinstance(product, MulOp):
             return None
         scale, wide = computed_array(product.rhs, self.weights), product.lhs.owner
-        if scale is None or not isinstance(wide, CastOp) or not dtype_of(wide.x).is_integer:
+        if scale is None or not isinstance(wide, CastOp):
+            return None
+        if not isinstance(wide.x.owner, MatMulOp | ConvOp) or not dtype_of(wide.x).is_integer:
             return None
         by = divisor.reshape(())
         scaled: Operand = MulOp(wide, self.literal((scale / by).astype(scale.dtype)))

@@ -13,7 +13,8 @@ builtin.module {
     %9 = graphcore.mul %8, %3 : (tensor<8x2xf32>, tensor<2xf32>) -> tensor<8x2xf32>
     %10 = graphcore.mat_mul %7, %9 : (tensor<2x8xf32>, tensor<8x2xf32>) -> tensor<2x2xf32>
     %11 = graphcore.div %10, %2 : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
-    pg.return [#pg.bytes<"y">], %11 : tensor<2x2xf32>
+    %12 = graphcore.round %11 : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    pg.return [#pg.bytes<"y">], %12 : tensor<2x2xf32>
   }
 }
 // -----
@@ -29,6 +30,7 @@ builtin.module {
     %7 = graphcore.cast %6 {to = f32} : (tensor<2x2xi32>) -> tensor<2x2xf32>
     %8 = pg.constant #pg.data<"0000803f00000040" : tensor<1x2xf32>>
     %9 = graphcore.mul %7, %8 : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
-    pg.return [#pg.bytes<"y">], %9 : tensor<2x2xf32>
+    %10 = graphcore.round %9 : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    pg.return [#pg.bytes<"y">], %10 : tensor<2x2xf32>
   }
 }
