@@ -11,6 +11,11 @@ from popgraph.support.errors import ExtensionError
 
 KIB, MIB = 1 << 10, 1 << 20
 
+PAIRS = ("i16",)
+BYTES = ("u8i7", "i16")
+VNNI = ("u8i8", "i16")
+"""The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, and with VNNI."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -37,7 +42,7 @@ class Machine:
     """Vector multiply-adds that begin in a cycle."""
     fma_latency: float = 4.0
     """Cycles until a sum is ready for the next product."""
-    words: tuple[str, ...] = ("u8i7", "i16")
+    words: tuple[str, ...] = BYTES
     """What words hold (`support/words.py`) that vectors multiply faster than floats, best first."""
     vector_load_cycles: float = 1.0
     """Cycles that a vector costs beside products (measured with 4 to 14 rows of 2 to 6 vectors)."""
@@ -157,12 +162,6 @@ MEASURED = (
     "1 MiB for L2 and 16 MiB for L3 the cost model ranks schedules as measurements do"
 )
 """What the reader of a preset is to know where its L2 is not what the data sheet says."""
-
-
-PAIRS = ("i16",)
-BYTES = ("u8i7", "i16")
-VNNI = ("u8i8", "i16")
-"""The words of x86 with SSE2, with SSSE3 (and vectors of integers), and with VNNI."""
 
 
 def _generic(name: str, vector_bytes: int, registers: int, words: tuple[str, ...] = ()) -> Machine:

@@ -271,6 +271,20 @@ def test_targets_follow_the_compilers_macros(macros: str, wanted: tuple[int, int
     assert (found.vector_bytes, found.registers) == wanted
 
 
+@pytest.mark.parametrize(
+    ("macros", "words"),
+    [
+        ("#define __SSE2__ 1\n#define __AVX2__ 1\n", ("u8i7", "i16")),
+        ("#define __AVX512F__ 1\n#define __AVX512VNNI__ 1\n", ("u8i8", "i16")),
+        ("#define __AVX2__ 1\n#define __AVXVNNI__ 1\n", ("u8i8", "i16")),
+        ("#define __AVX__ 1\n", ()),
+        ("#define __ARM_NEON 1\n", ()),
+    ],
+)
+def test_words_follow_the_compilers_macros(macros: str, words: tuple[str, ...]) -> None:
+    assert target.from_macros(macros).words == words
+
+
 def test_the_target_is_remembered(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = target.host_target()
     toolchain.probe.cache_clear()

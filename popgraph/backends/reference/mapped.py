@@ -12,7 +12,14 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.memory import literal_value, numpy_dtype, unwritten
 from popgraph.backends.reference.scalars import function_of
-from popgraph.backends.reference.structured import Body, Indices, combine_at, place_in_order, take
+from popgraph.backends.reference.structured import (
+    Body,
+    Indices,
+    combine_at,
+    place_in_order,
+    take,
+    with_product,
+)
 from popgraph.dialects import tile
 from popgraph.dialects.tile.boxes import Boxes
 from popgraph.dialects.tile.structured.combiners import combiners_of, identity_of
@@ -149,7 +156,7 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
         return [np.zeros(shape, wide)]
 
     def step(indices: Indices, read: Sequence[Any], totals: Sequence[Any]) -> list[Any]:
-        return [totals[0] + read[0].astype(wide) * read[1].astype(wide)]
+        return [with_product(op, read[0], read[1], totals[0])]
 
     def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
         return [totals[0] + others[0]]

@@ -183,6 +183,13 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
     return finished(op, totals, memories[count:])
 
 
+def with_product(op: tile.ContractOp, lhs: Any, rhs: Any, total: Any) -> Any:
+    """A sum of a contraction, once one more product is added to it."""
+    if op.words is not None:
+        return WORDS[op.words.data].dot(lhs, rhs, total)
+    return total + lhs.astype(total.dtype) * rhs.astype(total.dtype)
+
+
 def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     if prod(op.sizes[: op.parallel_rank]) == 0:
         return empty(op)
@@ -192,10 +199,7 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     total = np.zeros(op.sizes[: op.parallel_rank], wide)
     for indices in points(op):
         lhs, rhs = read(indices)
-        if op.words is None:
-            total += lhs.astype(wide) * rhs.astype(wide)
-        else:
-            total = WORDS[op.words.data].dot(lhs, rhs, total)
+        total = with_product(op, lhs, rhs, total)
     return finished(op, [total.astype(dtype)], memories[2:])
 
 

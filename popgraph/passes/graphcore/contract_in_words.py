@@ -200,8 +200,9 @@ class ContractInWords(Pass):
     target: Target = Target()
 
     @classmethod
-    def of(cls, options: Options) -> ContractInWords:
-        return cls(options.target)
+    def of(cls, options: Options) -> ContractInWords | None:
+        """Tiles of IPUs know no words."""
+        return cls(options.target) if options.ipu is None else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [SumInWords(compilation.weights, self.target)])
