@@ -47,7 +47,7 @@ class Tuning:
     # Products of small integers
 
     least_word_terms: int = 8
-    """Terms of one channel or more that are summed, from which on it pays to put them in words."""
+    """Terms along the summed axis, from which on it pays to put them in words."""
 
     # Gradients of strided convolutions
 

@@ -30,6 +30,10 @@ class DType:
         return self.name.startswith(("i", "u"))
 
     @property
+    def is_unsigned(self) -> bool:
+        return self.name.startswith("u")
+
+    @property
     def bits(self) -> int:
         """How many bits of an element count; a byte holds one that has fewer."""
         return _NARROW.get(self.name, self.numpy.itemsize * 8)

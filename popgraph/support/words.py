@@ -20,6 +20,8 @@ class Words:
     rhs: np.dtype[Any]
     most: int
     """The largest size of a number on the right: there, processors saturate beyond it."""
+    instructions: int
+    """How many add the products of two vectors of words to their sums."""
 
     @property
     def count(self) -> int:
@@ -56,14 +58,15 @@ class Words:
 WORDS: Mapping[str, Words] = {
     each.name: each
     for each in (
-        Words("i16", np.dtype(np.int16), np.dtype(np.int16), 32767),
-        Words("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 128),
-        Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 64),
+        Words("i16", np.dtype(np.int16), np.dtype(np.int16), 32767, 2),
+        Words("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 128, 1),
+        Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 64, 3),
     )
 }
 """
 By name: what processors multiply and add in an instruction or two.
 
-`i16` is PMADDWD, where both factors may not be -32768 at once; `u8i8` is VPDPBUSD of VNNI; `u8i7`
-is PMADDUBSW, whose sums of two products have 16 bits that do not hold those of larger numbers.
+`i16` is PMADDWD, where both factors may not be -32768 at once, and an addition (VNNI has both in
+one); `u8i8` is VPDPBUSD of VNNI; `u8i7` is PMADDUBSW, whose sums of two products have 16 bits that
+do not hold those of larger numbers.
 """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import TensorType, f32, f64
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, f64
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -16,7 +16,7 @@ from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
+from popgraph.dialects.tile import ContractOp, KernelOp, MapOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
@@ -130,6 +130,25 @@ def test_a_whole_tensor_is_one_loop() -> None:
 def test_a_broadcast_row_does_not_run_in_place() -> None:
     kernel = check(MapSpec("f32", (5, 16), (ROW, IDENTITY), ("sum",)), Target.of(64), 1e-6)
     assert kernel.inplace.data == (1, 0)
+
+
+class OfOne(MapSpec):
+    """A map that reads its first tensor in place of all others."""
+
+    def module(self) -> ModuleOp:
+        module = super().module()
+        (op,) = (op for op in module.walk() if isinstance(op, MapOp))
+        for place in range(1, len(op.operands)):
+            op.operands[place] = op.operands[0]
+        return module
+
+
+def test_a_tensor_that_is_read_twice_is_one_memory() -> None:
+    columns = Operand(((0, 1, 0), (1, 0, 0)))
+    spec = OfOne("f32", (5, 5), (IDENTITY, columns, IDENTITY), ("sum",))
+    kernel = check(spec, Target.of(64), 1e-6)
+    assert len(kernel.inputs) == 1
+    assert kernel.inplace.data == (), "an element is read after that beside it is written"
 
 
 @pytest.mark.parametrize("grain", [8, 16384])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import (
@@ -31,7 +31,13 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array
-from popgraph.passes.graphcore.whole_sums import AnyContraction, WholeSums, summed_axes, terms_of
+from popgraph.passes.graphcore.whole_sums import (
+    AnyContraction,
+    WholeSums,
+    pays,
+    summed_axes,
+    terms_of,
+)
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -44,8 +50,8 @@ class SumInWords(Rule[AnyContraction]):
 
     The same for conv, whose words hold neighbouring channels. Bytes without sign take `a - zero` as
     a, and give what the zero contributes back: y = dot_mat_mul (words a), (words b) - zero * (sums
-    of b). Only when words of the machine hold all numbers, and 32 bits the sums, or as many of
-    their bits as the result has.
+    of b). Only when words of the machine hold all numbers and are faster, and 32 bits hold the
+    sums, or as many of their bits as the result has.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -56,13 +62,14 @@ class SumInWords(Rule[AnyContraction]):
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
-        few = terms_of(op) < self._target.tuning.least_word_terms
-        if not dtype_of(op.result).is_integer or 0 in sizes or few or not self._fits(op):
+        if not dtype_of(op.result).is_integer or 0 in sizes or not self._fits(op):
             return None
         for name in self._target.machine.words:
             words = WORDS[name]
             grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
             if grouped and terms_of(op) % words.count:
+                continue
+            if not pays(op, words, self._target.tuning):
                 continue
             factor = self._factor(op, words)
             if factor is not None:
@@ -167,21 +174,33 @@ def _sums_of(op: AnyContraction) -> Operand:
 def packed(value: SSAValue, axis: int, words: Words) -> SSAValue:
     """Words of neighbours along an axis; zeros stand where there are no more."""
     shape, count = shape_of(value), words.count
-    wide = value if tensor_of(value).element_type == i32 else CastOp(value, to=i32).result
+    bits = 8 * WORD.itemsize // count
+    narrow = _narrow(value, bits)
     missing = -shape[axis] % count
     if missing:
         none, behind = [0] * len(shape), [0] * len(shape)
         behind[axis] = missing
-        wide = PadOp(wide, low=none, high=behind, interior=none, value=0).result
-    made: Operand = _places(wide, axis, 0, count)
-    bits = 8 * WORD.itemsize // count
-    made = AndOp(made, scalar((1 << bits) - 1, wide))
-    for place in range(1, count):
-        part: Operand = _places(wide, axis, place, count)
-        if place < count - 1:
-            part = AndOp(part, scalar((1 << bits) - 1, wide))
-        made = OrOp(made, ShiftOp(part, scalar(bits * place, wide), direction="left"))
+        narrow = PadOp(narrow, low=none, high=behind, interior=none, value=0).result
+    made: Operand | None = None
+    for place in range(count):
+        part = CastOp(_places(narrow, axis, place, count), to=i32).result
+        if place < count - 1 and not dtype_of(narrow).is_unsigned:
+            part = AndOp(part, scalar((1 << bits) - 1, part)).result
+        if place:
+            part = ShiftOp(part, scalar(bits * place, part), direction="left").result
+        made = part if made is None else OrOp(made, part)
+    assert made is not None, "words hold something"
     return SSAValue.get(made)
+
+
+def _narrow(value: SSAValue, bits: int) -> SSAValue:
+    """Integers of so many bits or fewer in the smallest type at hand, in which they are stored."""
+    op = value.owner
+    if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
+        value = op.x
+    if dtype_of(value).is_integer and dtype_of(value).bits <= bits:
+        return value
+    return CastOp(value, to=IntegerType(bits, Signedness.UNSIGNED)).result
 
 
 def _places(value: SSAValue, axis: int, first: int, step: int) -> SSAValue:

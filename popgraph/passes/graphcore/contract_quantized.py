@@ -28,7 +28,7 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array
-from popgraph.passes.graphcore.whole_sums import AnyContraction, summed_axes, terms_of
+from popgraph.passes.graphcore.whole_sums import AnyContraction, pays, summed_axes, terms_of
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
@@ -43,6 +43,8 @@ class Dequantized:
     """`(whole - zero) * scale`, perhaps transposed or reshaped: what DequantizeLinear gives."""
 
     whole: SSAValue
+    ends: tuple[int, int]
+    """The least and the greatest whole number."""
     zero: Array
     scale: Array
     """It broadcasts to the value, as it is after all movements."""
@@ -68,7 +70,8 @@ class Dequantized:
         if shape_of(wide.x) != shape_of(value) or np.any(zero != np.rint(zero)):
             return None
         rank = len(shape_of(value))
-        return Dequantized(wide.x, zero, scale.reshape((1,) * (rank - scale.ndim) + scale.shape))
+        scale = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)
+        return Dequantized(wide.x, _ends(wide.x, weights), zero, scale)
 
     def moved(self, op: TransposeOp | ReshapeOp) -> Dequantized | None:
         """The same after one more movement; None where scales would not broadcast any more."""
@@ -83,9 +86,15 @@ class Dequantized:
     @property
     def magnitude(self) -> int:
         """The largest size of a number before it is scaled."""
-        kind = ml_dtypes.iinfo(dtype_of(self.whole).numpy)
-        ends = [end - zero for end in (kind.min, kind.max) for zero in self.zero.flat]
-        return int(max(map(abs, ends), default=0))
+        differences = [end - zero for end in self.ends for zero in self.zero.flat]
+        return int(max(map(abs, differences), default=0))
+
+    @property
+    def intervals(self) -> list[tuple[int, int]]:
+        """Where its numbers lie, and where those do that a single zero was taken from."""
+        found = [(-self.magnitude, self.magnitude)]
+        low, high = self.ends
+        return found if self.zero.size > 1 else [*found, (0, high - low)]
 
     def integers(self) -> Operand:
         """The numbers before they are scaled."""
@@ -100,6 +109,15 @@ class Dequantized:
                 properties=properties,
             )
         return made
+
+
+def _ends(whole: SSAValue, weights: WeightStore) -> tuple[int, int]:
+    """Of integers of eight bits or the like: of literals the numbers decide, else the type."""
+    array = computed_array(whole, weights)
+    if array is not None and array.size:
+        return int(array.min()), int(array.max())
+    kind = ml_dtypes.iinfo(dtype_of(whole).numpy)
+    return kind.min, kind.max
 
 
 class ContractIntegers(Rule[AnyContraction]):
@@ -117,8 +135,6 @@ class ContractIntegers(Rule[AnyContraction]):
         self._target = target
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
-        if terms_of(op) < self._target.tuning.least_word_terms:
-            return None
         found = [Dequantized.of(operand, self.weights) for operand in op.operands]
         factors = [one for one in found if one is not None]
         if len(factors) < len(found) or not self._fit(op, factors):
@@ -132,13 +148,15 @@ class ContractIntegers(Rule[AnyContraction]):
         return MulOp(CastOp(sums, to=f32), self.literal(scale))
 
     def _fit(self, op: AnyContraction, factors: Sequence[Dequantized]) -> bool:
-        """Whether words of the machine hold the numbers, and 32 bits their sums."""
-        sizes = [one.magnitude for one in factors]
-        ends = [(-size, size) for size in sizes]
+        """Whether words of the machine hold the numbers, to profit, and 32 bits their sums."""
+        lhs, rhs = factors
         window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
-        most = prod(sizes) * prod(window) * terms_of(op)
-        held = any(WORDS[name].hold(*ends) for name in self._target.machine.words)
-        return held and most <= np.iinfo(WORD).max
+        most = lhs.magnitude * rhs.magnitude * prod(window) * terms_of(op)
+        return most <= np.iinfo(WORD).max and any(
+            pays(op, WORDS[name], self._target.tuning) and WORDS[name].hold(first, rhs.intervals[0])
+            for name in self._target.machine.words
+            for first in lhs.intervals
+        )
 
 
 def _scale(op: AnyContraction, scales: Sequence[Array]) -> Array | None:

@@ -168,6 +168,6 @@ def range_of(dtype: DType) -> Interval | None:
         return Interval(0, 1)
     if not dtype.is_integer:
         return None
-    if dtype.name.startswith("u"):
+    if dtype.is_unsigned:
         return Interval(0, (1 << dtype.bits) - 1)
     return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)

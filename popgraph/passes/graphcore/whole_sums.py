@@ -12,8 +12,10 @@ from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.graphcore.fold_constants import computed_array
 from popgraph.passes.graphcore.intervals import Interval, Intervals
+from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.words import Words
 
 AnyContraction: TypeAlias = MatMulOp | ConvOp
 
@@ -28,6 +30,13 @@ def summed_axes(op: AnyContraction) -> tuple[int, int]:
 def terms_of(op: AnyContraction) -> int:
     """How many terms stand along the summed axis: channels of a window, not its places."""
     return shape_of(op.operands[1])[summed_axes(op)[1]]
+
+
+def pays(op: AnyContraction, words: Words, tuning: Tuning) -> bool:
+    """Whether words are faster: one instruction for a whole word makes up for free places in it."""
+    terms = terms_of(op)
+    filled = 2 * terms > words.count
+    return terms >= tuning.least_word_terms or (filled and words.instructions == 1)
 
 
 class WholeSums:

@@ -22,6 +22,7 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
 from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.tile.lanes import DotOp
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
@@ -38,7 +39,11 @@ Numbers: TypeAlias = dict[SSAValue, int]
 
 @dataclass(frozen=True)
 class Work:
-    """What is executed: scalar floating-point operations (an fma is two), and bytes."""
+    """
+    What is executed: scalar floating-point operations (an fma is two), and bytes.
+
+    Products of the integers that words hold count as those of floats.
+    """
 
     flops: int = 0
     loaded: int = 0
@@ -108,6 +113,8 @@ def _is_float(type_: Attribute) -> bool:
 
 def flops_of(op: Operation) -> int:
     """What one operation adds, all lanes together."""
+    if isinstance(op, DotOp):
+        return 2 * WORDS[op.words.data].count * lanes(op.result.type)
     if not op.results or not _is_float(op.results[0].type):
         return 0
     kind = math.FmaOp if isinstance(op, vector.FMAOp) else type(op)

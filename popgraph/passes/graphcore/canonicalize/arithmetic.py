@@ -87,7 +87,8 @@ class DropRoundTrip(Rule[CastOp]):
     """
     cast wide (cast narrow x)  ->  cast wide x
 
-    Only when x holds whole numbers that the narrow integers hold, too.
+    Only when x holds whole numbers that the narrow integers hold, too, and no reader works with
+    integers: for those a float is best kept as narrow as it was meant to be.
     """
 
     ROOTS = (CastOp,)
@@ -98,7 +99,7 @@ class DropRoundTrip(Rule[CastOp]):
 
     def rewrite(self, op: CastOp) -> Operand | None:
         inner = op.x.owner
-        if not isinstance(inner, CastOp):
+        if not isinstance(inner, CastOp) or _is_kept(inner):
             return None
         found, held = self._intervals.of(inner.x), range_of(dtype_of(op.x))
         if found is None or held is None or not found.lies_in(held):
@@ -108,6 +109,14 @@ class DropRoundTrip(Rule[CastOp]):
             return None
         same = tensor_of(inner.x) == tensor_of(op.result)
         return inner.x if same else CastOp(inner.x, to=tensor_of(op.result).element_type)
+
+
+def _is_kept(narrow: CastOp) -> bool:
+    """Whether readers of a cast from floats go on with integers."""
+    readers = [use.operation for use in narrow.result.uses]
+    return dtype_of(narrow.x).is_float and any(
+        not isinstance(reader, CastOp) or not dtype_of(reader.result).is_float for reader in readers
+    )
 
 
 class MultiplyByReciprocal(Rule[DivOp]):

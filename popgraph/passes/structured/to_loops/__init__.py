@@ -40,6 +40,7 @@ from popgraph.passes.structured.to_loops.elementwise.top_k import (
     top_k_kernel,
     top_k_parallel_loops,
 )
+from popgraph.passes.structured.to_loops.emit.equal_inputs import merge_equal_inputs
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
@@ -195,6 +196,7 @@ class StructuredToLoops(Pass):
                 replace_op(op, written[key].launch(op))
                 continue
             kernel = loops_of(op, self.target).kernel()
+            merge_equal_inputs(kernel)
             kernel.location = op.location
             if counts[key] == 1:
                 replace_op(op, kernel)
