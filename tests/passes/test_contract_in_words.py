@@ -41,13 +41,11 @@ def test_words_pay_for_free_places_where_one_instruction_takes_them(
 def test_three_channels_of_bytes() -> None:
     """The fourth place of a word is free, and what pads stands for the zero of the image."""
     random = np.random.default_rng(7)
-    inputs = {
-        "x": random.integers(0, 256, (2, 3, 9, 7), np.uint8),
-        "w": random.integers(-128, 128, (5, 3, 7, 7), np.int8),
-        "x_zero": np.uint8(131),
-    }
+    image = random.integers(0, 256, (2, 3, 9, 7), np.uint8)
+    weights = random.integers(-128, 128, (5, 3, 7, 7), np.int8)
+    inputs = {"x": image, "w": weights, "x_zero": np.array(131, np.uint8)}
     proto = model("ConvInteger", inputs, pads=[3, 3, 3, 3], strides=[2, 2], constants=["w"])
-    wide = np.pad(inputs["x"].astype(np.int64) - 131, ((0, 0), (0, 0), (3, 3), (3, 3)))
+    wide = np.pad(image.astype(np.int64) - 131, ((0, 0), (0, 0), (3, 3), (3, 3)))
     places = np.lib.stride_tricks.sliding_window_view(wide, (7, 7), (2, 3))[:, :, ::2, ::2]
-    wanted = np.einsum("nchwij,ocij->nohw", places, inputs["w"].astype(np.int64))
+    wanted = np.einsum("nchwij,ocij->nohw", places, weights.astype(np.int64))
     assert np.array_equal(of_both(proto, inputs)["y"], wanted)
