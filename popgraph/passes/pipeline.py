@@ -48,6 +48,7 @@ from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
 from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.tiles.map_to_tiles import MapToTiles
@@ -177,6 +178,7 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("structured", FuseRows, "layouts are known, and maps as long as they get", optional=True),
     Step("structured", SettleLoops, "a schedule refers to loops by number", optional=True),
+    Step("structured", ReadNarrow, "a schedule depends on what is read", optional=True),
     Step("structured", ScheduleContractions, "last decision about contractions", optional=True),
     Step(
         "structured", FuseAttention, "which rows run together depends on schedules", optional=True

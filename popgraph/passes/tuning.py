@@ -49,6 +49,11 @@ class Tuning:
     least_word_terms: int = 8
     """Terms along the summed axis, from which on it pays to put them in words."""
 
+    # Factors in fewer bits
+
+    most_narrow_uses: int = 6
+    """Results that share an element up to which it is widened anew for each tile of them."""
+
     # Gradients of strided convolutions
 
     most_phases: int = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from xdsl.dialects import arith, math
@@ -28,6 +28,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp, ReturnOp
 from popgraph.dialects.tile.affine import linear
+from popgraph.dialects.tile.scalars import NARROW
 from popgraph.support.shapes import Shape
 
 KINDS: dict[str, Attribute] = {"f32": f32, "f64": f64, "i32": i32}
@@ -263,6 +264,8 @@ class ContractSpec:
     lhs: Operand
     rhs: Operand
     epilogue_inputs: tuple[Operand, ...] = ()
+    stored: Attribute | None = None
+    """What the right factor is stored in, if not as its numbers are multiplied."""
 
     def module(self) -> ModuleOp:
         kind, rank = KINDS[self.kind], len(self.sizes)
@@ -285,7 +288,9 @@ class ContractSpec:
 
         shapes = [self.lhs.shape(self.sizes), self.rhs.shape(self.sizes)]
         shapes += [operand.shape(outer) for operand in self.epilogue_inputs]
-        return graph_of([(shape, kind) for shape in shapes], build)
+        inputs = [(shape, kind) for shape in shapes]
+        inputs[1] = shapes[1], self.stored or kind
+        return graph_of(inputs, build)
 
 
 @dataclass(frozen=True)
@@ -485,9 +490,20 @@ def reduces(draw: st.DrawFn) -> ReduceSpec:
 
 @st.composite
 def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
-    """Any two index maps; half of them matrix products and convolutions, some by channel."""
-    if draw(st.booleans()):
-        return draw(st.one_of(products(kinds), products(kinds), channelwise(kinds)))
+    """
+    Any two index maps; half of them matrix products and convolutions, some by channel.
+
+    Some read a factor of f32 from fewer bits.
+    """
+    some = products(kinds), products(kinds), channelwise(kinds)
+    found = draw(mapped(kinds) if draw(st.booleans()) else st.one_of(*some))
+    stored = st.none() | st.sampled_from(NARROW)
+    return replace(found, stored=draw(stored)) if found.kind == "f32" else found
+
+
+@st.composite
+def mapped(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
+    """Any two index maps."""
     sizes = draw(st.lists(size, min_size=1, max_size=4))
     parallel = draw(st.integers(0, len(sizes)))
     lhs, rhs = draw(operands(len(sizes))), draw(operands(len(sizes)))

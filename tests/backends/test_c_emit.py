@@ -78,7 +78,15 @@ int main(void) {
 
 def test_a_c_program_uses_it(tmp_path: Path) -> None:
     files = emit(module(), WeightStore())
-    headers = ["conversions.h", "derived.h", "functions.h", "main.h", "pool.h", "runtime.h"]
+    headers = [
+        "conversions.h",
+        "derived.h",
+        "functions.h",
+        "main.h",
+        "pool.h",
+        "runtime.h",
+        "vectors.h",
+    ]
     others = ["kernels.c", "program.c", "program.json", "memory_5.bin", "memory_6.bin"]
     assert sorted(files) == sorted([*headers, *others])
     for name, parts in files.items():

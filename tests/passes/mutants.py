@@ -1194,6 +1194,12 @@ MUTANTS: tuple[Mutant, ...] = (
         whole_by_its_map,
     ),
     Mutant(
+        "read-narrow",
+        "whatever a factor was made of is read in its place",
+        f"{PASSES}.structured.schedule.read_narrow:_only_widens",
+        always,
+    ),
+    Mutant(
         "structured-to-loops",
         "the remainder begins one late",
         f"{PASSES}.structured.to_loops.emit.vectors:_after",

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
+    AnyFloat,
     BFloat16Type,
     Float16Type,
     Float32Type,
@@ -19,6 +20,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerType,
     i1,
+    i8,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -227,6 +229,21 @@ def is_trapping(op: Operation) -> bool:
 def on_lanes(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
     """What does to vectors (all operands are) what `op` does to scalars."""
     return SCALARS[type(op)].lanes(op, operands, lanes)
+
+
+NARROW: tuple[Attribute, ...] = (BFloat16Type(), Float16Type(), i8)
+"""Types of factors that are stored in fewer bits than they are multiplied in, which is as f32."""
+
+
+def widens(kind: Attribute, into: Attribute) -> bool:
+    """Whether numbers of a type may be read as those of another one, which holds all of them."""
+    return kind == into or (kind in NARROW and into == Float32Type())
+
+
+def widening(value: SSAValue, into: Attribute) -> Operation:
+    """What reads a scalar as a number of such a type."""
+    assert isinstance(into, AnyFloat), "see widens"
+    return (arith.SIToFPOp if isinstance(value.type, IntegerType) else arith.ExtFOp)(value, into)
 
 
 MASK_BYTES = 1

@@ -111,7 +111,7 @@ def _each_lane(function: str, operand: str, source: str, target: str, count: int
 
 
 _INSTRUCTIONS = (8, 16)
-"""So many halves may have an instruction of their own: `runtime.h` knows where."""
+"""So many lanes may have an instruction of their own: `vectors.h` knows where."""
 
 
 def widened(half: Element, operand: str, count: int | None) -> str:
@@ -138,13 +138,31 @@ def cast(operand: str, start: str, end: str, count: int | None) -> str:
     """What a C cast does, between types that C has."""
     if count is None:
         return operand if start == end else f"(({end}){operand})"
+    at = start
     for step in _steps(start, end):
-        operand = f"__builtin_convertvector({operand}, {step}x{count})"
+        operand = _step(operand, at, step, count)
+        at = step
     return operand if start[0] == end[0] else f"(({end}x{count}){operand})"
 
 
+def _step(operand: str, start: str, end: str, count: int) -> str:
+    if start in _SHORT and end[1:] == "32":
+        pair = f"{end}x{count}, {end[0]}16x{count}"
+        if count in _INSTRUCTIONS:
+            return f"POPGRAPH_{start.upper()}_TO_{end.upper()}_{count}({pair}, {operand})"
+        return f"POPGRAPH_PLAIN_{start[1:]}_TO_32({pair}, {operand})"
+    return f"__builtin_convertvector({operand}, {end}x{count})"
+
+
+_SHORT = ("i8", "u8", "i16", "u16")
+
+
 def _steps(start: str, end: str) -> Iterator[str]:
-    """The types on the way: of integers, compilers know vectors twice and half as wide."""
+    """
+    The types on the way.
+
+    Of integers, compilers know vectors twice and half as wide, and headers those of 32 bits.
+    """
     if "f" in (start[0], end[0]):
         if start[0] == end[0]:
             yield from [end] if start != end else []
@@ -157,7 +175,8 @@ def _steps(start: str, end: str) -> Iterator[str]:
         return
     bits = _bits(start)
     while bits != _bits(end):
-        bits = bits * 2 if bits < _bits(end) else bits // 2
+        grown = 32 if bits < 32 <= _bits(end) else bits * 2
+        bits = grown if bits < _bits(end) else bits // 2
         yield f"{start[0]}{bits}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1] / "headers"
 RUNTIME = "runtime.h"
 """What every unit includes."""
-HEADERS = (RUNTIME, "conversions.h", "functions.h", "derived.h")
+HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "derived.h")
 """What generated C stands on."""
 EXCHANGE = "exchange.h"
 """What kernels stand on that tell other ranks something."""

@@ -44,6 +44,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.scalars import widens
 from popgraph.support.shapes import Shape
 from popgraph.support.words import WORDS
 
@@ -316,7 +317,8 @@ class ContractOp(Structured):
     Matrix products, convolutions and their gradients are all of this form; a convolution's maps
     contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
     it is computed by plain loops. Where elements are `words` that hold several small integers each,
-    the product of two words is the sum of the products of what they hold.
+    the product of two words is the sum of the products of what they hold. The right factor may be
+    stored in fewer bits: its elements become numbers of the left one's type as they are read.
     """
 
     name = "tile.contract"
@@ -392,8 +394,10 @@ class ContractOp(Structured):
             self.epilogue_inputs, self.epilogue_input_maps, self.sizes[: self.parallel_rank]
         )
         self.check_results()
-        if element(self.lhs) != element(self.rhs):
-            raise VerifyException("both factors have one element type")
+        if not widens(element(self.rhs), element(self.lhs)):
+            raise VerifyException(
+                f"factors of {element(self.rhs)} are not read as {element(self.lhs)}"
+            )
         if self.words is not None and (element(self.lhs) != i32 or self.words.data not in WORDS):
             raise VerifyException(f"words {self.words} are not elements {element(self.lhs)}")
         expected = [element(self.lhs), *map(element, self.epilogue_inputs)]

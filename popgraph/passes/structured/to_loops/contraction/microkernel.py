@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, VectorType
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile import DotOp
@@ -20,6 +20,7 @@ from popgraph.passes.structured.to_loops.contraction.tiles import (
     lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access, Span
+from popgraph.passes.structured.to_loops.emit.bodies import inline, widening_body
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
     add_up,
@@ -125,8 +126,16 @@ class MicroKernel:
         writer = self.grid.writer
         memory, index = self.grid.point.of(access)
         if lanes and self.grid.contiguous(access):
-            return writer.vector_load_input(memory, index, lanes)
-        return in_lanes(writer, writer.load_input(memory, index), lanes)
+            return self._widened(writer.vector_load_input(memory, index, lanes))
+        return in_lanes(writer, self._widened(writer.load_input(memory, index)), lanes)
+
+    def _widened(self, value: SSAValue) -> SSAValue:
+        """A number that was loaded, or a vector of them, in the type of the sums."""
+        stored = value.type.element_type if isinstance(value.type, VectorType) else value.type
+        if stored == self.grid.kind:
+            return value
+        (wide,) = inline(self.grid.point, widening_body(stored, self.grid.kind), [value])
+        return wide
 
 
 class TileTotals:

@@ -20,6 +20,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.cut import CutAttr, cut_of
+from popgraph.dialects.tile.scalars import widening
 from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.shapes import Shape
@@ -70,7 +71,7 @@ class Reduction:
             op.sizes,
             op.parallel_rank,
             (_zero(sum_kind),),
-            _product_sum(kind, sum_kind, op.words),
+            _product_sum(kind, element(op.rhs), sum_kind, op.words),
             op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
             tuple(op.outputs),
             cut_of(op),
@@ -89,9 +90,11 @@ def _zero(kind: Attribute) -> Attribute:
     return IntegerAttr(0, kind)
 
 
-def _product_sum(kind: Attribute, sum_kind: Attribute, words: StringAttr | None) -> Block:
+def _product_sum(
+    kind: Attribute, stored: Attribute, sum_kind: Attribute, words: StringAttr | None
+) -> Block:
     """The body `sum + lhs * rhs`."""
-    block = Block(arg_types=[kind, kind, sum_kind])
+    block = Block(arg_types=[kind, stored, sum_kind])
     lhs, rhs, total = block.args
     if words is not None:
         dot = tile.DotOp(words, lhs, rhs, total)
@@ -111,10 +114,9 @@ def _product_sum(kind: Attribute, sum_kind: Attribute, words: StringAttr | None)
 def _widened(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
     if value.type == kind:
         return value
-    assert isinstance(kind, AnyFloat)
-    wide = arith.ExtFOp(value, kind)
+    wide = widening(value, kind)
     block.add_op(wide)
-    return wide.result
+    return SSAValue.get(wide)
 
 
 def _narrowed(epilogue: Block, kind: Attribute, sum_kind: Attribute) -> Block:
