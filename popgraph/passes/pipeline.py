@@ -24,6 +24,7 @@ from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
+from popgraph.passes.graphcore.scale_sums import ScaleSums
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -118,6 +119,7 @@ PIPELINE: tuple[Step, ...] = (
         "while quantized weights are integers, which folding makes floats of",
         optional=True,
     ),
+    Step("graphcore", ScaleSums, "what is left of them, for the same reason", optional=True),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
     Step(

@@ -54,6 +54,9 @@ class Tuning:
     most_narrow_uses: int = 6
     """Results that share an element up to which it is widened anew for each tile of them."""
 
+    least_block_terms: int = 16
+    """Rows of weights that share a scale, from which on their sums are scaled instead."""
+
     # Gradients of strided convolutions
 
     most_phases: int = 16

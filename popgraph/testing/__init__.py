@@ -15,7 +15,7 @@ from popgraph.testing.products import products
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
-from popgraph.testing.whole_products import quantized_products, whole_products
+from popgraph.testing.whole_products import quantized_products, scaled_weights, whole_products
 
 __all__ = [
     "DISTURBANCE",
@@ -40,5 +40,6 @@ __all__ = [
     "training_controlled",
     "training_networks",
     "quantized_products",
+    "scaled_weights",
     "whole_products",
 ]

@@ -97,3 +97,45 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     result = add(draw(st.sampled_from(["Round", "Floor"])), ratio)
     add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network((shape,), tuple(nodes), dtype)
+
+
+@st.composite
+def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    A product with weights of a byte each, blocks of whose rows have scales of their own.
+
+    A zero point may be taken from them, and they may come transposed. Numbers are such that
+    products are exact.
+    """
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes)
+
+    def number(value: float, kind: str = "f32") -> Constant:
+        return Constant((), kind, fill=value)
+
+    rows, blocks, block, columns = (
+        draw(st.integers(1, 8)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 9)),
+        draw(st.integers(2, 9)),
+    )
+    turned = draw(st.booleans())
+    shape = (columns, blocks, block) if turned else (blocks, block, columns)
+    scale_shape = (columns, blocks, 1) if turned else (blocks, 1, columns)
+    drawn = Constant(shape, "f32", seed=draw(st.integers(0, 9)))
+    whole = add("Cast", add("Mul", drawn, number(127.0)), to=BY_NAME["i8"].onnx)
+    weights = add("Cast", whole, to=BY_NAME["f32"].onnx)
+    if draw(st.booleans()):
+        weights = add("Sub", weights, number(90.0))
+    scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(columns * blocks))
+    weights = add("Mul", weights, Constant(scale_shape, "f32", values=scales))
+    sizes = (columns, blocks * block) if turned else (blocks * block, columns)
+    flat = add("Reshape", weights, Constant((2,), "i64", values=sizes))
+    table = add("Transpose", flat, perm=(1, 0)) if turned else flat
+    x = add("Round", add("Mul", 0, number(7.0, dtype)))
+    product = add("MatMul", add("Cast", x, to=BY_NAME["f32"].onnx), table)
+    add("Cast", product, to=BY_NAME[dtype].onnx)
+    return Network(((rows, blocks * block),), tuple(nodes), dtype)

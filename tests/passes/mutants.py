@@ -337,6 +337,14 @@ def another_zero(original: Any) -> Any:
     )
 
 
+def last_first(original: Any) -> Any:
+    return lambda *given: original(*given)[::-1]
+
+
+def far_around(original: Any) -> Any:
+    return original._replace(low=4 * original.low, high=4 * original.high)
+
+
 def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
 
@@ -785,6 +793,18 @@ MUTANTS: tuple[Mutant, ...] = (
         scale_of_the_input,
     ),
     Mutant(
+        "scale-sums",
+        "blocks have the scales of others",
+        f"{PASSES}.graphcore.scale_sums:ScaleAfterwards._scales",
+        last_first,
+    ),
+    Mutant(
+        "scale-sums",
+        "bytes hold whatever comes",
+        f"{PASSES}.graphcore.scale_sums:BYTE",
+        far_around,
+    ),
+    Mutant(
         "check-indices",
         "what counts from the end is out of range",
         f"{PASSES}.graphcore.check_indices:_literal",
@@ -1195,8 +1215,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-narrow",
-        "whatever a factor was made of is read in its place",
-        f"{PASSES}.structured.schedule.read_narrow:_only_widens",
+        "halves that are read elsewhere are read in their place",
+        f"{PASSES}.structured.schedule.read_narrow:_reads_in_place",
         always,
     ),
     Mutant(

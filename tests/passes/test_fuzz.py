@@ -39,6 +39,7 @@ from popgraph.testing import (
     networks,
     products,
     quantized_products,
+    scaled_weights,
     separable_convolutions,
     training_controlled,
     training_networks,
@@ -126,6 +127,7 @@ SMALL = Tuning(
     shortest_row=2,
     most_statements=1,
     least_tile_bytes=8,
+    least_block_terms=2,
 )
 """Small networks are worth scheduling and fusing."""
 
@@ -188,6 +190,8 @@ class Place:
             return whole_products(dtype="f64") | quantized_products(dtype="f64")
         if self.name == "contract-quantized":
             return quantized_products(dtype="f64")
+        if self.name in ("scale-sums", "read-narrow"):  # no other has weights of few bits
+            return scaled_weights(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             return networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.dialects.graphcore import (
     AbsOp,
     AddOp,
+    AndOp,
     CastOp,
     CompareOp,
     MaxOp,
@@ -55,10 +56,19 @@ def _of_all(*given: Interval) -> Interval:
     return _around(*(number for one in given for number in one))
 
 
+def _common_bits(*given: Interval) -> Interval:
+    """What is not negative keeps all others from it; else no bit stands before all of theirs."""
+    if ends := [one.high for one in given if one.low >= 0]:
+        return Interval(0, min(ends))
+    beyond = 1 << max(one.magnitude for one in given).bit_length()
+    return Interval(-beyond, beyond - 1)
+
+
 _ARITHMETIC: Mapping[type[Operation], Callable[..., Interval]] = {
     AbsOp: lambda x: Interval(0, x.magnitude),
     NegOp: lambda x: Interval(-x.high, -x.low),
     AddOp: lambda x, y: Interval(x.low + y.low, x.high + y.high),
+    AndOp: _common_bits,
     SubOp: lambda x, y: Interval(x.low - y.high, x.high - y.low),
     MulOp: lambda x, y: _around(*(one * other for one in x for other in y)),
     MinOp: lambda x, y: Interval(min(x.low, y.low), min(x.high, y.high)),
@@ -93,11 +103,16 @@ class Intervals:
         """
         Of floats that are whole numbers, none of them -0: as `quantize` leaves them.
 
-        They were integers, or have been rounded and clamped: `min (x > low ? x : low), high`.
+        They were integers, or have been rounded and clamped: `min (x > low ? x : low), high`. What
+        is a sum or a difference of such is one, too.
         """
         op, found = value.owner, None
         if isinstance(op, CastOp) and depth <= DEEPEST and not dtype_of(op.x).is_float:
             found = self.of(op.x, depth + 1)
+        elif isinstance(op, Movement | AddOp | SubOp) and not isinstance(op, PadOp):
+            found = self._computed(value, depth)
+        elif (number := self._whole(value)) is not None:
+            found = Interval(number, number)
         elif isinstance(op, MinOp) and isinstance(op.lhs.owner, WhereOp):
             chosen, high = op.lhs.owner, self._whole(op.rhs)
             low = self._whole(chosen.rhs)

@@ -11,9 +11,9 @@ from popgraph.dialects.onnx.contrib.call import Call, defines
 
 def unpacked(value: Value, bits: int) -> Value:
     """The numbers in bytes, the lowest bits first, along a new last axis."""
-    bases = np.array([2**place for place in range(0, 8, bits)], np.int32)
-    numbers = value.typed("i32").Unsqueeze([-1]).Div(bases)
-    return numbers % (1 << bits)
+    places = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = value.typed("u8").Unsqueeze([-1]).BitShift(places, direction="RIGHT")
+    return numbers.BitwiseAnd(np.array((1 << bits) - 1, np.uint8)).typed("i32")
 
 
 @defines("MatMulNBits", "A B scales zero_points g_idx bias",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import reads_whole
@@ -27,7 +29,8 @@ class ReadNarrow(Pass):
     y = contract x, (widen w)  ->  y = contract x, w
 
     Where few results share an element of w, its way from memory takes longer than its products:
-    half the bytes take half the time. Where many do, it is widened once.
+    half the bytes take half the time. Where many do, it is widened once. What computes w stores it
+    in fewer bits, too, if it widens it in the end.
     """
 
     name = "read-narrow"
@@ -45,14 +48,13 @@ class ReadNarrow(Pass):
     def _read_narrow(self, op: tile.ContractOp) -> None:
         if _uses(op) > self.target.tuning.most_narrow_uses:
             return
-        views, value = list[tile.ViewOp](), op.rhs
-        while isinstance(value.owner, tile.ViewOp):
-            views.append(value.owner)
-            value = value.owner.source
-        wide = value.owner
-        if not isinstance(wide, tile.MapOp) or not _only_widens(wide):
+        views, wide = list[tile.ViewOp](), op.rhs.owner
+        while isinstance(wide, tile.ViewOp):
+            views.append(wide)
+            wide = wide.source.owner
+        narrow = _stored(wide) if isinstance(wide, tile.MapOp) else None
+        if narrow is None or isinstance(wide, Block):
             return
-        narrow = wide.operands[0]
         for view in reversed(views):
             seen = tile.ViewOp(narrow, tensor(view.output).get_shape())
             insert_made_for(view, seen)
@@ -69,18 +71,39 @@ def _uses(op: tile.ContractOp) -> int:
     return prod(size for dim, size in enumerate(outer) if dim not in used)
 
 
-def _only_widens(op: tile.MapOp) -> bool:
-    """Whether a map stores every element in more bits, in its place."""
-    if len(op.inputs) != 1 or op.tables or len(op.outputs) != 1:
+def _stored(wide: tile.MapOp) -> SSAValue | None:
+    """The elements of a map as they are before they are widened; None if they are not."""
+    block = wide.body.block
+    if len(wide.outputs) != 1 or layout_of(tensor(wide.outputs[0])) is not None:
+        return None
+    maker = yielded(block)[0].owner
+    if not isinstance(maker, arith.ExtFOp | arith.SIToFPOp):
+        return None
+    if not widens(maker.operands[0].type, element(wide.outputs[0])):
+        return None
+    if maker.operands[0] in block.args and _reads_in_place(wide):
+        return wide.inputs[0]
+    return _before_last(wide) if wide.outputs[0].has_one_use() else None
+
+
+def _reads_in_place(wide: tile.MapOp) -> bool:
+    """Whether every element comes from where it goes, and from nowhere else."""
+    if len(wide.inputs) != 1 or wide.tables:
         return False
-    (stored,), (wide,) = op.inputs, op.outputs
-    (end,) = yielded(op.body.block)
-    alone = isinstance(end.owner, arith.ExtFOp | arith.SIToFPOp) and (
-        end.owner.operands[0] is op.body.block.args[0]
-    )
-    return (
-        alone
-        and widens(element(stored), element(wide))
-        and layout_of(tensor(stored)) == layout_of(tensor(wide))
-        and reads_whole(tensor(stored), op.input_maps[0], op.sizes)
-    )
+    stored = tensor(wide.inputs[0])
+    return layout_of(stored) is None and reads_whole(stored, wide.input_maps[0], wide.sizes)
+
+
+def _before_last(wide: tile.MapOp) -> SSAValue:
+    """What a map yields, without the last thing that it does."""
+    region = wide.body.clone()
+    (end,) = yielded(region.block)
+    last, old = end.owner, region.block.last_op
+    assert isinstance(last, Operation) and old is not None
+    number = last.operands[0]
+    Rewriter.erase_op(old)
+    Rewriter.erase_op(last)
+    region.block.add_op(tile.YieldOp(number))
+    made = tile.MapOp(wide.inputs, wide.input_maps, wide.sizes, region, [number.type], wide.tables)
+    insert_made_for(wide, made)
+    return made.outputs[0]

@@ -1,0 +1,160 @@
+"""Multiplies weights of few bits as they are stored, and scales the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, f32, i8
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import (
+    CastOp,
+    Elementwise,
+    MatMulOp,
+    MulOp,
+    ReduceSumOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
+from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.dialects.program.interned import tensor_type
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array
+from popgraph.passes.graphcore.intervals import Intervals, range_of
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Target
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_NAME
+from popgraph.support.shapes import prod
+
+MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)
+BYTE = range_of(BY_NAME["i8"])
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Whole numbers of a byte each, times scales, perhaps moved after that."""
+
+    whole: SSAValue
+    scale: SSAValue
+    movements: Sequence[TransposeOp | ReshapeOp | SliceOp]
+
+    def moved(self, value: Operand) -> SSAValue:
+        """A value of the shape that `whole` has, as all movements leave it."""
+        made = SSAValue.get(value)
+        for op in self.movements:
+            made = (
+                type(op)
+                .create(
+                    operands=[made],
+                    result_types=[tensor_type(tensor_of(made).element_type, shape_of(op.result))],
+                    properties=dict(op.properties),
+                )
+                .results[0]
+            )
+        return made
+
+    def bytes(self) -> SSAValue:
+        value, op = self.whole, self.whole.owner
+        if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
+            value = op.x
+        return self.moved(value if tensor_of(value).element_type == i8 else CastOp(value, to=i8))
+
+
+class ScaleAfterwards(Rule[MatMulOp]):
+    """
+    y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s)
+
+    A block of rows of w has one row of scales; it may be all of w. Only when w are literals of few
+    bits that come from memory, and few rows of x share them: then they are read as they are stored.
+    """
+
+    ROOTS = (MatMulOp,)
+
+    def __init__(self, weights: WeightStore, target: Target) -> None:
+        super().__init__(weights)
+        self._intervals, self._target = Intervals(weights), target
+
+    def rewrite(self, op: MatMulOp) -> Operand | None:
+        target = self._target
+        least = target.l2(target.tuning.streamed_l2)
+        shape, rows = shape_of(op.rhs), prod(shape_of(op.lhs)[:-1])
+        if len(shape) != 2 or not 0 < rows <= target.tuning.most_narrow_uses:
+            return None
+        if tensor_of(op.result).element_type != f32 or bytes_of(op.rhs) < least:
+            return None
+        found = self._scaled(op.rhs)
+        return None if found is None else self._rewritten(op, found, rows)
+
+    def _scaled(self, value: SSAValue) -> Scaled | None:
+        movements = list[TransposeOp | ReshapeOp | SliceOp]()
+        while isinstance(value.owner, MOVEMENTS):
+            movements.insert(0, value.owner)
+            value = value.owner.operands[0]
+        op = value.owner
+        if not isinstance(op, MulOp):
+            return None
+        for whole, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            found = self._intervals.of(whole)
+            if found is not None and BYTE is not None and found.lies_in(BYTE):
+                known = shape_of(whole) == shape_of(value) and is_literal(scale)
+                return Scaled(whole, scale, movements) if known and is_literal(whole) else None
+        return None
+
+    def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
+        """The sums of each block of rows, scaled and added up."""
+        table = self._scales(found)
+        changes = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1
+        terms, columns = table.shape
+        block = gcd(terms, *changes.tolist())
+        if block < self._target.tuning.least_block_terms:
+            return None
+        count = terms // block
+        if rows == 1:
+            x: Operand = ReshapeOp(op.lhs, shape=(count, 1, block))
+        else:
+            x = TransposeOp(ReshapeOp(op.lhs, shape=(rows, count, block)), perm=(1, 0, 2))
+        weights = CastOp(ReshapeOp(found.bytes(), shape=(count, block, columns)), to=f32)
+        scales = self.literal(table[::block].reshape(count, 1, columns))
+        scaled = MulOp(MatMulOp(x, weights), scales)
+        return ReshapeOp(ReduceSumOp(scaled, axes=[0], keepdims=False), shape=shape_of(op.result))
+
+    def _scales(self, found: Scaled) -> Array:
+        """The scale of every weight."""
+        scale = computed_array(found.scale, self.weights)
+        assert scale is not None, "it comes of literals"
+        table: Array = np.broadcast_to(scale, shape_of(found.whole))
+        for op in found.movements:
+            (table,) = op.evaluate(table)
+        return table
+
+
+def is_literal(value: SSAValue) -> bool:
+    """Whether a value comes of literals alone."""
+    op = value.owner
+    if isinstance(op, Elementwise | Movement):
+        return all(map(is_literal, op.operands))
+    return isinstance(op, ConstantOp)
+
+
+@dataclass(frozen=True)
+class ScaleSums(Pass):
+    """Products with weights of few bits that have scales become scaled products with the bits."""
+
+    name = "scale-sums"
+    TOLERANCE = 1e-5
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> ScaleSums | None:
+        """Tiles of IPUs keep their weights near: nothing is gained there."""
+        return cls(options.target) if options.ipu is None else None
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [ScaleAfterwards(compilation.weights, self.target)])
