@@ -9,7 +9,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from itertools import count
 from pathlib import Path
@@ -25,6 +24,7 @@ from popgraph.cli import app
 from popgraph.viewer.page import HERE, SCRIPTS, page
 from popgraph.viewer.server import Server
 from popgraph.viewer.training_page import NAME, TrainingPage
+from tests.viewer.tabs import opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.pgraph"
@@ -126,20 +126,6 @@ def test_the_server_is_here_only_and_answers_with_the_token_only(server: Server)
     assert answer(server.address, host="example.org")[0] == 403
     assert answer(f"{server.address}part/secrets")[0] == 404
     assert answer(f"{server.address}../../etc/passwd")[0] == 404
-
-
-@contextmanager
-def opened(browser: Any, address: str) -> Iterator[Any]:
-    """A tab that shows an address, and says nothing in its console."""
-    tab = browser.new_page(viewport={"width": 1300, "height": 800})
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.goto(address)
-    tab.wait_for_selector("#status:has-text('kernel')")
-    yield tab
-    tab.close()
-    assert not said
 
 
 @pytest.fixture

@@ -11,27 +11,42 @@ class Details {
     const chosen = this.act.chosen();
     if (!chosen) return this.whole();
     const linked = related(chosen);
-    const is = chosen.kind === "call";
-    const node = is ? null : known.graphs[chosen.kind][chosen.id];
-    const call = is ? known.calls[chosen.id] : null;
-    const title = is ? call.label : node.kind;
-    const below = is ? [call.name, when(call)]
-      : [titleOf(node), chosen.kind];
-    const tabs = is ? { kernel: "Kernel", way: "Way down" } : { node: "Node", way: "Way down", kernel: "Kernel" };
-    if (!(this.tab in tabs)) this.tab = is ? "kernel" : "node";
+    const { title, below, tabs, home, way, own } = this.about(chosen);
+    if (!(this.tab in tabs)) [this.tab] = Object.keys(tabs);
     const body = element("div", { class: "body", role: "tabpanel" });
     this.panel.replaceChildren(
       element("div", { class: "head" }, element("h2", {}, title),
-        element("p", {}, below.filter(Boolean).join("  ·  "), state.view === (is ? "program" : chosen.kind) ? null
-          : element("span", {}, "  ·  ", linkTo(is ? "all calls" : "in the graph", () => this.act.go(chosen), { id: "go" }))),
+        element("p", {}, below.filter(Boolean).join("  ·  "), state.view === home ? null
+          : element("span", {}, "  ·  ", linkTo(way, () => this.act.go(chosen), { id: "go" }))),
         element("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([name, text]) =>
           element("button", { type: "button", role: "tab", "data-tab": name, "aria-selected": String(name === this.tab),
             onclick: () => { this.tab = name; this.show(); } }, text)))), body);
     this.panel.scrollTop = 0;
-    const shown = { node: () => this.node(chosen.kind, node), way: () => this.way(linked),
-      kernel: () => this.kernels(linked.call, chosen) };
+    const shown = { way: () => this.way(linked), kernel: () => this.kernels(linked.call, chosen), ...own };
     body.append(...shown[this.tab]());
     return undefined;
+  }
+
+  /** What stands above what is told of a thing, by its kind: its name, its tabs, where it is at home. */
+  about({ kind, id }) {
+    if (kind === "call") {
+      const call = known.calls[id];
+      return { title: call.label, below: [call.name, when(call)], tabs: { kernel: "Kernel", way: "Way down" }, home: "program", way: "all calls" };
+    }
+    const { tiles } = known;
+    if (kind === "tile") {
+      return { title: tiles.tileName(id), below: ["of the model of IPUs"], tabs: { tile: "Tile" }, home: "ipu", way: "all tiles",
+        own: { tile: () => tileDetails(tiles, id, this.act) } };
+    }
+    if (kind === "ipu") {
+      const step = tiles.steps[id];
+      const operation = tiles.operationOf(step);
+      return { title: operation.kind, below: [operation.name, `${tiles.stepName(step)} on IPUs`], tabs: { step: "Step", way: "Way down" },
+        home: "ipu", way: "all steps", own: { step: () => stepDetails(tiles, step, this) } };
+    }
+    const node = known.graphs[kind][id];
+    return { title: node.kind, below: [titleOf(node), kind], tabs: { node: "Node", way: "Way down", kernel: "Kernel" }, home: kind,
+      way: "in the graph", own: { node: () => this.node(kind, node) } };
   }
 
   /** What is known of the whole model. */
@@ -122,6 +137,7 @@ class Details {
     const calls = linked.call.map((id) => this.callReference(id));
     steps.push(this.step("Kernels", calls.length ? calls
       : [element("p", { class: "missing" }, waiting ? "the model is being lowered" : "none")]));
+    if (linked.ipu.length) steps.push(this.step("IPU", linked.ipu.map((id) => stepReference(known.tiles, known.tiles.steps[id], this.act))));
     return [element("div", { style: "margin-top:16px" }, steps)];
   }
 
