@@ -78,8 +78,9 @@ def command(
 
     The page is served on this machine only, to whoever has the address that is printed, until
     Ctrl+C ends it; when files are asked for, they are written instead. Nothing leaves the machine.
-    The times of --json and --csv are those of the flame graph in the page. Sizes that nobody says
-    are 1.
+    The times of --json and --csv are those of the flame graph in the page. With --device, the page
+    has what a model of IPUs says, too: the memory of every tile, what lives at each step, and its
+    cycles. Sizes that nobody says are 1.
     """
     from popgraph.cli import models
 

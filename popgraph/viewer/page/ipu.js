@@ -139,7 +139,7 @@ function livenessOf(tiles, act) {
     if (limit <= most) limitLine(strip, context, width, bottom - (limit / most) * (bottom - top), `limit: ${binary(limit)}`);
     peakMark(strip, context, width, curve.peak, bottom - ((base + curve.values[curve.peak]) / most) * (bottom - top));
     const [above, below] = BANDS.spent;
-    strip.scale(context, width, { top: above, bottom: below, most: slowest, title: "cycles of the step", unit: (value) => figure(Math.round(value)) });
+    strip.scale(context, width, { top: above, bottom: below, most: slowest, title: "cycles of the step", unit: figure, thousand: 1000 });
     strip.stacks(context, { top: above, bottom: below, most: slowest, parts });
     context.fillStyle = colours()("soft");
     context.fillText(`step ${strip.from}`, STRIP.left, below + 15);

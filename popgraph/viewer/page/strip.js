@@ -11,6 +11,13 @@ function binary(count) {
   return `${size.toLocaleString("en", { maximumSignificantDigits: 4 })} ${units[unit]}`;
 }
 
+/** The next round number: 1, 2 or 5 times a power of ten, of units that are a thousand of each other, or 1024. */
+function roundStep(least, thousand) {
+  const unit = thousand ** Math.max(0, Math.floor(Math.log(Math.max(1, least)) / Math.log(thousand)));
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least / unit)));
+  return [1, 2, 5, 10].map((digit) => digit * power * unit).find((one) => one >= least) ?? 10 * power * unit;
+}
+
 class Strip {
   /** `paint(strip, context, width)` draws it, `tell(index)` gives the words for one, `choose(index)` takes it. */
   constructor({ count, height, label, paint, tell, choose, start = 0 }) {
@@ -141,12 +148,13 @@ class Strip {
     }
   }
 
-  /** The axis at the left, from 0 to `most`, and its title. */
-  scale(context, width, { top, bottom, most, title, unit = binary }) {
+  /** The axis at the left, from 0 to `most`, with round numbers, and its title. */
+  scale(context, width, { top, bottom, most, title, unit = binary, thousand = 1024 }) {
     const paint = colours();
+    const step = roundStep(most / 5, thousand);
     context.textAlign = "right";
-    for (const share of [0, 0.5, 1]) {
-      const y = Math.round(bottom - share * (bottom - top)) + 0.5;
+    for (let value = 0; value <= most; value += step) {
+      const y = Math.round(bottom - (value / most) * (bottom - top)) + 0.5;
       context.strokeStyle = paint("line");
       context.lineWidth = 1;
       context.beginPath();
@@ -154,7 +162,7 @@ class Strip {
       context.lineTo(width - STRIP.right, y);
       context.stroke();
       context.fillStyle = paint("soft");
-      context.fillText(unit(share * most), STRIP.left - 6, y + 4);
+      context.fillText(unit(value), STRIP.left - 6, y + 4);
     }
     context.textAlign = "left";
     context.fillText(title, STRIP.left + 4, top - 8);
