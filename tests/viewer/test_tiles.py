@@ -252,6 +252,17 @@ def test_charts_follow_the_theme(tab: Any) -> None:
     assert light == again != dark
 
 
+def test_a_narrow_page_leaves_room_for_charts_and_search_leads_to_the_list(tab: Any) -> None:
+    tab.set_viewport_size({"width": 1000, "height": 700})
+    chart = tab.query_selector_all(".strip canvas")[0]
+    assert chart.bounding_box()["width"] > 500
+    assert not tab.is_visible("#left")
+    tab.keyboard.press("/")
+    tab.wait_for_selector("[data-view=onnx][aria-selected=true]")
+    tab.keyboard.type("conv")
+    assert tab.inner_text("#tree button >> nth=0").startswith("Conv")
+
+
 def test_a_program_that_is_too_big_says_so_in_words(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page_of(str(DIGITS), "--dim", "N=512", "--device", "ipu1:1:4"))

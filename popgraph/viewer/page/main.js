@@ -36,8 +36,10 @@ const act = {
       ?.scrollIntoView({ block: "center" });
   },
 
+  /** To the search, of this text if there is one; where the list is hidden, that of the model is shown. */
   search(text) {
-    tree.field.value = text;
+    if (!tree.field.offsetParent) show("onnx");
+    if (text !== undefined) tree.field.value = text;
     tree.show();
     tree.field.focus();
   },
@@ -100,8 +102,8 @@ async function showTraining() {
 }
 
 async function showPart(view) {
-  center.replaceChildren(scroll(element("p", { class: "lead" }, view === "passes"
-    ? "The model is lowered once more, and the text is compared after each pass ..." : "The model is being lowered ...")));
+  center.replaceChildren(scroll(element("p", { class: "lead" }, { passes: "The model is lowered once more, and the text is compared after each pass ...",
+    ipu: "The model is being mapped onto tiles, when it has been lowered ..." }[view] ?? "The model is being lowered ...")));
   const found = await ({ passes: () => part("passes"), ipu: () => modelled }[view] ?? (() => lowered))();
   if (state.view !== view) return;
   if (found.error) center.replaceChildren(scroll(element("h1", {}, VIEWS[view]), errorBox(found.error)));
@@ -193,7 +195,7 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLInputElement;
   if (event.key === "/" && !typing) {
     event.preventDefault();
-    tree.field.focus();
+    act.search();
   } else if (event.key === "Escape" && !typing) act.choose(null);
 });
 
