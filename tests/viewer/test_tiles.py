@@ -252,6 +252,17 @@ def test_charts_follow_the_theme(tab: Any) -> None:
     assert light == again != dark
 
 
+@pytest.mark.parametrize("level", ["onnx", "graphcore", "structured"])
+def test_graphs_have_the_colours_of_cycles_on_ipus(tab: Any, level: str) -> None:
+    tab.click(f"[data-view={level}]")
+    before = tab.evaluate("state.graph.canvas.toDataURL()")
+    tab.select_option("#tools select", "ipu")
+    assert tab.evaluate("state.graph.canvas.toDataURL()") != before
+    spent = tab.evaluate(f"known.graphs.{level}.map((node) => amount('{level}', node.id, 'ipu'))")
+    total = tab.evaluate("known.tiles.cycles.total")
+    assert 0 < max(spent) < total <= sum(spent), "a step may come from several nodes"
+
+
 def test_a_narrow_page_leaves_room_for_charts_and_search_leads_to_the_list(tab: Any) -> None:
     tab.set_viewport_size({"width": 1000, "height": 700})
     chart = tab.query_selector_all(".strip canvas")[0]

@@ -114,6 +114,12 @@ function related(chosen) {
   return found;
 }
 
+/** The steps on IPUs that compute a node. */
+function stepsOf(level, id) {
+  if (level !== "structured") return links.steps[level]?.get(id) ?? [];
+  return union(known.graphs.structured[id].sources.map((one) => links.steps.graphcore?.get(one) ?? []));
+}
+
 function relatedToStep(found, { onnx, graphcore }) {
   Object.assign(found, { onnx, graphcore });
   found.structured = union(graphcore.map((one) => links.below.graphcore?.get(one) ?? []));
@@ -127,8 +133,9 @@ function stepsFrom({ onnx, graphcore }) {
   return union(ids.map((id) => links.steps[level]?.get(id) ?? []));
 }
 
-/** Estimated cycles, or microseconds, of all calls that compute a node. */
+/** Estimated cycles, or microseconds, of all calls that compute a node; or what all steps on IPUs take that do. */
 function amount(level, id, field) {
+  if (field === "ipu") return known.tiles.spentOn(stepsOf(level, id));
   const calls = (links.calls[level]?.get(id) ?? []).map((call) => known.calls[call]);
   return calls.filter((call) => !call.prepared).reduce((sum, call) => sum + (call[field] ?? 0), 0);
 }

@@ -56,7 +56,8 @@ class GraphView {
       onchange: (event) => { this.colour = event.target.value; this.draw(); } },
       element("option", { value: "operator" }, "colour: operator"),
       element("option", { value: "cycles" }, "colour: estimated cycles"),
-      element("option", { value: "time", id: "by-time", hidden: !known.lowered?.total }, "colour: measured time"));
+      element("option", { value: "time", id: "by-time", hidden: !known.lowered?.total }, "colour: measured time"),
+      element("option", { value: "ipu", id: "by-ipu", hidden: !known.tiles || known.tiles.error }, "colour: cycles on IPUs"));
     return element("div", { id: "tools", class: "floating" },
       element("button", { type: "button", onclick: () => this.fit() }, "Fit"),
       element("button", { type: "button", onclick: () => this.openAll(true) }, "Open all"),

@@ -22,7 +22,7 @@ function tilesView(act) {
   shownTiles.tile ??= tiles.fullest;
   shownTiles.place ??= peakOf(tiles.liveness.total);
   shownTiles.program = null;
-  const parts = tiles.top.length ? [...livenessOf(tiles, act), ...stepsOf(tiles, act)]
+  const parts = tiles.top.length ? [...livenessOf(tiles, act), ...stepsTable(tiles, act)]
     : [element("p", { class: "empty" }, "Tiles have nothing to compute: the program only names what it holds.")];
   return scroll(element("h1", {}, "IPU"), element("p", { class: "lead" },
     `What a model of ${counted(machine.numIPUs, "IPU")} says (${machine.name}, ${machine.numIPUs > 1 ? "each " : ""}with ${counted(machine.tilesPerIPU, "tile")} of ${binary(memory.bytesPerTile)}): `
@@ -229,7 +229,7 @@ function tensorName(tiles, one, act) {
 }
 
 /** The steps with what they take: the longest first, or in their order. */
-function stepsOf(tiles, act) {
+function stepsTable(tiles, act) {
   const place = element("div");
   const spent = (step) => step.cycles * step.times;
   const show = () => {

@@ -179,6 +179,7 @@ async function mapped() {
   await lowered;
   const found = await part("ipu");
   await takeTiles(found);
+  for (const graph of graphs.values()) graph.frame.querySelector("#by-ipu").hidden = Boolean(found.error);
   mark();
   return found;
 }

@@ -73,6 +73,11 @@ class Tiles {
     return this.operations[step.operation];
   }
 
+  /** The cycles of some steps, as often as they run. */
+  spentOn(ids) {
+    return ids.map((id) => this.steps[id]).reduce((sum, step) => sum + (this.isCall(step) ? 0 : step.cycles * step.times), 0);
+  }
+
   /** The step of the program's own row in which a step is. */
   topOf(step) {
     let found = step;
