@@ -275,6 +275,15 @@ def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
         assert f"Python computes it: {why}." in tab.inner_text("#right")
 
 
+def test_what_flows_into_a_model_is_said_to_be_no_operation(shown: Any) -> None:
+    shown.fill("#search", "input")
+    shown.press("#search", "Enter")
+    shown.click("[data-tab=way]")
+    words = shown.inner_text("#right")
+    assert "what a model is given, and what it gives, is no operation" in words
+    assert "folded" not in words
+
+
 def test_measured_calls_stand_below_the_roof(browser: Any, measured: Path) -> None:
     with opened(browser, measured.as_uri()) as tab:
         tab.click("[data-view=program]")

@@ -126,10 +126,12 @@ class Details {
         linkTo(text, () => this.act.line(node.file, node.line), { "data-line": node.line }),
         code(sourceLine(node), languageOf(node.file), true)))));
     }
-    steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
+    if (linked.onnx.length) steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
     for (const level of ["graphcore", "structured"]) {
-      const texts = linked[level].map((id) => [this.reference(level, id), code(known.graphs[level][id].text, "ir", true)]);
+      const shown = (text) => (text ? code(text, "ir", true) : null);
+      const texts = linked[level].map((id) => [this.reference(level, id), shown(known.graphs[level][id].text)]);
       const none = waiting ? "the model is being lowered"
+        : isEnd(this.act.chosen()) ? "what a model is given, and what it gives, is no operation"
         : "nothing of its own: it was folded into others, or into constants";
       steps.push(this.step(level, texts.length ? texts.flat()
         : [element("p", { class: "missing" }, none)]));
@@ -197,6 +199,9 @@ class Details {
     return [...found, element("h3", {}, "Code"), tabs, place];
   }
 }
+
+/** Whether it is an input or an output of a graph. */
+const isEnd = ({ kind, id }) => ["input", "output"].includes(known.graphs[kind]?.[id].kind);
 
 const when = (call) =>
   (call.prepared ? "once, at loading" : call.step === null ? "in a branch or a loop" : `call ${call.step}`);
