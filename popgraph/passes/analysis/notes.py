@@ -38,13 +38,13 @@ def noted(location: LocationAttr, texts: Iterable[str]) -> LocationAttr:
 
 def taken_in(operands: Iterable[SSAValue]) -> list[Operation]:
     """The operations that gave these operands of one that is gone, and that nobody reads now."""
-    found: list[Operation] = []
+    found: dict[Operation, None] = {}
     waiting = [value.owner for value in operands]
     while waiting:
         op = waiting.pop()
         if not isinstance(op, GraphcoreOp) or op in found:
             continue
         if all(use.operation in found for result in op.results for use in result.uses):
-            found.append(op)
+            found[op] = None
             waiting += [value.owner for value in op.operands]
-    return found
+    return list(found)
