@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages notebooks accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -84,6 +84,9 @@ pages: $(READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.m
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
 	$(BIN)/python -m popgraph --markdown > docs/cli.md
 	$(BIN)/python -m tests.api_page > docs/api.md
+
+pictures: $(READY)  ## take the pictures of docs/view.md anew, with a browser; look at them
+	$(BIN)/python -m tests.viewer.pictures
 
 notebooks: $(READY)  ## run the notebooks of docs/notebooks, and keep what their cells give
 	$(BIN)/python -m tests.notebooks

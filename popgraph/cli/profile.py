@@ -123,7 +123,7 @@ def _of_model(
     from popgraph.support.figures import json_text
 
     if others := files.keys() - {"--json"}:
-        message = "what a model of IPUs says is kept by --json"
+        message = "what a model of IPUs says is kept by --json; `popgraph view --device` is a page"
         raise typer.BadParameter(message, param_hint=min(others))
     assert made.ipu is not None
     found = IpuModel.of(module, compilation, made, made.ipu)

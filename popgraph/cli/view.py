@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Device,
     Dimensions,
     ExtraPasses,
     Folders,
@@ -59,6 +60,7 @@ def command(
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
+    device: Device = None,
     extra: ExtraPasses = None,
     load: Load = None,
     folders: Folders = None,
@@ -72,11 +74,13 @@ def command(
     popgraph view net.pgraph --train
     popgraph view model.onnx --save page.html      one file that works offline
     popgraph view model.onnx --profile --csv times.csv
+    popgraph view model.onnx --device ipu:2        tiles and steps, as a model of two IPUs has them
 
     The page is served on this machine only, to whoever has the address that is printed, until
     Ctrl+C ends it; when files are asked for, they are written instead. Nothing leaves the machine.
-    The times of --json and --csv are those of the flame graph in the page. Sizes that nobody says
-    are 1.
+    The times of --json and --csv are those of the flame graph in the page. With --device, the page
+    has what a model of IPUs says, too: the memory of every tile, what lives at each step, and its
+    cycles. Sizes that nobody says are 1.
     """
     from popgraph.cli import models
 
@@ -94,7 +98,7 @@ def command(
             model, dim, value, train=train, static=False, assumed=True
         )
         chosen = options_here(winograd, schedule, tuned, threads, passes=extra)
-        options = replace(chosen, training=training)
+        options = replace(chosen, training=training, ipu=device)
         rounds = ROUNDS if profile else 0
         return Document(model.name, module, compilation, options, rounds, origin=model)
 

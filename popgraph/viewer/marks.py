@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc, StringAttr
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Attribute, Operation
 
-NAMELESS = StringAttr("")
+from popgraph.passes.analysis.notes import noted, notes
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,14 @@ def mark(op: Operation, stage: str, number: int) -> None:
 
     Passes copy locations whole and look at the name alone, so they do what they would do anyway.
     """
-    location: Attribute = op.location
-    name, rest = NAMELESS, location
-    if isinstance(location, NameLoc):
-        name, rest = location.desc, location.location
-    op.location = NameLoc(name, NameLoc(StringAttr(f"{stage} {number}"), rest))
+    op.location = noted(op.location, [f"{stage} {number}"])
 
 
 def marks(op: Operation, stage: str) -> list[int]:
     """The operations of a stage from which an operation, and what it holds, come; its own first."""
     found: dict[int, None] = {}
     for inner in op.walk():
-        for text in _notes(inner.location):
+        for text in notes(inner.location):
             kind, _, number = text.partition(" ")
             if kind == stage:
                 found.setdefault(int(number))
@@ -53,11 +48,3 @@ def place(op: Operation) -> Place:
     if isinstance(location, FileLineColLoc):
         return Place(name, location.filename.data, location.line.data)
     return Place(name)
-
-
-def _notes(location: Attribute) -> Iterator[str]:
-    """What stands behind the name."""
-    inner = location.location if isinstance(location, NameLoc) else None
-    while isinstance(inner, NameLoc):
-        yield inner.desc.data
-        inner = inner.location

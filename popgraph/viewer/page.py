@@ -17,6 +17,10 @@ SCRIPTS = (
     "tree",
     "details",
     "views",
+    "strip",
+    "tiles",
+    "ipu",
+    "ipu_details",
     "flame",
     "main",
 )

@@ -31,15 +31,11 @@ CONTRACTION = "contraction"
 
 
 @dataclass
-class Recording(Observer):
-    """Reads the module between passes, and marks its operations for those that follow."""
+class Marking(Observer):
+    """Reads the graph of a level when the level ends, and marks its operations for what follows."""
 
-    options: Options = field(default_factory=Options)
     graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Those of the levels graphcore and structured, as they are when the level ends."""
-    types: dict[int, list[str]] = field(default_factory=dict)
-    """The types of the results of each node of the model, once they are known."""
-    candidates: list[ContractionCandidates] = field(default_factory=list)
+    """Those of the levels graphcore and structured, if these end."""
 
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
@@ -49,14 +45,29 @@ class Recording(Observer):
             self._note(graph_of(module, STRUCTURED, GRAPHCORE))
         with super().watching(step, module, weights):
             yield
-        if step.name == InferShapes.name:
-            self.types = dict(_types(module))
-        if step.name == last_before_scheduling(self.options):
-            self._note_candidates(module)
 
     def _note(self, graph: Graph) -> None:
         self.graphs[graph.level] = graph.nodes
         graph.mark()
+
+
+@dataclass
+class Recording(Marking):
+    """The same, and what else the page tells of the way down to C."""
+
+    options: Options = field(default_factory=Options)
+    types: dict[int, list[str]] = field(default_factory=dict)
+    """The types of the results of each node of the model, once they are known."""
+    candidates: list[ContractionCandidates] = field(default_factory=list)
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        with super().watching(step, module, weights):
+            yield
+        if step.name == InferShapes.name:
+            self.types = dict(_types(module))
+        if step.name == last_before_scheduling(self.options):
+            self._note_candidates(module)
 
     def _note_candidates(self, module: ModuleOp) -> None:
         """How each contraction could run."""

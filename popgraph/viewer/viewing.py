@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from threading import Thread
@@ -14,8 +14,10 @@ from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
+from popgraph.support.errors import PassError
 from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
+from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.flame import csv_of
@@ -75,16 +77,27 @@ def view(
     sizes: Mapping[str, int] | None = None,
     options: Options | None = None,
     threads: int = 1,
+    device: str | None = None,
 ) -> View:
     """
     A model to look at: its graph at each level, its kernels as C, its memory and its passes.
 
     `model` is what `popgraph.compile` takes, of the onnx level; `sizes` are those of its symbolic
-    dimensions, without which it has a graph, and no kernels.
+    dimensions, without which it has a graph, and no kernels. `device` names IPUs, as `ipu:2` names
+    two: what a model of them says of its steps and of the memory of their tiles is shown, too.
     """
     wanted = compiler.for_this_machine(options or Options(), threads)
+    if device is not None:
+        wanted = replace(wanted, ipu=_ipu(device))
     module, compilation = compiler.load(model, search=wanted.search)
     specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
     traced, origin = isinstance(model, Builder), path_of(model)
     return View(Document(name or "model", module, compilation, wanted, 0, origin, traced))
+
+
+def _ipu(device: str) -> Ipu:
+    try:
+        return device_named(device)
+    except ValueError as error:
+        raise PassError(str(error), "view(device=...)", "'ipu:2' are two IPUs") from error

@@ -121,6 +121,23 @@ def test_values_that_end_leave_their_memory_to_others() -> None:
     assert max(one.total for one in moments[-4:]) < 1.5 * max(one.total for one in moments[:6])
 
 
+def test_tables_are_looked_up_by_indices_of_one_word() -> None:
+    found = model(
+        "graph words(i: i64[4, 16]) -> (y) {\n    weight w: f32[100, 32] = normal\n    y = w[i]\n}",
+        MK2.of(tiles=8),
+    )
+    assert found.split()["compute"] > 0
+    assert sum(step.exchanged for step in found.steps) >= 4 * 16 * 32 * 4
+
+
+def test_tensors_say_what_lives_at_every_moment() -> None:
+    memory = product(512, MK2.of(tiles=64)).memory
+    meanwhile = [held for held in memory.tensors if not held.category]
+    for number, moment in enumerate(memory.moments):
+        alive = [held.on(64) for held in meanwhile if held.first <= number <= held.last]
+        assert sum(alive, moment.temporary).sum() == moment.total
+
+
 def test_loops_count_as_often_as_they_turn() -> None:
     def looped(turns: int) -> IpuModel:
         return model(

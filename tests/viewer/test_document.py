@@ -59,6 +59,21 @@ def test_the_graph_is_the_model_as_it_was_written(digits: Document) -> None:
     assert "Conv(x, w1, b1" in line
 
 
+def test_a_node_that_is_folded_into_another_is_computed_by_its_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "net.pgraph"
+    path.write_text(
+        "graph net(x: f32[1, 3, 8, 8]) -> (y) {\n    weight w: f32[4, 3, 3, 3] = normal\n"
+        "    weight s: f32[4] = normal\n    weight b: f32[4] = normal\n"
+        "    h = Conv(x, w, pads=[1, 1, 1, 1])\n"
+        "    n = BatchNormalization(h, s, b, b, Abs(s))\n"
+        "    y = Relu(n)\n}\n"
+    )
+    viewed = popgraph.view(path).document
+    kinds = {node["id"]: node["kind"] for node in viewed.part("model")["graph"]}
+    computed = {kinds[one] for call in viewed.part("lowered")["calls"] for one in call["onnx"]}
+    assert {"Conv", "BatchNormalization", "Relu"} <= computed
+
+
 @pytest.mark.parametrize(
     ("name", "train"),
     [("digits_cnn.pgraph", False), ("digits_cnn.pgraph", True), ("transformer.pgraph", False)],

@@ -9,7 +9,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from itertools import count
 from pathlib import Path
@@ -25,6 +24,7 @@ from popgraph.cli import app
 from popgraph.viewer.page import HERE, SCRIPTS, page
 from popgraph.viewer.server import Server
 from popgraph.viewer.training_page import NAME, TrainingPage
+from tests.viewer.tabs import opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.pgraph"
@@ -126,20 +126,6 @@ def test_the_server_is_here_only_and_answers_with_the_token_only(server: Server)
     assert answer(server.address, host="example.org")[0] == 403
     assert answer(f"{server.address}part/secrets")[0] == 404
     assert answer(f"{server.address}../../etc/passwd")[0] == 404
-
-
-@contextmanager
-def opened(browser: Any, address: str) -> Iterator[Any]:
-    """A tab that shows an address, and says nothing in its console."""
-    tab = browser.new_page(viewport={"width": 1300, "height": 800})
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.goto(address)
-    tab.wait_for_selector("#status:has-text('kernel')")
-    yield tab
-    tab.close()
-    assert not said
 
 
 @pytest.fixture
@@ -287,6 +273,15 @@ def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
         assert "gives y f32[1, " in flows[2]
         tab.click("tr[data-call]:has-text('NonZero in Python')")
         assert f"Python computes it: {why}." in tab.inner_text("#right")
+
+
+def test_what_flows_into_a_model_is_said_to_be_no_operation(shown: Any) -> None:
+    shown.fill("#search", "input")
+    shown.press("#search", "Enter")
+    shown.click("[data-tab=way]")
+    words = shown.inner_text("#right")
+    assert "what a model is given, and what it gives, is no operation" in words
+    assert "folded" not in words
 
 
 def test_measured_calls_stand_below_the_roof(browser: Any, measured: Path) -> None:

@@ -22,11 +22,36 @@ from popgraph.support.ipu import Ipu
 class Moment:
     """What is live beside what always is, while an operation runs."""
 
-    name: str
+    op: Operation
     total: int
     """Bytes, all tiles together."""
     largest: int
     """Bytes of the tile that has most."""
+    temporary: Array = field(repr=False)
+    """Bytes of each tile that only this operation needs."""
+
+    @property
+    def name(self) -> str:
+        """What the operation is called."""
+        return self.op.name
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor that tiles hold, and how long: what is written in place is one with what it was."""
+
+    value: SSAValue
+    first: int
+    """The moment that makes it."""
+    last: int
+    """The moment that last reads it."""
+    category: str = ""
+    """Of what is always live: what it counts as."""
+
+    def on(self, tiles: int) -> Array:
+        """Bytes of it on each of so many tiles."""
+        found: Array = mapping_of(self.value).counts(tiles) * held_bytes(self.value)
+        return found
 
 
 @dataclass
@@ -40,6 +65,8 @@ class Memory:
     """The most that each tile needs beside that."""
     moments: list[Moment] = field(default_factory=list)
     """Of the main graph, in order."""
+    tensors: list[Held] = field(default_factory=list)
+    """Those that are always live, of all graphs, then all others of the main graph."""
 
     @property
     def always(self) -> Array:
@@ -135,30 +162,33 @@ class Liveness:
         """Whether nothing behind an operation reads the memory of a value."""
         return self._ends.get(root, 0) <= self._places[op]
 
-    def bytes_of(self, value: SSAValue) -> Array:
-        """Bytes of each tile that hold a value."""
-        return mapping_of(value).counts(self.ipu.total_tiles) * held_bytes(value)
-
-    def always(self) -> Iterator[tuple[str, Array]]:
-        """What is live from step to step, by category."""
+    def always(self) -> Iterator[Held]:
+        """What is live from step to step."""
         for op in self._ops:
             if isinstance(op, ConstantOp | VariableOp):
-                yield _CATEGORIES[type(op)], self.bytes_of(op.results[0])
+                yield Held(op.results[0], 0, len(self._ops), _CATEGORIES[type(op)])
+
+    def meanwhile(self) -> Iterator[Held]:
+        """All else, in the order in which it is made."""
+        for value in self._values():
+            owner = value.owner
+            if self._roots[value] is value and not isinstance(owner, ConstantOp | VariableOp):
+                born = self._places[owner] if isinstance(owner, Operation) else 0
+                yield Held(value, born, self._ends[value])
 
     def moments(self) -> Iterator[tuple[Operation, Array]]:
         """The bytes of each tile while each operation runs, one after the other."""
-        live = np.zeros(self.ipu.total_tiles, np.int64)
-        ending: dict[int, list[SSAValue]] = {}
-        for root, end in self._ends.items():
-            if not isinstance(root.owner, ConstantOp | VariableOp):
-                ending.setdefault(end, []).append(root)
-        for value in self.graph.block.args:
-            live = live + self.bytes_of(value)
+        tiles = self.ipu.total_tiles
+        live = np.zeros(tiles, np.int64)
+        beginning: dict[int, list[Held]] = {}
+        ending: dict[int, list[Held]] = {}
+        for held in self.meanwhile():
+            beginning.setdefault(held.first, []).append(held)
+            ending.setdefault(held.last, []).append(held)
         for number, op in enumerate(self._ops):
-            for result in op.results:
-                if self._roots[result] is result and not isinstance(op, ConstantOp | VariableOp):
-                    live = live + self.bytes_of(result)
+            for held in beginning.get(number, ()):
+                live = live + held.on(tiles)
             needed = self.temporary.get(op)
             yield op, live if needed is None else live + needed
-            for root in ending.get(number, ()):
-                live = live - self.bytes_of(root)
+            for held in ending.get(number, ()):
+                live = live - held.on(tiles)

@@ -20,6 +20,7 @@ from popgraph.dialects.tile.structured.stages import mapping_of, own_mapping, st
 from popgraph.measure.ipu.memory import Liveness, Memory, Moment
 from popgraph.measure.ipu.steps import Simulator, Step
 from popgraph.passes.base import Compilation
+from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
@@ -33,11 +34,16 @@ MAIN = "main"
 class Call:
     """A branch or a loop: what it copies, and the graphs that it runs."""
 
-    kind: str
+    op: Operation
     turns: int
     """Of a loop; one whose number only data decide counts as one."""
     copies: list[Step]
     bodies: list[list[Part]]
+
+    @property
+    def kind(self) -> str:
+        """What the operation is called."""
+        return self.op.name
 
     @property
     def parts(self) -> list[Part]:
@@ -48,6 +54,10 @@ class Call:
     @property
     def cycles(self) -> int:
         return self.turns * sum(part.cycles for part in self.parts)
+
+    def split(self) -> dict[str, int]:
+        """The cycles of all turns by what tiles do."""
+        return _split([self])
 
 
 class IpuModel:
@@ -61,10 +71,16 @@ class IpuModel:
         self._temporary: dict[Operation, Array] = {}
 
     @staticmethod
-    def of(module: ModuleOp, compilation: Compilation, options: Options, ipu: Ipu) -> IpuModel:
+    def of(
+        module: ModuleOp,
+        compilation: Compilation,
+        options: Options,
+        ipu: Ipu,
+        observer: Observer | None = None,
+    ) -> IpuModel:
         """The model of a program of any level above; `module` stays as it is."""
         mapped = module.clone()
-        lower(mapped, compilation, replace(options, ipu=ipu))
+        lower(mapped, compilation, replace(options, ipu=ipu), observer=observer)
         return IpuModel(mapped, ipu, options.tuning)
 
     @property
@@ -88,13 +104,11 @@ class IpuModel:
 
     def _call(self, op: CallCondOp | CallLoopOp) -> Call:
         bodies = [self._graphs[name] for name in op.graphs]
-        copies = [
-            self._simulator.copy(op, value, mapping_of(value), op.name) for value in op.results
-        ]
+        copies = [self._simulator.copy(op, value, mapping_of(value)) for value in op.results]
         turns = op.turns if isinstance(op, CallLoopOp) and op.turns != UNBOUNDED else 1
         parts = [list(self._parts(body)) for body in bodies]
         self._temporary[op] = np.maximum.reduce([self._peak_of(body) for body in bodies])
-        return Call(op.name, turns, [copy for copy in copies if copy.cycles], parts)
+        return Call(op, turns, [copy for copy in copies if copy.cycles], parts)
 
     @property
     def steps(self) -> list[Step]:
@@ -109,10 +123,12 @@ class IpuModel:
         tiles = self.ipu.total_tiles
         code = self.ipu.code_bytes + len(self.steps) * self.ipu.step_code_bytes
         found.by_category["code"] = np.full(tiles, code, np.int64)
-        vertices = np.zeros(tiles, np.int64)
+        nothing, vertices = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
         for graph in self._graphs.values():
-            for name, count in Liveness(graph, self.ipu, self._temporary).always():
-                found.by_category[name] = found.by_category.get(name, 0) + count
+            for held in Liveness(graph, self.ipu, self._temporary).always():
+                found.tensors.append(held)
+                before = found.by_category.get(held.category, 0)
+                found.by_category[held.category] = before + held.on(tiles)
             for op in graph.block.ops:
                 if op in self._temporary and not isinstance(op, CallCondOp | CallLoopOp):
                     for stage in stages(op):
@@ -120,9 +136,12 @@ class IpuModel:
                         vertices[busy] += self.ipu.vertex_bytes
         found.by_category["vertices"] = vertices
         found.peak = np.zeros(tiles, np.int64)
-        for op, live in Liveness(self.graph, self.ipu, self._temporary).moments():
+        liveness = Liveness(self.graph, self.ipu, self._temporary)
+        found.tensors += liveness.meanwhile()
+        for op, live in liveness.moments():
             found.peak = np.maximum(found.peak, live)
-            found.moments.append(Moment(op.name, int(live.sum()), int(live.max(initial=0))))
+            needed = self._temporary.get(op, nothing)
+            found.moments.append(Moment(op, int(live.sum()), int(live.max(initial=0)), needed))
         return found
 
     def _peak_of(self, graph: GraphOp) -> Array:
@@ -141,11 +160,7 @@ class IpuModel:
 
     def split(self) -> dict[str, int]:
         """The cycles by what tiles do: compute, exchange, wait."""
-        found = {"compute": 0, "exchange": 0, "sync": 0}
-        for step, times in self.executed():
-            for name in found:
-                found[name] += getattr(step, name) * times
-        return found
+        return _split(self.parts)
 
     @property
     def flops(self) -> int:
@@ -172,6 +187,14 @@ def _flat(parts: list[Part]) -> Iterator[Step]:
         yield from part.copies
         for body in part.bodies:
             yield from _flat(body)
+
+
+def _split(parts: list[Part]) -> dict[str, int]:
+    found = {"compute": 0, "exchange": 0, "sync": 0}
+    for step, times in _executed(parts, 1):
+        for name in found:
+            found[name] += getattr(step, name) * times
+    return found
 
 
 def _executed(parts: list[Part], times: int) -> Iterator[tuple[Step, int]]:

@@ -52,10 +52,8 @@ from popgraph.support.shapes import prod
 class Step:
     """One step of all tiles: they exchange, wait for each other, and compute."""
 
-    kind: str
+    op: Operation = field(repr=False)
     """The operation that it belongs to."""
-    source: str
-    """Where the user wrote it."""
     compute: int
     """Cycles of the slowest tile."""
     exchange: int
@@ -71,6 +69,16 @@ class Step:
     """Bytes of them that come from another IPU."""
     temporary: Array = field(repr=False)
     """Bytes of each tile that only this step needs: what it receives, and partial results."""
+
+    @property
+    def kind(self) -> str:
+        """What the operation is called."""
+        return self.op.name
+
+    @property
+    def source(self) -> str:
+        """Where the user wrote it."""
+        return source(self.op.location)
 
     @property
     def cycles(self) -> int:
@@ -111,7 +119,7 @@ class Simulator:
             return [step for step in (counted, *made[1:]) if step.cycles]
         return []
 
-    def copy(self, op: Operation, value: SSAValue, target: MappingAttr, name: str) -> Step:
+    def copy(self, op: Operation, value: SSAValue, target: MappingAttr) -> Step:
         """A value that goes from where it is to where a called graph wants it."""
         width = held_bytes(value)
         if mapping_of(value) == target:
@@ -125,7 +133,7 @@ class Simulator:
             target.tile_count,
             np.zeros_like(received),
         )
-        return replace(self._step(op, work), kind=name)
+        return self._step(op, work)
 
     def _step(self, op: Operation, work: _Work) -> Step:
         ipu = self._ipu
@@ -137,8 +145,7 @@ class Simulator:
         )
         wait = (ipu.link_sync_cycles if far else ipu.sync_cycles) if moves else 0
         return Step(
-            kind=op.name,
-            source=source(op.location),
+            op=op,
             compute=ceil(work.compute),
             exchange=ceil(exchange) if moves else 0,
             sync=work.rounds * (wait + (ipu.launch_cycles if work.compute else 0)),

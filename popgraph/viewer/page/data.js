@@ -30,10 +30,10 @@ function fresh(name) {
 }
 
 /** What is known so far: graphs by level, calls, and which of them belong together. */
-const known = { graphs: {}, calls: [], kernels: new Map(), lowered: null, model: null };
+const known = { graphs: {}, calls: [], kernels: new Map(), lowered: null, model: null, tiles: null };
 
 /** What a sketch leaves open. */
-const NOTHING = { levels: {}, facts: null, parameters: "", sources: {}, live: [], measured: false };
+const NOTHING = { levels: {}, facts: null, parameters: "", sources: {}, live: [], measured: false, ipu: false };
 
 /** Takes a model; whether its graph is the one that there was, whose nodes then say more. */
 function take(model) {
@@ -59,12 +59,19 @@ function takeLowered(lowered) {
   link();
 }
 
-const links = { below: {}, calls: {} };
+const links = { below: {}, calls: {}, steps: {} };
 
 function link() {
   links.below.onnx = inverse(known.graphs.graphcore ?? [], (node) => node.sources);
   links.below.graphcore = inverse(known.graphs.structured ?? [], (node) => node.sources);
   for (const level of GRAPHS) links.calls[level] = inverse(known.calls, (call) => call[level]);
+}
+
+/** Takes what a model of IPUs says, whose steps come from nodes of the graphs that there are. */
+async function takeTiles(found) {
+  known.tiles = found.error ? found : await Tiles.of(found);
+  if (found.error) return;
+  for (const level of ["onnx", "graphcore"]) links.steps[level] = inverse(known.tiles.steps, (step) => known.tiles.operationOf(step)[level]);
 }
 
 function inverse(rows, sources) {
@@ -82,12 +89,14 @@ const union = (lists) => [...new Set(lists.flat())];
 
 /** What a thing belongs to at every level: lists of numbers of nodes and calls. */
 function related(chosen) {
-  const found = { onnx: [], graphcore: [], structured: [], call: [] };
+  const found = { onnx: [], graphcore: [], structured: [], call: [], ipu: [] };
   if (!chosen) return found;
   const { kind, id } = chosen;
   found[kind] = [id];
+  if (kind === "ipu") return relatedToStep(found, known.tiles.operationOf(known.tiles.steps[id]));
   if (kind === "call") {
     for (const level of GRAPHS) found[level] = known.calls[id]?.[level] ?? [];
+    found.ipu = stepsFrom(found);
     return found;
   }
   const node = known.graphs[kind]?.[id];
@@ -101,11 +110,32 @@ function related(chosen) {
   if (kind !== "structured") {
     found.structured = union(found.graphcore.map((one) => links.below.graphcore?.get(one) ?? []));
   }
+  found.ipu = stepsFrom(found);
   return found;
 }
 
-/** Estimated cycles, or microseconds, of all calls that compute a node. */
+/** The steps on IPUs that compute a node. */
+function stepsOf(level, id) {
+  if (level !== "structured") return links.steps[level]?.get(id) ?? [];
+  return union(known.graphs.structured[id].sources.map((one) => links.steps.graphcore?.get(one) ?? []));
+}
+
+function relatedToStep(found, { onnx, graphcore }) {
+  Object.assign(found, { onnx, graphcore });
+  found.structured = union(graphcore.map((one) => links.below.graphcore?.get(one) ?? []));
+  found.call = union(graphcore.map((one) => links.calls.graphcore?.get(one) ?? []));
+  return found;
+}
+
+/** The steps on IPUs of graphcore operations; of a node of which there are none below, its own. */
+function stepsFrom({ onnx, graphcore }) {
+  const [level, ids] = graphcore.length ? ["graphcore", graphcore] : ["onnx", onnx];
+  return union(ids.map((id) => links.steps[level]?.get(id) ?? []));
+}
+
+/** Estimated cycles, or microseconds, of all calls that compute a node; or what all steps on IPUs take that do. */
 function amount(level, id, field) {
+  if (field === "ipu") return known.tiles.spentOn(stepsOf(level, id));
   const calls = (links.calls[level]?.get(id) ?? []).map((call) => known.calls[call]);
   return calls.filter((call) => !call.prepared).reduce((sum, call) => sum + (call[field] ?? 0), 0);
 }

@@ -11,27 +11,42 @@ class Details {
     const chosen = this.act.chosen();
     if (!chosen) return this.whole();
     const linked = related(chosen);
-    const is = chosen.kind === "call";
-    const node = is ? null : known.graphs[chosen.kind][chosen.id];
-    const call = is ? known.calls[chosen.id] : null;
-    const title = is ? call.label : node.kind;
-    const below = is ? [call.name, when(call)]
-      : [titleOf(node), chosen.kind];
-    const tabs = is ? { kernel: "Kernel", way: "Way down" } : { node: "Node", way: "Way down", kernel: "Kernel" };
-    if (!(this.tab in tabs)) this.tab = is ? "kernel" : "node";
+    const { title, below, tabs, home, way, own } = this.about(chosen);
+    if (!(this.tab in tabs)) [this.tab] = Object.keys(tabs);
     const body = element("div", { class: "body", role: "tabpanel" });
     this.panel.replaceChildren(
       element("div", { class: "head" }, element("h2", {}, title),
-        element("p", {}, below.filter(Boolean).join("  ·  "), state.view === (is ? "program" : chosen.kind) ? null
-          : element("span", {}, "  ·  ", linkTo(is ? "all calls" : "in the graph", () => this.act.go(chosen), { id: "go" }))),
+        element("p", {}, below.filter(Boolean).join("  ·  "), state.view === home ? null
+          : element("span", {}, "  ·  ", linkTo(way, () => this.act.go(chosen), { id: "go" }))),
         element("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([name, text]) =>
           element("button", { type: "button", role: "tab", "data-tab": name, "aria-selected": String(name === this.tab),
             onclick: () => { this.tab = name; this.show(); } }, text)))), body);
     this.panel.scrollTop = 0;
-    const shown = { node: () => this.node(chosen.kind, node), way: () => this.way(linked),
-      kernel: () => this.kernels(linked.call, chosen) };
+    const shown = { way: () => this.way(linked), kernel: () => this.kernels(linked.call, chosen), ...own };
     body.append(...shown[this.tab]());
     return undefined;
+  }
+
+  /** What stands above what is told of a thing, by its kind: its name, its tabs, where it is at home. */
+  about({ kind, id }) {
+    if (kind === "call") {
+      const call = known.calls[id];
+      return { title: call.label, below: [call.name, when(call)], tabs: { kernel: "Kernel", way: "Way down" }, home: "program", way: "all calls" };
+    }
+    const { tiles } = known;
+    if (kind === "tile") {
+      return { title: tiles.tileName(id), below: ["of the model of IPUs"], tabs: { tile: "Tile" }, home: "ipu", way: "all tiles",
+        own: { tile: () => tileDetails(tiles, id, this.act) } };
+    }
+    if (kind === "ipu") {
+      const step = tiles.steps[id];
+      const operation = tiles.operationOf(step);
+      return { title: operation.kind, below: [operation.name, `${tiles.stepName(step)} on IPUs`], tabs: { step: "Step", way: "Way down" },
+        home: "ipu", way: "all steps", own: { step: () => stepDetails(tiles, step, this) } };
+    }
+    const node = known.graphs[kind][id];
+    return { title: node.kind, below: [titleOf(node), kind], tabs: { node: "Node", way: "Way down", kernel: "Kernel" }, home: kind,
+      way: "in the graph", own: { node: () => this.node(kind, node) } };
   }
 
   /** What is known of the whole model. */
@@ -111,10 +126,12 @@ class Details {
         linkTo(text, () => this.act.line(node.file, node.line), { "data-line": node.line }),
         code(sourceLine(node), languageOf(node.file), true)))));
     }
-    steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
+    if (linked.onnx.length) steps.push(this.step("onnx", linked.onnx.map((id) => this.reference("onnx", id))));
     for (const level of ["graphcore", "structured"]) {
-      const texts = linked[level].map((id) => [this.reference(level, id), code(known.graphs[level][id].text, "ir", true)]);
+      const shown = (text) => (text ? code(text, "ir", true) : null);
+      const texts = linked[level].map((id) => [this.reference(level, id), shown(known.graphs[level][id].text)]);
       const none = waiting ? "the model is being lowered"
+        : isEnd(this.act.chosen()) ? "what a model is given, and what it gives, is no operation"
         : "nothing of its own: it was folded into others, or into constants";
       steps.push(this.step(level, texts.length ? texts.flat()
         : [element("p", { class: "missing" }, none)]));
@@ -122,6 +139,7 @@ class Details {
     const calls = linked.call.map((id) => this.callReference(id));
     steps.push(this.step("Kernels", calls.length ? calls
       : [element("p", { class: "missing" }, waiting ? "the model is being lowered" : "none")]));
+    if (linked.ipu.length) steps.push(this.step("IPU", linked.ipu.map((id) => stepReference(known.tiles, known.tiles.steps[id], this.act))));
     return [element("div", { style: "margin-top:16px" }, steps)];
   }
 
@@ -181,6 +199,9 @@ class Details {
     return [...found, element("h3", {}, "Code"), tabs, place];
   }
 }
+
+/** Whether it is an input or an output of a graph. */
+const isEnd = ({ kind, id }) => ["input", "output"].includes(known.graphs[kind]?.[id].kind);
 
 const when = (call) =>
   (call.prepared ? "once, at loading" : call.step === null ? "in a branch or a loop" : `call ${call.step}`);

@@ -53,10 +53,11 @@ class GraphView {
 
   tools() {
     const select = element("select", { "aria-label": "Colours",
-      onchange: (event) => { this.colour = event.target.value; this.draw(); } },
+      onchange: (event) => { this.colour = event.target.value; this.explain(); this.draw(); } },
       element("option", { value: "operator" }, "colour: operator"),
       element("option", { value: "cycles" }, "colour: estimated cycles"),
-      element("option", { value: "time", id: "by-time", hidden: !known.lowered?.total }, "colour: measured time"));
+      element("option", { value: "time", id: "by-time", hidden: !known.lowered?.total }, "colour: measured time"),
+      element("option", { value: "ipu", id: "by-ipu", hidden: !known.tiles || known.tiles.error }, "colour: cycles on IPUs"));
     return element("div", { id: "tools", class: "floating" },
       element("button", { type: "button", onclick: () => this.fit() }, "Fit"),
       element("button", { type: "button", onclick: () => this.openAll(true) }, "Open all"),
@@ -65,10 +66,28 @@ class GraphView {
   }
 
   legend() {
+    this.key = element("div", { id: "legend", class: "floating" });
+    this.explain();
+    return this.key;
+  }
+
+  /** What the colours mean: operators, or how much of what takes most. */
+  explain() {
+    if (this.colour !== "operator") {
+      const unit = this.colour === "time" ? "µs" : "cycles";
+      this.key.replaceChildren(...[0, 0.5, 1].map((part) => element("span", {}, element("i", {
+        style: `background:rgba(var(--heat), ${heat(part)});border-color:var(--b8)` }), `${figure(Number((part * this.most()).toPrecision(3)))} ${unit}`)));
+      return;
+    }
     const rows = [...this.kinds].slice(0, PALETTE);
-    return element("div", { id: "legend", class: "floating" }, rows.map(([kind, { count, colour }]) =>
+    this.key.replaceChildren(...rows.map(([kind, { count, colour }]) =>
       element("span", {}, element("i", {
         style: `background:var(--c${colour});border-color:var(--b${colour})` }), `${kind} ${count}`)));
+  }
+
+  /** What the node takes that takes most. */
+  most() {
+    return this.nodes.reduce((most, node) => Math.max(most, amount(this.level, node.id, this.colour)), 0);
   }
 
   map() {

@@ -1,7 +1,7 @@
 // The page: which view is shown, what is chosen, and how one comes from one to the other.
 
 const VIEWS = { training: "Training", onnx: "onnx", graphcore: "graphcore", structured: "structured", program: "Program", time: "Time",
-  memory: "Memory", passes: "Passes", source: "Source" };
+  memory: "Memory", ipu: "IPU", passes: "Passes", source: "Source" };
 
 const state = { view: null, chosen: null, graph: null };
 
@@ -21,6 +21,10 @@ const act = {
       center.querySelector(`tr[data-call="${chosen.id}"]`)?.scrollIntoView({ block: "center" });
       return;
     }
+    if (chosen.kind === "ipu" || chosen.kind === "tile") {
+      await show("ipu");
+      return;
+    }
     if (state.view !== chosen.kind) show(chosen.kind);
     else state.graph.reveal(chosen.id);
     mark();
@@ -32,8 +36,10 @@ const act = {
       ?.scrollIntoView({ block: "center" });
   },
 
+  /** To the search, of this text if there is one; where the list is hidden, that of the model is shown. */
   search(text) {
-    tree.field.value = text;
+    if (!tree.field.offsetParent) show("onnx");
+    if (text !== undefined) tree.field.value = text;
     tree.show();
     tree.field.focus();
   },
@@ -53,6 +59,7 @@ function mark() {
   for (const row of center.querySelectorAll("tr[data-call]")) {
     row.classList.toggle("chosen", linked.call.includes(Number(row.dataset.call)));
   }
+  if (state.view === "ipu" && known.tiles && !known.tiles.error && center.querySelector(".strip")) markTiles(state.chosen, linked);
   const chart = center.querySelector(".flame");
   if (chart) markFlame(chart, linked);
   for (const line of center.querySelectorAll(".line.has")) {
@@ -95,13 +102,14 @@ async function showTraining() {
 }
 
 async function showPart(view) {
-  center.replaceChildren(scroll(element("p", { class: "lead" }, view === "passes"
-    ? "The model is lowered once more, and the text is compared after each pass ..." : "The model is being lowered ...")));
-  const found = await (view === "passes" ? part("passes") : lowered);
+  center.replaceChildren(scroll(element("p", { class: "lead" }, { passes: "The model is lowered once more, and the text is compared after each pass ...",
+    ipu: "The model is being mapped onto tiles, when it has been lowered ..." }[view] ?? "The model is being lowered ...")));
+  const found = await ({ passes: () => part("passes"), ipu: () => modelled }[view] ?? (() => lowered))();
   if (state.view !== view) return;
   if (found.error) center.replaceChildren(scroll(element("h1", {}, VIEWS[view]), errorBox(found.error)));
   else if (view === "passes") center.replaceChildren(passesView(found.passes));
   else if (known.graphs[view]) showGraph(view);
+  else if (view === "ipu") center.replaceChildren(tilesView(act));
   else if (view === "time") center.replaceChildren(flameView(act, found.flame));
   else center.replaceChildren(view === "memory" ? memoryView(act) : programView(act));
 }
@@ -114,7 +122,7 @@ function begin(model) {
   const nodes = counted(model.graph.filter((node) => !["input", "output"].includes(node.kind)).length, "node");
   document.getElementById("model-facts").textContent = model.facts ? `${nodes}, parameters: ${model.parameters}` : nodes;
   const there = { training: model.live.includes("training"), source: Object.keys(model.sources).length,
-    time: model.measured };
+    time: model.measured, ipu: model.ipu };
   const names = Object.entries(VIEWS).filter(([view]) => (model.facts ? there[view] ?? true : view === "onnx"));
   document.getElementById("views").replaceChildren(...names.flatMap(([view, text]) => [
     view === "program" ? element("span", { class: "gap" }) : null,
@@ -140,6 +148,8 @@ function say(text, busy = false) {
 const failed = (error) => say(String(error.message ?? error));
 
 let lowered = null;
+/** What a model of IPUs says, taken once the graphs are there that it has links to. */
+let modelled = null;
 
 async function start() {
   say("reading", true);
@@ -148,6 +158,8 @@ async function start() {
   begin(await part("model"));
   say("lowering to C", true);
   lowered = part("lowered");
+  modelled = known.model.ipu ? mapped() : null;
+  modelled?.catch(failed);
   const found = await lowered;
   if (found.error) {
     known.lowered = found;
@@ -162,18 +174,29 @@ async function start() {
   state.graph?.draw();
 }
 
+/** What a model of IPUs says, once the way down is there. */
+async function mapped() {
+  await lowered;
+  const found = await part("ipu");
+  await takeTiles(found);
+  for (const graph of graphs.values()) graph.frame.querySelector("#by-ipu").hidden = Boolean(found.error);
+  mark();
+  return found;
+}
+
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
   state.graph?.draw();
   if (state.view === "memory") show("memory");
+  if (state.view === "ipu") drawTiles();
 });
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLInputElement;
   if (event.key === "/" && !typing) {
     event.preventDefault();
-    tree.field.focus();
+    act.search();
   } else if (event.key === "Escape" && !typing) act.choose(null);
 });
 

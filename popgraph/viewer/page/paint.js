@@ -5,6 +5,9 @@ const FONT = {
   type: '11.5px system-ui, "Liberation Sans", sans-serif',
 };
 
+/** How strong the colour is of what takes a part of what takes most. */
+const heat = (part) => (0.06 + 0.8 * Math.sqrt(part)).toFixed(3);
+
 /** The colours of the page as it is now, light or dark. */
 function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -32,8 +35,7 @@ GraphView.prototype.paint = function paint() {
   const own = chosen?.kind === this.level ? chosen.id : null;
   const boxes = this.boxes.filter((box) => box.x < seen[2] && box.y < seen[3]
     && box.x + box.w > seen[0] && box.y + box.h > seen[1]);
-  const most = this.colour === "operator" ? 0
-    : Math.max(...this.nodes.map((node) => amount(this.level, node.id, this.colour)));
+  const most = this.colour === "operator" ? 0 : this.most();
   for (const box of boxes) if (box.open) paintFrame(context, box, paint, scale);
   this.paintEdges(seen, own, paint);
   for (const box of boxes) {
@@ -105,7 +107,7 @@ GraphView.prototype.paintNode = function paintNode(box, paint, most, marked, own
     const part = amount(this.level, node.id, this.colour) / most;
     context.fillStyle = paint("c8");
     context.fill();
-    context.fillStyle = `rgba(${paint("heat")}, ${(0.06 + 0.8 * Math.sqrt(part)).toFixed(3)})`;
+    context.fillStyle = `rgba(${paint("heat")}, ${heat(part)})`;
   }
   context.fill();
   context.lineWidth = own ? 3 : marked ? 2.2 : 1;

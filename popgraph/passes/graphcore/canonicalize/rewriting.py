@@ -16,6 +16,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.passes.analysis.notes import noted, notes, taken_in
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
@@ -72,11 +73,17 @@ class Rule(AnyRule[Root]):
             return
         value = SSAValue.get(found)
         assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
-        made = op.prev_op
-        while made is not None and made is not before:
-            made.location = op.location
-            made = made.prev_op
+        made: list[Operation] = []
+        while (last := made[-1].prev_op if made else op.prev_op) is not before:
+            assert last is not None
+            last.location = op.location
+            made.append(last)
+        operands = list(op.operands)
         rewriter.replace(op, [], [value])
+        if made and any(notes(made[0].location)):
+            further = [text for one in taken_in(operands) for text in notes(one.location)]
+            for one in made:
+                one.location = noted(one.location, further)
 
 
 def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:

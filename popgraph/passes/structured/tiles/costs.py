@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, Block
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import IndexOp, YieldOp
 from popgraph.dialects.tile.scalars import SCALARS
+from popgraph.dialects.tile.structured.stages import WORD
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.ipu import Ipu
@@ -18,8 +20,9 @@ FREE = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, IndexOp, YieldOp)
 
 
 def lanes(ipu: Ipu, element: Attribute) -> int:
-    """Elements of a vector; those that are wider than one are computed in steps."""
-    return max(1, ipu.vector_bytes // element_bytes(element))
+    """Elements of a vector; wider ones are computed in steps, and indices are words."""
+    width = WORD if isinstance(element, IndexType) else element_bytes(element)
+    return max(1, ipu.vector_bytes // width)
 
 
 def rounds(ipu: Ipu, tuning: Tuning, received: Array) -> Array:

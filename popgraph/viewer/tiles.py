@@ -1,0 +1,218 @@
+"""What a model of IPUs says of a program: its steps, what lives when, and what each tile holds."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import compress
+
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import ConstantOp, VariableOp
+from popgraph.dialects.tile.structured.stages import held_bytes
+from popgraph.measure.ipu import IpuModel
+from popgraph.measure.ipu.memory import Held
+from popgraph.measure.ipu.model import Call, Part
+from popgraph.measure.ipu.report import content, overflow
+from popgraph.support.arrays import Array
+from popgraph.viewer.graphs import graph_of
+from popgraph.viewer.marks import place
+
+Row = dict[str, Any]
+HINT = (
+    "a smaller batch (--dim), more IPUs, or all tiles of one: --device ipu:4 are four of the "
+    "second generation"
+)
+
+
+def modelled(model: IpuModel, core: Sequence[Row], shown: Sequence[Row]) -> Row:
+    """
+    All that a page shows of a program on IPUs.
+
+    `core` are the nodes of its graphcore level, from whose marks operations know where they come
+    from; `shown` those of the program in C, which the page has: where both are alike, links lead
+    to these.
+    """
+    return _Reader(model, core, shown).found()
+
+
+@dataclass
+class Vectors:
+    """Numbers of all tiles, each list of them once."""
+
+    rows: dict[bytes, int] = field(default_factory=dict)
+
+    def number(self, values: Array) -> int:
+        """Which of the lists it is."""
+        return self.rows.setdefault(values.astype("<f8").tobytes(), len(self.rows))
+
+    def text(self) -> str:
+        """
+        All of them, one behind the other, as base64 of zlib of floats of 64 bits.
+
+        They are exact, and so regular that a hundredth is left of them.
+        """
+        return b64encode(compress(b"".join(self.rows), 9)).decode()
+
+
+class _Reader:
+    """Reads a model into rows."""
+
+    def __init__(self, model: IpuModel, core: Sequence[Row], shown: Sequence[Row]) -> None:
+        self._model, self._core = model, core
+        self._twins = twins(core, shown)
+        graph = graph_of(model.module, STRUCTURED, GRAPHCORE)
+        self._nodes = {op: graph.nodes[number] for number, op in graph.operations.items()}
+        self._vectors = Vectors()
+        self._ops: list[Row] = []
+        self._numbers: dict[Operation, int] = {}
+        self._times = {id(step): times for step, times in model.executed()}
+        self._rows: list[Row] = []
+        self._inputs = {value: name for name, value in model.graph.inputs.items()}
+
+    def found(self) -> Row:
+        model, memory = self._model, self._model.memory
+        said = content(model)
+        self._add(model.parts, said.pop("steps"), above=None)
+        places = {moment.op: at for at, moment in enumerate(memory.moments)}
+        steps = [places[part.op] for part in model.parts]
+        moments = [memory.moments[at] for at in steps]
+        needed = said.pop("memory")
+        return {
+            **said,
+            "steps": self._rows,
+            "liveness": {
+                "total": [one.total for one in moments],
+                "largest": [one.largest for one in moments],
+                "temporary": [self._vectors.number(one.temporary) for one in moments],
+            },
+            "memory": {
+                "bytesPerTile": needed["bytesPerTile"],
+                "fullestTile": needed["fullestTile"],
+                "overflowing": len(needed["overflowing"]),
+                "always": {n: self._vectors.number(v) for n, v in memory.by_category.items()},
+                "peak": self._vectors.number(memory.peak),
+            },
+            "tensors": [self._tensor(held, steps) for held in memory.tensors],
+            "operations": self._ops,
+            "vectors": {"tiles": model.ipu.total_tiles, "zlib": self._vectors.text()},
+            "overflow": {"what": f"Out of memory: {overflow(memory)}", "where": "", "hint": HINT}
+            if memory.overflowing
+            else None,
+        }
+
+    def _add(self, parts: Sequence[Part], told: Sequence[Row], above: int | None) -> None:
+        """Steps with what the report tells of them; those of branches and loops behind these."""
+        for part, row in zip(parts, told, strict=True):
+            number = len(self._rows)
+            inner = {name: row.pop(name) for name in ("copies", "bodies") if name in row}
+            for name in ("kind", "source"):  # The operation tells more of both.
+                row.pop(name, None)
+            found = row | {
+                "operation": self._operation(part.op),
+                "above": above,
+                "times": self._times.get(id(part), 0),
+            }
+            self._rows.append(found)
+            if isinstance(part, Call):
+                self._add(part.copies, inner["copies"], number)
+                for body, rows in zip(part.bodies, inner["bodies"], strict=True):
+                    self._add(body, rows, number)
+                found |= part.split()
+
+    def _operation(self, op: Operation) -> int:
+        """The number of what is told of an operation."""
+        if op not in self._numbers:
+            self._numbers[op] = len(self._ops)
+            node = self._nodes[op]
+            core = node["sources"]
+            self._ops.append(
+                {
+                    "kind": node["kind"],
+                    "name": node["name"],
+                    "text": node["text"],
+                    "types": [one["type"] for one in node["outputs"]],
+                    GRAPHCORE: [self._twins[one] for one in core if one in self._twins],
+                    ONNX: _union(self._core[one]["sources"] for one in core),
+                }
+            )
+        return self._numbers[op]
+
+    def _tensor(self, held: Held, steps: Sequence[int]) -> Row:
+        """A tensor with the first and the last of the steps during which it lives."""
+        value = held.value
+        return {
+            "name": self._name(value),
+            "type": _type(value),
+            "category": held.category,
+            "first": bisect_left(steps, held.first),
+            "last": bisect_right(steps, held.last) - 1,
+            "bytes": self._vectors.number(held.on(self._model.ipu.total_tiles)),
+            "operation": self._step_of(value),
+        }
+
+    def _step_of(self, value: SSAValue) -> int | None:
+        """The operation that makes a tensor in a step, or else the first that reads it in one."""
+        if isinstance(value.owner, Operation) and value.owner in self._numbers:
+            return self._numbers[value.owner]
+        found: list[int] = []
+        values = [value]
+        while values:
+            for use in values.pop().uses:
+                if use.operation in self._numbers:
+                    found.append(self._numbers[use.operation])
+                else:  # It only gives the tensor another name.
+                    values += use.operation.results
+        return min(found, default=None)
+
+    def _name(self, value: SSAValue) -> str:
+        match value.owner:
+            case VariableOp() as variable:
+                return variable.variable.text
+            case ConstantOp() as constant:
+                return place(constant).name or value.name_hint or "constant"
+            case Operation() as op:
+                node = self._nodes[op]
+                return str(node["name"] or node["kind"])
+        return self._inputs[value]
+
+
+def _type(value: SSAValue) -> str:
+    """The type of a tensor, and in how many bits its numbers are held where these are fewer."""
+    bits = 8 * held_bytes(value)
+    narrower = bits < 8 * element_bytes(value.type)
+    return f"{describe(value.type)}, in {bits} bits" if narrower else describe(value.type)
+
+
+def twins(own: Sequence[Row], shown: Sequence[Row]) -> dict[int, int]:
+    """
+    The nodes of one graph and those of another that are the same operations.
+
+    Both come from one model, by passes that differ a little: alike are nodes of one kind that come
+    from the same nodes of the model, and give the same types; several of them, in their order.
+    """
+    known: dict[str, list[int]] = {}
+    for node in shown:
+        known.setdefault(_likeness(node), []).append(node["id"])
+    places = {likeness: iter(numbers) for likeness, numbers in known.items()}
+    found = {}
+    for node in own:
+        twin = next(places.get(_likeness(node), iter(())), None)
+        if twin is not None:
+            found[node["id"]] = twin
+    return found
+
+
+def _likeness(node: Row) -> str:
+    types = [one["type"] for one in node["outputs"]]
+    return f"{node['kind']} {node['name']} {node['sources']} {types}"
+
+
+def _union(lists: Iterable[Iterable[int]]) -> list[int]:
+    return list(dict.fromkeys(one for numbers in lists for one in numbers))
