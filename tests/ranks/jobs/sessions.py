@@ -198,6 +198,28 @@ def test_messages() -> None:
     same(OPTIMIZERS["SGD"], buckets=1)
 
 
+def test_what_does_not_fit() -> None:
+    """Sessions that do not fit the ranks that there are, or each other."""
+    tells_why(4)
+    tells_why(2, "f16" if RANK else "")
+
+
+def tells_why(total: int, message_type: str = "") -> None:
+    """Says why a session for so many replicas cannot be prepared."""
+    model, loss = network()
+    made = popart.SessionOptions()
+    made.enableDistributedReplicatedGraphs, made.exchangeType = True, message_type
+    made.globalReplicationFactor, made.globalReplicaOffset = total, RANK
+    flow, device = popart.DataFlow(1, [loss]), popart.DeviceManager().createCpuDevice()
+    session = popart.TrainingSession(
+        model, flow, loss, popart.ConstSGD(0.1), device, userOptions=made
+    )
+    try:
+        session.prepareDevice()
+    except popart.popart_exception as error:
+        print(str(error).replace(f"rank {RANK} of", "rank 0 of"), flush=True)
+
+
 if __name__ == "__main__":
     wanted = sys.argv[1:]
     for name, test in list(globals().items()):
