@@ -61,6 +61,8 @@ def test_trainers_share_out_the_data(tmp_path: Path) -> None:
     first, *rest = (line for line in died.stdout.splitlines() if line.startswith("{"))
     assert not rest, "the first rank went on alone"
     assert_same(json.loads(first), trained(loss=SUM, epochs=1))
+    once = trained(checkpoint=str(checkpoint), epochs=2)
+    assert once["steps"] == list(range(1, 9))
     again = succeeds(3, JOBS / "trainers.py", json.dumps({"checkpoint": str(checkpoint)}))
     assert_same(json.loads(again.splitlines()[-1]), alone)
 
