@@ -31,6 +31,7 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.delayed_weights import DelayedWeights
+from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
@@ -122,6 +123,7 @@ class Session(Randomness, IpuOnly):
         self._has_run = False
         self._ir: Ir | None = None
         check_settings(self._options, dataFlow, rule)
+        check_gcl_options(self._options)
         check_loss_scaling(self._options, rule)
         self._options.check(training=self._training)
         check_distributed(self._options)
@@ -342,6 +344,9 @@ class Session(Randomness, IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
+        tensors = self._program.infos if self._options.updatableNamedBuffers else ()
+        tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
+        check_lowering(self._options, tiles, tensors)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
