@@ -299,7 +299,6 @@ class SessionOptions:
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "customCodelets": lambda o: bool(o.customCodelets),
-    "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }
 """Options that would change what is computed, and when they ask for it."""
 

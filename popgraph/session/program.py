@@ -367,6 +367,17 @@ class Program:
         return names & self._model.weight_names
 
     @property
+    def updated(self) -> set[str]:
+        """The variables that a run changes, but for the seed."""
+        return {op.variable.text for op in self._graph.updates()} - {SEED}
+
+    @property
+    def of_forward(self) -> frozenset[str]:
+        """The anchors that are tensors of the model, as the forward pass computes them."""
+        known = {name for name, _ in self._model.values()}
+        return frozenset(id for id in self.outputs if id in known - self._after_step)
+
+    @property
     def uses_seed(self) -> bool:
         return any(op.variable.text == SEED for op in self._graph.variables())
 

@@ -38,6 +38,7 @@ from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
+from popgraph.session.forward_only import is_forward_only, run_forward_only
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_memory import check_memory
@@ -476,12 +477,15 @@ class Session(Randomness, IpuOnly):
         self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
     ) -> None:
         """
-        One step, inputs from and anchors to `stepio`; there is one program, whatever its handle.
+        One step, inputs from and anchors to `stepio`.
 
-        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas.
+        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas. With
+        `createImplicitPipeliningFwdOnlyProgram`, there is a program "implicitPipeliningFwdOnly",
+        which trains nothing and returns the anchors of the forward pass.
         """
-        if isinstance(stepio, int):  # the form with a program handle in front
-            stepio, debugName = debugName, rest[0] if rest else ""
+        if isinstance(stepio, int | str):  # the form with a program handle in front
+            programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
+        forward = is_forward_only(programHandle, self._options)
         if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
             raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
         message = "Session::run(...): prepareDevice must be called before run"
@@ -500,22 +504,30 @@ class Session(Randomness, IpuOnly):
             self._steps.check(stepio)
             self._delayed.begin_step()
             with self._executions.step(str(debugName)):
-                self._steps.run(stepio, partial(self._run_replicas, executable))
+                run = partial(self._run_replicas, executable, forward=forward)
+                self._steps.run(stepio, run, self._program.of_forward if forward else None)
         self._has_run = True
         if self._program.moved:
             self._weights.in_sync = False
 
     def _run_replicas(
-        self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], *, forward: bool
     ) -> Sequence[Mapping[str, Array]]:
         """A micro-batch of each replica."""
         self._delayed.enter(executable)
-        return self._replicas.run(executable, inputs, partial(self._run_on, executable))
+        run = partial(self._run_on, executable, forward=forward)
+        return self._replicas.run(executable, inputs, run)
 
-    def _run_on(self, executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _run_on(
+        self, executable: Executable, inputs: Mapping[str, Array], *, forward: bool
+    ) -> Mapping[str, Array]:
         """A run of the program, which reports know of."""
         self._executions.inputs = inputs
-        results = self._run_batch(executable, inputs)
+        if forward:
+            updated = self._program.updated.difference(self._own())
+            results = run_forward_only(executable, inputs, updated)
+        else:
+            results = self._run_batch(executable, inputs)
         if self._options.enableFloatingPointChecks:
             check_floats(executable, results)
         return results

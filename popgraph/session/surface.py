@@ -95,7 +95,7 @@ WORKS: Mapping[str, str] = {
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
         automaticLossScalingSettings autoRecomputation constantWeights
-        disableGradAccumulationTensorStreams
+        createImplicitPipeliningFwdOnlyProgram disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
         enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
@@ -139,7 +139,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
-            createImplicitPipeliningFwdOnlyProgram customCodelets
+            customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
             accumulatorTensorLocationSettings activationTensorLocationSettings
