@@ -125,6 +125,9 @@ class OptimizerSpec(ABC):
     shard_from: int = 0
     """Of weights with at least so many elements, each process keeps a share of the optimizer's
     states and updates that share; 0: all keep all."""
+    shard_gradients_from: int = 0
+    """Of weights with at least so many elements, each process also adds up only its share of the
+    gradients of micro-batches, which are told one by one; 0: all add up all."""
     message_type: str = ""
     """The type in which gradients are told to other processes; without one it is their own."""
     replication: int = 1
@@ -178,8 +181,14 @@ class OptimizerSpec(ABC):
 
     def shares(self, elements: int) -> bool:
         """Whether processes share out the states of a weight of so many elements."""
-        wanted = self.ranks > 1 and 0 < self.shard_from <= elements
-        return wanted and not self.clip and self.is_elementwise
+        wanted = any(
+            0 < fewest <= elements for fewest in (self.shard_from, self.shard_gradients_from)
+        )
+        return wanted and self.ranks > 1 and not self.clip and self.is_elementwise
+
+    def shares_gradients(self, elements: int) -> bool:
+        """Whether they add up shares of the gradients of micro-batches, too."""
+        return self.shares(elements) and 0 < self.shard_gradients_from <= elements
 
     @property
     def is_elementwise(self) -> bool:

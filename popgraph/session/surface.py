@@ -94,6 +94,7 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
+        accumulatorTensorLocationSettings
         automaticLossScalingSettings autoRecomputation constantWeights
         createImplicitPipeliningFwdOnlyProgram disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
@@ -142,7 +143,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            accumulatorTensorLocationSettings activationTensorLocationSettings
+            activationTensorLocationSettings
             groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios weightTensorLocationSettings

@@ -235,7 +235,8 @@ def test_fuzz_of_buckets_kills(
 def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) -> None:
     """Adam, with states of three of five elements, moves a weight as with whole states."""
     compilation, programs = Compilation(), []
-    for shard_from in (5, 6):  # shared out, and too few elements to be
+    # states are shared out, too few elements are for that, and gradients are as well
+    for shard_from, gradients_from in ((5, 0), (6, 0), (5, 5)):
         graph = GraphOp("main", ["x"], [TensorType(f32, [5])])
         with ImplicitBuilder(graph.block):
             literal = compilation.weights.attribute(np.ones(5, np.float32))
@@ -243,19 +244,22 @@ def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) ->
             gradient = gc.MulOp(graph.block.args[0], weight.result)
             ReturnOp([gradient.result], ["Gradient___w"])
         module = ModuleOp([graph])
-        rule = Adam(
-            accumulation=RANKS * accumulation, ranks=RANKS, shard_from=shard_from, mean=True
-        )
+        shards = {"shard_from": shard_from, "shard_gradients_from": gradients_from}
+        rule = Adam(accumulation=RANKS * accumulation, ranks=RANKS, mean=True, **shards)
         AddOptimizer.by(rule).run(compilation, module)
         BucketExchanges().run(compilation, module)
         check_ir(module)
         programs.append(module)
-    shared, whole = (first_state(one, compilation.weights) for one in programs)
-    assert shared["Accl1___w"].shape == (3,) and whole["Accl1___w"].shape == (5,)
+    states = [first_state(one, compilation.weights) for one in programs]
+    shapes = {"Accl1___w": [(3,), (5,), (3,)]}
+    if accumulation > 1:
+        shapes["Accum___w"] = [(5,), (5,), (3,)]
+    for name, wanted in shapes.items():
+        assert [state[name].shape for state in states] == wanted
 
     def work(one: Thread) -> list[Array]:
         found = []
-        for module, state in zip(programs, (shared, whole), strict=True):
+        for module, state in zip(programs, states, strict=True):
             now = {name: value.copy() for name, value in state.items()}
             if RANK in now:
                 now[RANK] = np.array([one.rank])
@@ -265,9 +269,24 @@ def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) ->
             found.append(now["w"])
         return found
 
-    for of_shares, of_whole in on_ranks(RANKS, work):
+    for of_shares, of_whole, of_gradients in on_ranks(RANKS, work):
         np.testing.assert_allclose(of_shares, of_whole, rtol=1e-6)
+        np.testing.assert_allclose(of_gradients, of_whole, rtol=1e-6)
         assert not np.allclose(of_whole, 1)
+
+
+def test_states_that_are_shown_stay_whole() -> None:
+    """An anchor is of the whole weight, and so is what it shows."""
+    graph = GraphOp("main", ["x"], [TensorType(f32, [4])])
+    compilation = Compilation()
+    with ImplicitBuilder(graph.block):
+        weight = VariableOp("w", compilation.weights.attribute(np.ones(4, np.float32)))
+        ReturnOp([gc.MulOp(graph.block.args[0], weight.result).result], ["Gradient___w"])
+    module = ModuleOp([graph])
+    rule = Adam(accumulation=2 * RANKS, ranks=RANKS, shard_from=1, shard_gradients_from=1)
+    AddOptimizer.by(rule, extra_outputs=("Accum___w",)).run(compilation, module)
+    check_ir(module)
+    assert first_state(module, compilation.weights)["Accum___w"].shape == (4,)
 
 
 # What cannot be

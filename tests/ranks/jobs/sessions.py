@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ def same(
     narrow: str = "",
     buckets: int | None = None,
     kind: dict[str, bool] | None = None,
-    shards: bool = False,
+    shards: Sequence[str] = (),
     **how: Any,
 ) -> None:
     """Ranks of `local` replicas train as one process does with all of them."""
@@ -124,11 +124,12 @@ def same(
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, **how), local)
     made.exchangeType = narrow
-    if shards:
-        made.optimizerStateTensorLocationSettings = popart.TensorLocationSettings(
+    for kind_of in shards:
+        location = popart.TensorLocationSettings(
             popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
             minElementsForReplicatedTensorSharding=3,
         )
+        setattr(made, f"{kind_of}TensorLocationSettings", location)
     if buckets is not None:
         made.exchangeBucketBytes = buckets
     apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
@@ -188,9 +189,12 @@ def test_collectives() -> None:
 def test_shares_of_states() -> None:
     """Each rank keeps and updates a share; weights and states come back whole."""
     plain = lambda: popart.SGD({"defaultMomentum": (0.9, True), "lossScaling": (8.0, False)})  # noqa: E731
-    same(plain, accumulation=ACCUMULATION, shards=True, mean=True)
-    same(OPTIMIZERS["Adam"], shards=True, backend="c")
-    same(OPTIMIZERS["clipped"], shards=True)  # norms are of whole gradients: nothing is shared
+    states, all_of_them = ("optimizerState",), ("optimizerState", "accumulator")
+    same(plain, accumulation=ACCUMULATION, shards=states, mean=True)
+    same(OPTIMIZERS["Adam"], shards=states, backend="c")
+    same(OPTIMIZERS["Adam"], 2, accumulation=ACCUMULATION, shards=all_of_them, mean=True)
+    same(plain, accumulation=ACCUMULATION, shards=("accumulator",), backend="c")
+    same(OPTIMIZERS["clipped"], shards=states)  # norms are of whole gradients: nothing is shared
 
 
 def test_messages() -> None:

@@ -28,6 +28,7 @@ from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
 from popgraph.passes.optimizer_spec import OF_WEIGHT, OptimizerSpec
 from popgraph.passes.options import Options
+from popgraph.passes.replication import belongs
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -104,19 +105,29 @@ class AddOptimizer(Pass):
         variables.trained = set(contexts)
         for context in contexts.values() if spec.keeps_means else ():
             context.average()
+        several = contexts.values() if spec.ranks > 1 else ()
+        shared = [one for one in several if spec.shares(one.count) and not self._shows(one.name)]
+        for context in shared:
+            if spec.shares_gradients(context.count):
+                context.take_share()
         if spec.period > 1:
             before, last = _count(variables, spec.period)
             for context in contexts.values():
                 context.accumulate(before, last)
-        for context in contexts.values() if spec.ranks > 1 else ():
-            if spec.shares(prod(context.shape)):
-                context.take_share()
-            else:
-                context.exchange()
+        for context in several:
+            if context.whole is None:
+                (context.take_share if context in shared else context.exchange)()
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
             _finish(contexts[name], rules[name], term)
+
+    def _shows(self, weight: str) -> bool:
+        """Whether a state of a weight is an output, which is whole."""
+        return any(
+            belongs(name, weight) and name not in (weight, UPDATED + weight)
+            for name in self.extra_outputs
+        )
 
 
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
@@ -211,6 +222,7 @@ class WeightContext:
         self.weight = variables.term(op.result).cast(self.compute)
         self.gradient = variables.term(gradient).cast(self.compute)
         self.shape: Shape = shape_of(op.result)
+        self.count = prod(self.shape)
         self.last: SSAValue | None = None
         self.whole: Term | None = None
         """The weight, where this rank updates a share of it."""
@@ -248,7 +260,11 @@ class WeightContext:
         self.gradient = self.variables.term(whole).cast(self.compute)
 
     def take_share(self) -> None:
-        """From here on weight and gradient are the elements that are this rank's to update."""
+        """
+        From here on weight and gradient are the elements that are this rank's to update.
+
+        Before gradients are accumulated, those of each micro-batch are told, else their sum is.
+        """
         ranks, self.whole = self.spec.ranks, self.weight
         share = -(-prod(self.shape) // ranks)
         told = self.spec.message_type
