@@ -121,7 +121,11 @@ class OptimizerSpec(ABC):
     of how many of them it gets gradients.
     """
     ranks: int = 1
-    """So many processes add up their gradients; each runs an equal part of the micro-batches."""
+    """
+    So many processes add up their gradients; each runs an equal part of the micro-batches. Those of
+    a weight's own number are `rank_stride` apart, and others have weights of their own.
+    """
+    rank_stride: int = 1
     shard_from: int = 0
     """Of weights with at least so many elements, each process keeps a share of the optimizer's
     states and updates that share; 0: all keep all."""
@@ -184,7 +188,8 @@ class OptimizerSpec(ABC):
         wanted = any(
             0 < fewest <= elements for fewest in (self.shard_from, self.shard_gradients_from)
         )
-        return wanted and self.ranks > 1 and not self.clip and self.is_elementwise
+        alone = any(one.parameter == "ranks" for one in self.specific)
+        return wanted and self.ranks > 1 and not (self.clip or alone) and self.is_elementwise
 
     def shares_gradients(self, elements: int) -> bool:
         """Whether they add up shares of the gradients of micro-batches, too."""

@@ -34,7 +34,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
 from popgraph.session.buffers import Stream
-from popgraph.session.grouped_weights import Grouped
+from popgraph.session.grouped_weights import Grouped, GroupedWeight
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
@@ -233,13 +233,23 @@ class Program:
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
-            copies = zip(self.replicas.variables(id), weight.held, strict=True)
+            copies = zip(self.replicas.variables(id), self._held(weight), strict=True)
             own = [firsts[group] for group in dict(copies).values()]
             variables[id].attributes[GROUPS] = ArrayAttr(own)
+
+    def _held(self, weight: GroupedWeight) -> list[int]:
+        """The group of each replica of this process."""
+        first = self.replicas.first
+        return weight.held[first : first + self.replicas.count]
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
         """An update rule that says of the weights of each group what it says of a weight."""
         replicas = self.replicas
+        for id, stride, ranks in replicas.told:
+            for name in dict.fromkeys(replicas.variables(id)):
+                numbers = {"ranks": ranks, "rank_stride": stride}
+                own = (Specific(name, key, Scalar(float(one))) for key, one in numbers.items())
+                rule = replace(rule, specific=(*rule.specific, *own))
         if replicas.count == 1:
             return rule
         specific = [
@@ -338,10 +348,12 @@ class Program:
             first = firsts[id] if id in firsts else next(iter(values.values()))
             rows: tuple[int, ...] = ()
             if group is not None and group.is_stacked and values:
-                held = dict(zip(self.replicas.states(id), group.held, strict=True))
+                held = dict(zip(self.replicas.states(id), self._held(group), strict=True))
                 values, rows = {name: values[name] for name in held}, tuple(held.values())
                 parts = {row: values[name] for name, row in reversed(held.items())}
-                first = np.stack([parts[row] for row in range(len(group.groups))])
+                if id not in firsts:  # states of other processes begin as one of these
+                    some = next(iter(parts.values()))
+                    first = np.stack([parts.get(row, some) for row in range(len(group.groups))])
             returned = tuple(group.returned) if group else ()
             weight = next((one for one in weights if one != id and belongs(id, one)), None)
             whole = None if weight is None else self._whole_state(first, weights[weight])

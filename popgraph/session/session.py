@@ -282,21 +282,13 @@ class Session(Randomness, IpuOnly):
         if not self._grouped and not self._model.has_collectives:
             return Replication()
         own = self._share.own
-        if self._grouped and own.ranks > 1:
-            raise popart_unsupported_exception(
-                f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
-                "several processes",
-                "VariableSettings",
-                "all replicas in one process, or the same weights for all of them",
-            )
-        made = replication_of(
+        return replication_of(
             self._grouped,
-            own.replicas,
+            own,
             self._model.broadcast_inputs,
             self._model.weight_names,
             self._rule,
         )
-        return replace(made, ranks=own.ranks, rank=own.rank)
 
     # what was asked for
 

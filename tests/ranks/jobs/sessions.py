@@ -38,7 +38,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 
 def network(
-    *, drops: bool = False, normalizes: bool = False, talks: bool = False
+    *,
+    drops: bool = False,
+    normalizes: bool = False,
+    talks: bool = False,
+    shared: tuple[int, int, int] | None = None,
 ) -> tuple[bytes, str]:
     """Two layers and an L1 loss: its model, and the name of the loss."""
     builder = popart.Builder()
@@ -48,7 +52,13 @@ def network(
     def weight(name: str, *shape: int) -> str:
         return builder.addInitializedInputTensor(random.normal(size=shape).astype("f"), name)
 
-    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, weight("w", FEATURES, 5)])])
+    if shared is None:
+        w = weight("w", FEATURES, 5)
+    else:
+        groups, stride, size = shared
+        values = random.normal(size=(groups, FEATURES, 5)).astype("f")
+        w = builder.addInitializedInputTensor(values, popart.VariableSettings(stride, size), "w")
+    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
     if normalizes:
         settings = [weight(name, 5) for name in ("scale", "bias", "mean")]
         variance = builder.addInitializedInputTensor(np.ones(5, np.float32), "variance")
@@ -111,7 +121,7 @@ def same(
     tolerance: float = 1e-5,
     narrow: str = "",
     buckets: int | None = None,
-    kind: dict[str, bool] | None = None,
+    kind: dict[str, Any] | None = None,
     shards: Sequence[str] = (),
     **how: Any,
 ) -> None:
@@ -195,6 +205,14 @@ def test_shares_of_states() -> None:
     same(OPTIMIZERS["Adam"], 2, accumulation=ACCUMULATION, shards=all_of_them, mean=True)
     same(plain, accumulation=ACCUMULATION, shards=("accumulator",), backend="c")
     same(OPTIMIZERS["clipped"], shards=states)  # norms are of whole gradients: nothing is shared
+
+
+def test_groups() -> None:
+    """Replicas of some ranks share a weight: neighbours, those far apart, or nobody."""
+    for local, *shared in ((1, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 2), (2, 4, 1, 1)):
+        same(OPTIMIZERS["Adam"], local, kind={"shared": tuple(shared)}, mean=True)
+    momentum = OPTIMIZERS["momentum, decay, scaled"]
+    same(momentum, 2, accumulation=ACCUMULATION, kind={"shared": (2, 2, 2)}, backend="c")
 
 
 def test_messages() -> None:

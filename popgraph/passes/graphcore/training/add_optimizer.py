@@ -115,7 +115,7 @@ class AddOptimizer(Pass):
             for context in contexts.values():
                 context.accumulate(before, last)
         for context in several:
-            if context.whole is None:
+            if context.whole is None and context.spec.ranks > 1:
                 (context.take_share if context in shared else context.exchange)()
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
@@ -251,11 +251,12 @@ class WeightContext:
         self.gradient = kept.cast(self.compute)
 
     def exchange(self) -> None:
-        """From here on the gradient is the sum over all ranks."""
+        """From here on the gradient is the sum over all ranks that share the weight."""
         told = self.spec.message_type
         message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
         row = reshaped(message.operand, (prod(self.shape),))
-        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=self.spec.ranks)
+        size, stride = self.spec.ranks, self.spec.rank_stride
+        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=size, stride=stride)
         whole = SSAValue.get(reshaped(total, self.shape))
         self.gradient = self.variables.term(whole).cast(self.compute)
 
