@@ -240,6 +240,11 @@ class SessionOptions:
         """From how many elements on they share out what is added up of gradients; 0: never."""
         return _sharded_from(self.accumulatorTensorLocationSettings)
 
+    @property
+    def weights_sharded_from(self) -> int:
+        """From how many elements on they share out the weight itself; 0: never."""
+        return _sharded_from(self.weightTensorLocationSettings)
+
     def check(self, training: bool) -> None:
         """Refuses combinations that PopART refuses, and what would change results unheard."""
         if self.enableGradientAccumulation and not training:

@@ -355,21 +355,24 @@ class Program:
                     some = next(iter(parts.values()))
                     first = np.stack([parts.get(row, some) for row in range(len(group.groups))])
             returned = tuple(group.returned) if group else ()
-            weight = next((one for one in weights if one != id and belongs(id, one)), None)
-            whole = None if weight is None else self._whole_state(first, weights[weight])
-            share = 0 if whole is None else first.size
+            weight = next((one for one in weights if belongs(id, one)), None)
+            part = next(iter(values.values()), first)
+            whole = None if weight is None else self._whole(id, part, weights[weight])
+            share = 0 if whole is None else part.size
             found[id] = Held(
                 first if whole is None else whole, tuple(values), rows, returned, share
             )
         return found
 
-    def _whole_state(self, first: Array, weight: Array) -> Array | None:
-        """A state of which each rank has a share, as one of the whole weight; None of any other."""
+    def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
+        """What of which each rank has a share, as one of the whole weight; None of any other."""
         rule = self._rule
         if rule is None or not rule.shares(weight.size):
             return None
         if first.shape != (-(-weight.size // rule.ranks),):
             return None  # what is added up before it is told is whole
+        if id in self._model.weight_names:
+            return weight
         return np.full(weight.shape, first[0], first.dtype)
 
     @cached_property

@@ -484,7 +484,9 @@ class Session(Randomness, IpuOnly):
         executable = self._engine.prepared(message)
         if not self._engine.loaded:
             self._engine.load()
-        unsent = self._training and not self._sent and self._insists_on_weights()
+        in_shares = self._share.own.ranks > 1 and self._options.weights_sharded_from
+        insists = self._insists_on_weights() or in_shares
+        unsent = self._training and not self._sent and insists
         if unsent and self._model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "

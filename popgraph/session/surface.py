@@ -105,6 +105,7 @@ WORKS: Mapping[str, str] = {
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
         meanAccumulationAndReplicationReductionStrategy
         optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
+        weightTensorLocationSettings
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -146,7 +147,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             activationTensorLocationSettings
             groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
-            virtualGraphSplitRatios weightTensorLocationSettings
+            virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy

@@ -208,6 +208,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         message_type=options.exchangeType,
         shard_from=options.states_sharded_from,
         shard_gradients_from=options.gradients_sharded_from,
+        shard_weights_from=options.weights_sharded_from,
         mean=mean,
         running=strategy is MeanReductionStrategy.Running,
     )

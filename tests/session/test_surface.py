@@ -42,6 +42,7 @@ OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFi
     "exchangeType",
     "gradients_sharded_from",
     "states_sharded_from",
+    "weights_sharded_from",
     "useTunedSchedules",
     "check",
     "check_engine_options",

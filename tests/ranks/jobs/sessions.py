@@ -204,6 +204,9 @@ def test_shares_of_states() -> None:
     same(OPTIMIZERS["Adam"], shards=states, backend="c")
     same(OPTIMIZERS["Adam"], 2, accumulation=ACCUMULATION, shards=all_of_them, mean=True)
     same(plain, accumulation=ACCUMULATION, shards=("accumulator",), backend="c")
+    weights = ("weight", *all_of_them)
+    same(OPTIMIZERS["Adam"], shards=weights, accumulation=ACCUMULATION, mean=True)
+    same(plain, shards=("weight",), backend="c")
     same(OPTIMIZERS["clipped"], shards=states)  # norms are of whole gradients: nothing is shared
 
 
