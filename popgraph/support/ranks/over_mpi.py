@@ -26,6 +26,7 @@ from popgraph.support.ranks.communicator import (
     Finish,
     RankError,
 )
+from popgraph.support.ranks.launched import GRACE_SECONDS
 
 INSTALL = "pip install 'popgraph[mpi]' brings mpi4py and an Open MPI"
 POLL_SECONDS = 1e-4
@@ -165,6 +166,8 @@ class OverMpi(Communicator):
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """An error that nobody handles ends all ranks: the others would wait for this one."""
+        if not self.is_first:
+            time.sleep(GRACE_SECONDS)
         traceback.print_exception(kind, error, trace)
         print(
             f"rank {self.rank} of {self.size} failed, and with it the job: {error}",
