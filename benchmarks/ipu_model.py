@@ -34,7 +34,11 @@ train (labels: i32[N]) {
 """
 
 PUBLISHED_SHARES = {("ipu1", "f32"): 0.607, ("ipu1", "f16"): 0.473}
-"""Of peak, of large products: 18.9 of 31.1 Tflop/s and 58.9 of 124.5, Jia et al. 2019."""
+"""
+Of peak, of large products: 18.9 of 31.1 Tflop/s and 58.9 of 124.5, Jia et al. 2019.
+
+The peaks are confirmed by other sources, 18.9 and 58.9 are not verified.
+"""
 
 PUBLISHED_BATCHES = {("ipu2", "inference"): 90, ("ipu2", "training"): 7}
 """

@@ -7,52 +7,96 @@ import json
 import os
 import socket
 import statistics
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from turns import Contestant, take_turns
+
+if TYPE_CHECKING:
+    from popgraph.measure.scale import Trained
+    from popgraph.support.arrays import Array
+    from popgraph.support.ranks.communicator import Communicator
 
 ROUNDS = 3
-"""How often each contestant is started, in turn with the others."""
+"""How many turns each contestant has."""
 NETWORKS = {"resnet18": 16, "transformer": 8}
 """The networks that are published, and the samples of a batch of all ranks."""
 
 
-def own_step(name: str, batch: int, threads: int, seconds: float) -> dict[str, Any]:
-    """Our step, on whatever ranks run this."""
-    from training import CASES, Trained
+@dataclass(frozen=True)
+class Row:
+    """A contestant: the program, its ranks, the threads of each, and the shares of a batch."""
+
+    name: str
+    kind: str
+    ranks: int
+    threads: int = 1
+    shares: int = 2
+
+
+DDP = "PyTorch DDP, gloo, two ranks"
+ROWS = (
+    Row("two ranks of one thread", "popgraph", 2),
+    Row("one rank of two threads", "popgraph", 1, threads=2, shares=1),
+    Row(DDP, "torch", 2),
+    Row("four ranks of one thread, twice the batch", "popgraph", 4),
+)
+
+
+def own_steps(arguments: argparse.Namespace) -> None:
+    """Our step, on whatever ranks run this; the first one compiles what all will find."""
+    from training import CASES
+    from training import Trained as Network
 
     from popgraph.measure.scale import Trained as Step
-    from popgraph.measure.scale import network_here
     from popgraph.support.ranks.world import world
 
     here = world()
-    case = CASES[name]
-    trained = Trained(name, replace(case, shape=(batch // here.size, *case.shape[1:])))
-    module, compilation, options = trained.task()
-    step = Step(module, compilation, options, threads)
+    case = CASES[arguments.name]
+    trained = Network(arguments.name, replace(case, shape=(arguments.batch, *case.shape[1:])))
+    step, arrays = Step(*trained.task(), arguments.threads), trained.arrays
+    if not here.is_first:
+        here.barrier(patient=True)
     program = step.request(here.size).executable()
-    arrays, how = trained.arrays, (seconds, here.barrier, here.broadcast)
-    found: dict[str, Any] = {"seconds": timed(lambda: program.run(arrays), *how)}
-    if here.size > 1:
+    if here.is_first:
+        here.barrier(patient=True)
+    ready = found_here(step, here, arrays, arguments) if here.size > 1 else {}
+    take_turns(
+        arguments.folder,
+        here.is_first,
+        ready,
+        lambda: timed(
+            lambda: program.run(arrays),
+            arguments.seconds,
+            here.barrier,
+            here.broadcast,
+            here.gather,
+        ),
+    )
+
+
+def found_here(
+    step: Trained, here: Communicator, arrays: dict[str, Array], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What the scaling model wants to know: the network here, and the step if that is asked for."""
+    from popgraph.measure.scale import measured_here, network_here
+
+    found: dict[str, Any] = {"network": asdict(network_here(here, 10))}
+    if arguments.model:
         alone = step.request(1).executable()
-        apart = timed(lambda: alone.run(arrays), *how)
-        network, messages = network_here(here, 10), step.measured(3).messages
-        told = sum(network.all_reduce(size, here.size) for size in messages)
-        waited = max(0.0, found["seconds"] - apart)
-        found |= {
-            "alone": apart,
-            "messages": told,
-            "hidden": max(0.0, 1 - waited / told),
-        }
-    return found if here.is_first else {}
+        how = (arguments.seconds, here.barrier, here.broadcast, here.gather)
+        found["alone"] = timed(lambda: alone.run(arrays), *how)
+        found["step"] = asdict(measured_here(step, here, 2))
+    return found
 
 
-def their_step(name: str, batch: int, seconds: float) -> dict[str, Any]:
-    """A step of DistributedDataParallel over gloo, one thread on each rank."""
+def their_steps(arguments: argparse.Namespace) -> None:
+    """Steps of DistributedDataParallel over gloo, one thread on each rank."""
     import torch
     from torch import distributed
     from torch.nn import functional
@@ -61,10 +105,10 @@ def their_step(name: str, batch: int, seconds: float) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
-    case, ranks = CASES[name], distributed.get_world_size()
+    case = CASES[arguments.name]
     torch.manual_seed(0)
     network = DistributedDataParallel(case.network())
-    x = torch.randn((batch // ranks, *case.shape[1:]))
+    x = torch.randn((arguments.batch, *case.shape[1:]))
     labels = torch.randint(0, case.classes, x.shape[:1])
     optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
 
@@ -78,10 +122,15 @@ def their_step(name: str, batch: int, seconds: float) -> dict[str, Any]:
         distributed.broadcast(told, 0)
         return int(told[0])
 
-    found = timed(step, seconds, distributed.barrier, agreed)
+    def gathered(value: float) -> list[float]:
+        found = [torch.zeros(1, dtype=torch.float64) for _ in range(distributed.get_world_size())]
+        distributed.all_gather(found, torch.tensor([value], dtype=torch.float64))
+        return [float(one[0]) for one in found]
+
     is_first = distributed.get_rank() == 0
+    how = (arguments.seconds, distributed.barrier, agreed, gathered)
+    take_turns(arguments.folder, is_first, {}, lambda: timed(step, *how))
     distributed.destroy_process_group()
-    return {"seconds": found} if is_first else {}
 
 
 def timed(
@@ -89,53 +138,50 @@ def timed(
     seconds: float,
     barrier: Callable[[], object],
     agreed: Callable[[int], int],
-) -> float:
-    """The median of steps, of which all ranks run as many; the first ones warm up."""
-    for _ in range(2):
-        step()
+    gathered: Callable[[float], list[float]],
+) -> dict[str, float]:
+    """What a step takes, of which all ranks run as many, and what it costs all processors."""
+    step()
     barrier()
     start = time.perf_counter()
     step()
-    count = agreed(max(3, min(200, int(seconds / max(1e-6, time.perf_counter() - start)))))
-    times = []
+    count = agreed(max(2, min(200, int(seconds / max(1e-6, time.perf_counter() - start)))))
+    times, before = [], time.process_time()
     for _ in range(count):
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    spent = (time.process_time() - before) / count
+    return {
+        "seconds": statistics.median(times),
+        "best_seconds": min(times),
+        "cpu_seconds": sum(gathered(spent)),
+    }
 
 
-def started(arguments: argparse.Namespace, kind: str, ranks: int, threads: int) -> dict[str, Any]:
-    """What the ranks of one contestant find."""
-    own = [sys.executable, __file__, arguments.name, "--worker", kind]
-    own += ["--threads", str(threads), "--batch", str(arguments.batch)]
-    own += ["--seconds", str(arguments.seconds)]
+def started(arguments: argparse.Namespace, folder: Path, row: Row) -> Contestant:
+    """The processes of one row, ready to take turns."""
+    own = [sys.executable, __file__, arguments.name, "--worker", row.kind]
+    own += ["--threads", str(row.threads), "--batch", str(arguments.batch // row.shares)]
+    own += ["--seconds", str(arguments.seconds), *(["--model"] if row is ROWS[0] else [])]
     environment = {
         **os.environ,
+        "OMP_NUM_THREADS": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    if kind == "popgraph":
+    if row.kind == "popgraph":
         mpirun = Path(sys.executable).parent / "mpirun"
         launcher = [str(mpirun) if mpirun.exists() else "mpirun", "--bind-to", "none"]
-        commands = [[*launcher, "-n", str(ranks), *own] if ranks > 1 else own]
-        extra: list[dict[str, str]] = [{}]
-    else:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = str(found.getsockname()[1])
-        commands = [own] * ranks
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
-        extra = [{**shared, "RANK": str(rank)} for rank in range(ranks)]
-    running = [
-        subprocess.Popen(command, env={**environment, **more}, stdout=subprocess.PIPE, text=True)
-        for command, more in zip(commands, extra, strict=True)
-    ]
-    lines = [line for one in running for line in one.communicate()[0].splitlines()]
-    if any(one.returncode for one in running):
-        raise SystemExit(f"{kind} on {ranks} ranks failed")
-    told = [json.loads(line) for line in lines if line.startswith("{")]
-    return next(one for one in told if one)
+        command = [*launcher, "-n", str(row.ranks), *own] if row.ranks > 1 else own
+        return Contestant(row.name, folder, [(command, environment)])
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(row.ranks)}
+    each = [{**environment, **shared, "RANK": str(rank)} for rank in range(row.ranks)]
+    return Contestant(row.name, folder, [(own, one) for one in each])
 
 
 BANDWIDTHS = {"10 Gbit/s": 10e9, "25 Gbit/s": 25e9, "100 Gbit/s": 100e9}
@@ -173,26 +219,63 @@ def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
     return f"{head}\n\n{markdown_table(['ranks', *found], rows, 'rrrr')}"
 
 
-CONTESTANTS = {
-    "two ranks of one thread": ("popgraph", 2, 1),
-    "one rank of two threads": ("popgraph", 1, 2),
-    "PyTorch DDP, gloo, two ranks": ("torch", 2, 1),
-}
-
-
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """All contestants, in turn."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTESTANTS}
-    for _ in range(arguments.rounds):
-        for name, how in CONTESTANTS.items():
-            found[name].append(started(arguments, *how))
-    best = {name: min(rows, key=lambda row: row["seconds"]) for name, rows in found.items()}
-    ours, theirs = (best[name]["seconds"] for name in list(CONTESTANTS)[::2])
+    """All contestants, in turn; then what the scaling model says of ranks, and what they take."""
+    with tempfile.TemporaryDirectory() as folder:
+        running: list[Contestant] = []
+        try:
+            for row in ROWS:
+                running.append(started(arguments, Path(folder) / str(len(running)), row))
+            turns = [[one.turn() for one in running] for _ in range(arguments.rounds)]
+        finally:
+            for one in running:
+                one.end()
+    best = [min(found, key=lambda one: one["seconds"]) for found in zip(*turns, strict=True)]
+    rows = {row.name: found for row, found in zip(ROWS, best, strict=True)}
     return {
         "model": arguments.name,
         "batch": arguments.batch,
-        "rows": best,
-        "times_ddp": theirs / ours,
+        "rows": rows,
+        "times_ddp": rows[DDP]["seconds"] / best[0]["seconds"],
+        **checked([one.ready for one in running], best),
+    }
+
+
+def checked(ready: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
+    """
+    The scaling model beside real ranks: the fastest step, and what the fastest kernels predict.
+
+    Where ranks are more than cores, each computes for its share of the time.
+    """
+    from popgraph.measure.scale import Network, Span, Step, cores_here
+
+    told = ready[0]["step"]
+    step = Step(told["alone"], tuple(Span(**one) for one in told["spans"]), told["rest"])
+    alone = ready[0]["alone"]
+    rows = [model_row(1, step.alone, alone)]
+    for row, one, times in zip(ROWS, ready, found, strict=True):
+        if "network" in one:
+            shared = step.slowed(max(1.0, row.ranks / cores_here()))
+            rows.append(
+                model_row(row.ranks, shared.seconds(Network(**one["network"]), row.ranks), times)
+            )
+    network = Network(**ready[0]["network"])
+    messages = sum(network.all_reduce(size, ROWS[0].ranks) for size in step.messages)
+    waited = max(0.0, found[0]["seconds"] - alone["seconds"])
+    return {
+        "messages": messages,
+        "hidden": max(0.0, 1 - waited / messages),
+        "scaling_model": rows,
+    }
+
+
+def model_row(ranks: int, predicted: float, times: dict[str, float]) -> dict[str, float]:
+    measured = times["best_seconds"]
+    return {
+        "ranks": ranks,
+        "predicted": predicted,
+        "measured": measured,
+        "ratio": measured / predicted,
     }
 
 
@@ -200,30 +283,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="?", help="one of training.py; unasked those published")
     parser.add_argument("--batch", type=int, default=0, help="samples of all ranks")
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=2, help="of a turn")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
         "--scale", type=Path, metavar="FILE.svg", help="predict many ranks instead, as a chart"
     )
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker == "popgraph":
-        told = own_step(arguments.name, arguments.batch, arguments.threads, arguments.seconds)
-        print(json.dumps(told), flush=True)
-    elif arguments.worker:
-        print(
-            json.dumps(their_step(arguments.name, arguments.batch, arguments.seconds)), flush=True
-        )
+    if arguments.worker:
+        (own_steps if arguments.worker == "popgraph" else their_steps)(arguments)
     elif arguments.scale:
         batch = arguments.batch or NETWORKS.get(arguments.name, 8)
         print(scaled(arguments.name, batch, arguments.scale, arguments.rounds))
     else:
         for name in [arguments.name] if arguments.name else NETWORKS:
-            arguments.name = name
-            arguments.batch = arguments.batch or NETWORKS.get(name, 8)
-            print(json.dumps(measure(arguments)), flush=True)
-            arguments.batch = 0
+            batch = arguments.batch or NETWORKS.get(name, 8)
+            told = argparse.Namespace(**{**vars(arguments), "name": name, "batch": batch})
+            print(json.dumps(measure(told), indent=1), flush=True)
 
 
 if __name__ == "__main__":

@@ -90,11 +90,11 @@ def command(
     assert training is not None, "a step of training was asked for"
     training = _telling(training, type_)
     trained = Trained(module, compilation, Options(training=training, bucket_bytes=size), threads)
-    step = trained.measured(rounds)
     here = world()
     if here.size > 1:
-        typer.echo(_compared(trained, step, here, rounds))
+        typer.echo(_compared(trained, here, rounds))
         return
+    step = trained.measured(rounds)
     found = {name: predictions(step, network, ranks) for name, network in networks.items()}
     typer.echo(_told(step, found))
     if json_file is not None:
@@ -158,19 +158,19 @@ def _numbers(step: Step, networks: Any, found: dict[str, list[Prediction]]) -> d
     }
 
 
-def _compared(trained: Trained, step: Step, here: Communicator, rounds: int) -> str:
+def _compared(trained: Trained, here: Communicator, rounds: int) -> str:
     """What the model says of the ranks of this job, and what they take."""
-    from popgraph.measure.scale import SAMPLE_BYTES, network_here
+    from popgraph.measure.scale import SAMPLE_BYTES, measured_here, network_here
     from popgraph.support.amounts import bytes_text
 
     network = network_here(here, rounds)
-    slowest = max(here.gather(step), key=lambda one: one.computing)
-    predicted = slowest.seconds(network, here.size) * 1e3
+    step = measured_here(trained, here, rounds)
+    predicted = step.seconds(network, here.size) * 1e3
     measured = trained.step_here(here, rounds) * 1e3
     told = network.all_reduce(SAMPLE_BYTES, here.size) * 1e3
     return (
         f"{here.size} ranks here: a step is predicted to take {predicted:.3f} ms and takes "
         f"{measured:.3f} ms ({measured / predicted:.2f} times that); alone it takes "
-        f"{slowest.alone * 1e3:.3f} ms; an all-reduce of {bytes_text(SAMPLE_BYTES)} takes "
+        f"{step.alone * 1e3:.3f} ms; an all-reduce of {bytes_text(SAMPLE_BYTES)} takes "
         f"{told:.3f} ms, a message {network.latency * 1e6:.1f} us"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,11 @@ class Step:
     def messages(self) -> tuple[int, ...]:
         """The bytes of each message, in the order in which they are sent."""
         return tuple(span.sends for span in self.spans if span.sends)
+
+    def slowed(self, times: float) -> Step:
+        """The same step where a rank computes so many times as long: it shares a core."""
+        spans = tuple(replace(span, seconds=span.seconds * times) for span in self.spans)
+        return Step(self.alone * times, spans, self.rest * times)
 
     def seconds(self, network: Network, ranks: int) -> float:
         """How long a step takes: messages travel one by one, while the rank goes on computing."""
@@ -200,6 +206,27 @@ def _message_of(call: CallOp, module: ModuleOp) -> int | None:
                 if isinstance(op, ReceiveOp):
                     return 0
     return None
+
+
+def cores_here() -> int:
+    """How many cores the processes of this machine share."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def measured_here(trained: Trained, here: Communicator, rounds: int) -> Step:
+    """
+    The step of the slowest rank of this job, for all.
+
+    As many ranks measure at once as there are cores. Where there are more, each has its share.
+    """
+    fitting = max(1, cores_here() // trained.threads)
+    step = trained.measured(rounds) if here.rank < fitting else None
+    here.barrier(patient=True)
+    found = [one for one in here.gather(step) if one is not None]
+    slowest = max(found, key=lambda one: one.computing)
+    return slowest.slowed(max(1.0, here.size / fitting))
 
 
 def network_here(here: Communicator, rounds: int) -> Network:

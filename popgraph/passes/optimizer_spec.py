@@ -121,10 +121,20 @@ class OptimizerSpec(ABC):
     of how many of them it gets gradients.
     """
     ranks: int = 1
-    """So many processes add up their gradients; each runs an equal part of the micro-batches."""
+    """
+    So many processes add up their gradients; each runs an equal part of the micro-batches. Those of
+    a weight's own number are `rank_stride` apart, and others have weights of their own.
+    """
+    rank_stride: int = 1
     shard_from: int = 0
     """Of weights with at least so many elements, each process keeps a share of the optimizer's
     states and updates that share; 0: all keep all."""
+    shard_gradients_from: int = 0
+    """Of weights with at least so many elements, each process also adds up only its share of the
+    gradients of micro-batches, which are told one by one; 0: all add up all."""
+    shard_weights_from: int = 0
+    """Of weights with at least so many elements, each process also keeps only its share, and is
+    told the whole whenever it is read; 0: all keep all."""
     message_type: str = ""
     """The type in which gradients are told to other processes; without one it is their own."""
     replication: int = 1
@@ -178,8 +188,18 @@ class OptimizerSpec(ABC):
 
     def shares(self, elements: int) -> bool:
         """Whether processes share out the states of a weight of so many elements."""
-        wanted = self.ranks > 1 and 0 < self.shard_from <= elements
-        return wanted and not self.clip and self.is_elementwise
+        limits = (self.shard_from, self.shard_gradients_from, self.shard_weights_from)
+        wanted = any(0 < fewest <= elements for fewest in limits) and elements >= self.ranks > 1
+        alone = any(one.parameter == "ranks" for one in self.specific)
+        return wanted and not (self.clip or alone) and self.is_elementwise
+
+    def shares_weights(self, elements: int) -> bool:
+        """Whether each of them keeps only its share of the weight."""
+        return self.shares(elements) and 0 < self.shard_weights_from <= elements
+
+    def shares_gradients(self, elements: int) -> bool:
+        """Whether they add up shares of the gradients of micro-batches, too."""
+        return self.shares(elements) and 0 < self.shard_gradients_from <= elements
 
     @property
     def is_elementwise(self) -> bool:

@@ -20,7 +20,8 @@ class Replication:
     They are `count` in a process, of which there are `ranks`; this one is number `rank`. All of
     them get the same of the inputs in `shared`. A variable is theirs in common, unless
     `groups` say with which stride and size those that share it stand. Gradients of a variable are
-    added up over those that share it, unless `added` says over which.
+    added up over those that share it, unless `added` says over which. Where replicas of some
+    processes only share a variable, `told` says with which stride and size these stand.
     """
 
     count: int = 1
@@ -29,11 +30,12 @@ class Replication:
     added: tuple[tuple[str, int, int], ...] = ()
     ranks: int = 1
     rank: int = 0
+    told: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
             raise ValueError(f"there is no rank {self.rank} among {self.ranks}")
-        pairs = [pair for _, *pair in (*self.groups, *self.added)]
+        pairs = [pair for _, *pair in (*self.groups, *self.added, *self.told)]
         numbers = (self.count, *(number for pair in pairs for number in pair))
         if min(numbers) < 1:
             raise ValueError("replicas, strides and sizes are at least 1")
@@ -108,9 +110,9 @@ class Replication:
             words.append(f"rank={self.rank}/{self.ranks}")
         if self.shared:
             words.append("shared=" + ",".join(quote(name, safe="") for name in self.shared))
-        for key in ("groups", "added"):
-            told = getattr(self, key)
-            named = [f"{quote(name, safe='')}:{step}:{size}" for name, step, size in told]
+        for key in ("groups", "added", "told"):
+            pairs = getattr(self, key)
+            named = [f"{quote(name, safe='')}:{step}:{size}" for name, step, size in pairs]
             words += [f"{key}={','.join(named)}"] if named else []
         return " ".join(words)
 
@@ -120,7 +122,7 @@ class Replication:
         count, *words = text.split() or [""]
         given = dict(word.partition("=")[::2] for word in words)
         try:
-            if unknown := given.keys() - {"shared", "groups", "added", "rank"}:
+            if unknown := given.keys() - {"shared", "groups", "added", "told", "rank"}:
                 raise ValueError(f"nothing is named {sorted(unknown)[0]!r}")
             shared = tuple(unquote(name) for name in _listed(given, "shared"))
             rank, _, ranks = given.get("rank", "0/1").partition("/")
@@ -131,6 +133,7 @@ class Replication:
                 _groups(given, "added"),
                 int(ranks),
                 int(rank),
+                _groups(given, "told"),
             )
         except ValueError as error:
             raise PassError(

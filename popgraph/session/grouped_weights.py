@@ -18,7 +18,9 @@ from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
 from popgraph.session.options import SessionOptions
+from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
+from popgraph.support.replicas import Grouping
 
 
 @dataclass(frozen=True)
@@ -79,22 +81,28 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
 
 def replication_of(
     grouped: Grouped,
-    replicas: int,
+    shape: StepShape,
     shared: Iterable[str],
     weights: Collection[str],
     rule: OptimizerSpec | None,
 ) -> Replication:
     """
-    The replicas of one program.
+    The replicas of one program, which is that of a rank.
 
     Where gradients are clipped together whose groups are not the same, each replica has a norm of
     its own, and so a copy of its own of these weights.
     """
-    groups = {}
+    groups, told = {}, {}
     for id, one in grouped.items():
         grouping = one.settings.getReplicaGrouping(one.replicas)
-        groups[id] = (grouping.stride, grouping.groupSize)
-    everyone = (1, replicas)
+        groups[id], told[id] = _parted(grouping.stride, grouping.groupSize, shape, id)
+    if told and rule is not None and rule.clip and shape.ranks > 1:
+        raise popart_unsupported_exception(
+            "gradients cannot be clipped where replicas of several processes differ in weights",
+            "clip_norm_settings",
+            "all replicas in one process, or the same weights for all of them",
+        )
+    everyone = (1, shape.replicas)
     added: dict[str, tuple[int, int]] = {}
     for clip in rule.clip if rule is not None else ():
         together = {id: groups.get(id, everyone) for id in clip.weights or weights}
@@ -102,10 +110,30 @@ def replication_of(
             added |= together
     own = groups | dict.fromkeys(added, (1, 1))
     return Replication(
-        replicas,
+        shape.replicas,
         tuple(sorted(shared)),
         tuple((id, *pair) for id, pair in sorted(own.items())),
         tuple((id, *pair) for id, pair in sorted(added.items())),
+        shape.ranks,
+        shape.rank,
+        tuple((id, *pair) for id, pair in sorted(told.items())) if shape.ranks > 1 else (),
+    )
+
+
+def _parted(stride: int, size: int, shape: StepShape, id: str) -> tuple[Grouping, Grouping]:
+    """Groups of replicas as those within a process, and those of the processes."""
+    local = shape.replicas
+    if local % (stride * size) == 0:
+        return (stride, size), (1, 1)
+    if local % stride == 0 and stride * size % local == 0:
+        return (stride, local // stride), (1, stride * size // local)
+    if stride % local == 0:
+        return (1, 1), (stride // local, size)
+    raise popart_unsupported_exception(
+        f"groups of {size} replicas that are {stride} apart do not take the same part of every "
+        f"process of {local} replicas",
+        f"the weight {id}",
+        "a number of replicas in each process that the groups divide, or that divides them",
     )
 
 

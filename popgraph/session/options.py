@@ -231,13 +231,19 @@ class SessionOptions:
         return self.replicatedGraphCount if self.enableReplicatedGraphs else 1
 
     @property
-    def sharded_from(self) -> int:
+    def states_sharded_from(self) -> int:
         """From how many elements on processes share out the states of a weight; 0: never."""
-        settings = self.optimizerStateTensorLocationSettings
-        sharding = settings.location.replicatedTensorSharding
-        if sharding is not ReplicatedTensorSharding.On:
-            return 0
-        return max(1, settings.minElementsForReplicatedTensorSharding)
+        return _sharded_from(self.optimizerStateTensorLocationSettings)
+
+    @property
+    def gradients_sharded_from(self) -> int:
+        """From how many elements on they share out what is added up of gradients; 0: never."""
+        return _sharded_from(self.accumulatorTensorLocationSettings)
+
+    @property
+    def weights_sharded_from(self) -> int:
+        """From how many elements on they share out the weight itself; 0: never."""
+        return _sharded_from(self.weightTensorLocationSettings)
 
     def check(self, training: bool) -> None:
         """Refuses combinations that PopART refuses, and what would change results unheard."""
@@ -299,9 +305,15 @@ class SessionOptions:
 
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "customCodelets": lambda o: bool(o.customCodelets),
-    "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }
 """Options that would change what is computed, and when they ask for it."""
+
+
+def _sharded_from(settings: TensorLocationSettings) -> int:
+    if settings.location.replicatedTensorSharding is not ReplicatedTensorSharding.On:
+        return 0
+    return max(1, settings.minElementsForReplicatedTensorSharding)
+
 
 _RECOMPUTED = {
     RecomputationType.Standard: "standard",

@@ -111,7 +111,11 @@ def _shared_out(
 
 
 def _pipeline(
-    nodes: Sequence[_Node], stages: Mapping[_Node, int], model: SessionModel, training: bool
+    nodes: Sequence[_Node],
+    stages: Mapping[_Node, int],
+    model: SessionModel,
+    training: bool,
+    apart: bool,
 ) -> Stages:
     staged = [
         Staged(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
@@ -126,7 +130,7 @@ def _pipeline(
         node = _node(op, model)  # what a session adds to sum losses up has no place of its own
         if last is not None and model.final_loss in node.outputs and model.final_loss not in known:
             staged.append(Staged(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
-    return Stages(tuple(staged), model.final_loss, model.weight_names)
+    return Stages(tuple(staged), model.final_loss, model.weight_names, apart)
 
 
 def check_device(
@@ -256,7 +260,8 @@ def _check_pipeline(
     _check_order(nodes, stages)
     _check_weights(nodes, model)
     _check_called(nodes, model)
-    found = _pipeline(nodes, stages, model, training)
+    apart = options.createImplicitPipeliningFwdOnlyProgram
+    found = _pipeline(nodes, stages, model, training, apart)
     if found.missing is not None:
         raise popart_exception(
             f"The set of pipeline stages for all Ops contains {found.count} stages, but stage "

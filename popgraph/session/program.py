@@ -34,7 +34,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
 from popgraph.session.buffers import Stream
-from popgraph.session.grouped_weights import Grouped
+from popgraph.session.grouped_weights import Grouped, GroupedWeight
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
@@ -233,13 +233,23 @@ class Program:
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
-            copies = zip(self.replicas.variables(id), weight.held, strict=True)
+            copies = zip(self.replicas.variables(id), self._held(weight), strict=True)
             own = [firsts[group] for group in dict(copies).values()]
             variables[id].attributes[GROUPS] = ArrayAttr(own)
+
+    def _held(self, weight: GroupedWeight) -> list[int]:
+        """The group of each replica of this process."""
+        first = self.replicas.first
+        return weight.held[first : first + self.replicas.count]
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
         """An update rule that says of the weights of each group what it says of a weight."""
         replicas = self.replicas
+        for id, stride, ranks in replicas.told:
+            for name in dict.fromkeys(replicas.variables(id)):
+                numbers = {"ranks": ranks, "rank_stride": stride}
+                own = (Specific(name, key, Scalar(float(one))) for key, one in numbers.items())
+                rule = replace(rule, specific=(*rule.specific, *own))
         if replicas.count == 1:
             return rule
         specific = [
@@ -338,26 +348,31 @@ class Program:
             first = firsts[id] if id in firsts else next(iter(values.values()))
             rows: tuple[int, ...] = ()
             if group is not None and group.is_stacked and values:
-                held = dict(zip(self.replicas.states(id), group.held, strict=True))
+                held = dict(zip(self.replicas.states(id), self._held(group), strict=True))
                 values, rows = {name: values[name] for name in held}, tuple(held.values())
                 parts = {row: values[name] for name, row in reversed(held.items())}
-                first = np.stack([parts[row] for row in range(len(group.groups))])
+                if id not in firsts:  # states of other processes begin as one of these
+                    some = next(iter(parts.values()))
+                    first = np.stack([parts.get(row, some) for row in range(len(group.groups))])
             returned = tuple(group.returned) if group else ()
-            weight = next((one for one in weights if one != id and belongs(id, one)), None)
-            whole = None if weight is None else self._whole_state(first, weights[weight])
-            share = 0 if whole is None else first.size
+            weight = next((one for one in weights if belongs(id, one)), None)
+            part = next(iter(values.values()), first)
+            whole = None if weight is None else self._whole(id, part, weights[weight])
+            share = 0 if whole is None else part.size
             found[id] = Held(
                 first if whole is None else whole, tuple(values), rows, returned, share
             )
         return found
 
-    def _whole_state(self, first: Array, weight: Array) -> Array | None:
-        """A state of which each rank has a share, as one of the whole weight; None of any other."""
+    def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
+        """What of which each rank has a share, as one of the whole weight; None of any other."""
         rule = self._rule
         if rule is None or not rule.shares(weight.size):
             return None
         if first.shape != (-(-weight.size // rule.ranks),):
             return None  # what is added up before it is told is whole
+        if id in self._model.weight_names:
+            return weight
         return np.full(weight.shape, first[0], first.dtype)
 
     @cached_property
@@ -365,6 +380,17 @@ class Program:
         """The weights that a run changes; sessions ask in every step."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return names & self._model.weight_names
+
+    @property
+    def updated(self) -> set[str]:
+        """The variables that a run changes, but for the seed."""
+        return {op.variable.text for op in self._graph.updates()} - {SEED}
+
+    @property
+    def of_forward(self) -> frozenset[str]:
+        """The anchors that are tensors of the model, as the forward pass computes them."""
+        known = {name for name, _ in self._model.values()}
+        return frozenset(id for id in self.outputs if id in known - self._after_step)
 
     @property
     def uses_seed(self) -> bool:

@@ -31,12 +31,14 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.delayed_weights import DelayedWeights
+from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
+from popgraph.session.forward_only import is_forward_only, run_forward_only
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_memory import check_memory
@@ -122,6 +124,7 @@ class Session(Randomness, IpuOnly):
         self._has_run = False
         self._ir: Ir | None = None
         check_settings(self._options, dataFlow, rule)
+        check_gcl_options(self._options)
         check_loss_scaling(self._options, rule)
         self._options.check(training=self._training)
         check_distributed(self._options)
@@ -279,21 +282,13 @@ class Session(Randomness, IpuOnly):
         if not self._grouped and not self._model.has_collectives:
             return Replication()
         own = self._share.own
-        if self._grouped and own.ranks > 1:
-            raise popart_unsupported_exception(
-                f"weights such as {next(iter(self._grouped))} cannot differ between replicas of "
-                "several processes",
-                "VariableSettings",
-                "all replicas in one process, or the same weights for all of them",
-            )
-        made = replication_of(
+        return replication_of(
             self._grouped,
-            own.replicas,
+            own,
             self._model.broadcast_inputs,
             self._model.weight_names,
             self._rule,
         )
-        return replace(made, ranks=own.ranks, rank=own.rank)
 
     # what was asked for
 
@@ -342,6 +337,9 @@ class Session(Randomness, IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
+        tensors = self._program.infos if self._options.updatableNamedBuffers else ()
+        tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
+        check_lowering(self._options, tiles, tensors)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
@@ -471,19 +469,24 @@ class Session(Randomness, IpuOnly):
         self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
     ) -> None:
         """
-        One step, inputs from and anchors to `stepio`; there is one program, whatever its handle.
+        One step, inputs from and anchors to `stepio`.
 
-        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas.
+        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas. With
+        `createImplicitPipeliningFwdOnlyProgram`, there is a program "implicitPipeliningFwdOnly",
+        which trains nothing and returns the anchors of the forward pass.
         """
-        if isinstance(stepio, int):  # the form with a program handle in front
-            stepio, debugName = debugName, rest[0] if rest else ""
+        if isinstance(stepio, int | str):  # the form with a program handle in front
+            programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
+        forward = is_forward_only(programHandle, self._options)
         if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
             raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
         if not self._engine.loaded:
             self._engine.load()
-        unsent = self._training and not self._sent and self._insists_on_weights()
+        in_shares = self._share.own.ranks > 1 and self._options.weights_sharded_from
+        insists = self._insists_on_weights() or in_shares
+        unsent = self._training and not self._sent and insists
         if unsent and self._model.weight_names:
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
@@ -495,22 +498,30 @@ class Session(Randomness, IpuOnly):
             self._steps.check(stepio)
             self._delayed.begin_step()
             with self._executions.step(str(debugName)):
-                self._steps.run(stepio, partial(self._run_replicas, executable))
+                run = partial(self._run_replicas, executable, forward=forward)
+                self._steps.run(stepio, run, self._program.of_forward if forward else None)
         self._has_run = True
         if self._program.moved:
             self._weights.in_sync = False
 
     def _run_replicas(
-        self, executable: Executable, inputs: Sequence[Mapping[str, Array]]
+        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], *, forward: bool
     ) -> Sequence[Mapping[str, Array]]:
         """A micro-batch of each replica."""
         self._delayed.enter(executable)
-        return self._replicas.run(executable, inputs, partial(self._run_on, executable))
+        run = partial(self._run_on, executable, forward=forward)
+        return self._replicas.run(executable, inputs, run)
 
-    def _run_on(self, executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def _run_on(
+        self, executable: Executable, inputs: Mapping[str, Array], *, forward: bool
+    ) -> Mapping[str, Array]:
         """A run of the program, which reports know of."""
         self._executions.inputs = inputs
-        results = self._run_batch(executable, inputs)
+        if forward:
+            updated = self._program.updated.difference(self._own())
+            results = run_forward_only(executable, inputs, updated)
+        else:
+            results = self._run_batch(executable, inputs)
         if self._options.enableFloatingPointChecks:
             check_floats(executable, results)
         return results

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AnchorReturnTypeId,
+    BatchSerializationMethod,
     BatchSerializationTransformContext,
     ExchangeStrategy,
     GradientTensorTrackingMethod,
+    MergeVarUpdateType,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
@@ -29,7 +31,11 @@ def check_settings(options: SessionOptions, flow: DataFlow, rule: OptimizerSpec 
     idle = options.virtualGraphMode is VirtualGraphMode.ExecutionPhases and phases == 0
     if idle or phases == 1:
         log_of("ir").warning(_TOO_FEW_PHASES, phases)
-    complaints = (*_complaints(options, flow), *_of_pipelines(options, rule))
+    complaints = (
+        *_complaints(options, flow),
+        *_of_pipelines(options, rule),
+        *_of_transforms(options, trains=rule is not None),
+    )
     for complaint in complaints:
         raise popart_exception(complaint, "SessionOptions")
 
@@ -116,6 +122,31 @@ def _of_pipelines(options: SessionOptions, rule: OptimizerSpec | None) -> Iterat
         )
 
 
+def _of_transforms(options: SessionOptions, *, trains: bool) -> Iterator[str]:
+    pieces = options.batchSerializationSettings
+    forward = pieces.transformContext is BatchSerializationTransformContext.Fwd
+    if trains and forward and pieces.method is BatchSerializationMethod.Loop:
+        yield (
+            "Loop batch serialization is only supported in "
+            "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
+        )
+    threshold = options.mergeVarUpdateMemThreshold
+    if options.mergeVarUpdate in _BY_THRESHOLD and threshold < 0:
+        yield (
+            f"Negative memory {threshold} threshold detected in MergeAuto. The option "
+            "mergeVarUpdateMemThreshold must be positive. "
+        )
+    merging = options.replicatedCollectivesSettings.prepareScheduleForMergingCollectives
+    if merging and options.accumulateOuterFragmentSettings.schedule is _SERIAL:
+        yield (
+            "Incompatible accumulateOuterFragmentSchedule used with session option: "
+            "options.replicatedCollectivesSettings.prepareScheduleForMergingCollectives. "
+            "Specifically SessionOptions::accumulateOuterFragmentSettings.schedule can not be set "
+            "to AccumulateOuterFragmentSchedule::Serial"
+        )
+
+
+_BY_THRESHOLD = (MergeVarUpdateType.AutoTight, MergeVarUpdateType.AutoLoose)
 _SERIAL = AccumulateOuterFragmentSchedule.Serial
 """What is done after micro-batches is done in order, without regard to IPUs."""
 

@@ -35,12 +35,14 @@ class Stages:
     A pipeline of nodes in order.
 
     In cycle c, stage s works on batch c - s. If `loss` is trained, the gradients of what stage s
-    computes belong to stage 2 L - s, where L is the stage of the loss.
+    computes belong to stage 2 L - s, where L is the stage of the loss. Where its last stage forward
+    is to run without them, they are `apart`, one stage later, and none is joined with another.
     """
 
     nodes: tuple[Staged, ...]
     loss: str | None = None
     trained: Collection[str] = field(default=frozenset())
+    apart: bool = False
 
     @property
     def last(self) -> int:
@@ -53,8 +55,12 @@ class Stages:
         """What each stage is called in the end, those of gradients included."""
         homes = {node.stage: node.ipu for node in self.nodes}
         for stage in {node.stage for node in self.nodes if node in self._differentiated}:
-            homes.setdefault(2 * self.last - stage, homes[stage])
-        return merged(homes)
+            homes.setdefault(self.back(stage), homes[stage])
+        return {stage: stage for stage in homes} if self.apart else merged(homes)
+
+    def back(self, stage: int) -> int:
+        """The stage of gradients of what a stage computes."""
+        return 2 * self.last + self.apart - stage
 
     @property
     def count(self) -> int:
@@ -91,7 +97,7 @@ class Stages:
         is on its way to the loss and back, those behind it come by.
         """
         stages = self.stages_of(weight)
-        return self._number(2 * self.last - stages[0]) - self._number(stages[0]) if stages else 0
+        return self._number(self.back(stages[0])) - self._number(stages[0]) if stages else 0
 
     def _number(self, stage: int) -> int:
         return self.numbers.get(stage, stage)

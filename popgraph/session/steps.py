@@ -83,8 +83,15 @@ class Steps:
             f"number of elements, But there is no Tensor named {id} in the model."
         )
 
-    def run(self, stepio: StepIO, run_batch: RunBatch) -> None:
-        """Runs the micro-batches of one step; anchors are written, or summed up first."""
+    def run(self, stepio: StepIO, run_batch: RunBatch, only: Collection[str] | None = None) -> None:
+        """
+        Runs the micro-batches of one step; anchors are written, or summed up first.
+
+        Of the anchors only some are, if `only` says which.
+        """
+        written = {
+            id: one for id, one in self._program.outputs.items() if only is None or id in only
+        }
         sums = [_Sums() for _ in range(self._shape.replicas)]
         for batch in range(self._shape.micro_batches):
             common: dict[str, Array] = {}
@@ -93,15 +100,20 @@ class Steps:
             for results, sum_ in zip(found, sums, strict=True):
                 show(self._program.printed, results)
                 check_aborts(self._program.aborts, results)
-                self._return(stepio, batch, results, sum_)
+                self._return(stepio, batch, results, sum_, written)
         for sum_ in sums:
             for id, value in sum_.values.items():
                 stepio.write(self._program.outputs[id], value)
 
     def _return(
-        self, stepio: StepIO, batch: int, results: Mapping[str, Array], sums: _Sums
+        self,
+        stepio: StepIO,
+        batch: int,
+        results: Mapping[str, Array],
+        sums: _Sums,
+        written: Mapping[str, Stream],
     ) -> None:
-        for id, stream in self._program.outputs.items():
+        for id, stream in written.items():
             returned = self._returned[id]
             if returned.id() is AnchorReturnTypeId.Sum:
                 sums.add(id, results[id])

@@ -94,8 +94,9 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationAndReplicationReductionType accumulationFactor
+        accumulatorTensorLocationSettings
         automaticLossScalingSettings autoRecomputation constantWeights
-        disableGradAccumulationTensorStreams
+        createImplicitPipeliningFwdOnlyProgram disableGradAccumulationTensorStreams
         disableOptimizerStateTensorStreams dotChecks dotOpNames
         enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
         enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
@@ -104,6 +105,7 @@ WORKS: Mapping[str, str] = {
         getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
         meanAccumulationAndReplicationReductionStrategy
         optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
+        weightTensorLocationSettings
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -139,13 +141,13 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     },
     "SessionOptions": {
         (Standing.REFUSED, "other values than the default would change results"): """
-            createImplicitPipeliningFwdOnlyProgram customCodelets
+            customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            accumulatorTensorLocationSettings activationTensorLocationSettings
+            activationTensorLocationSettings
             groupHostSync numIOTiles replicatedCollectivesSettings
             tensorLocationSettingsOverride virtualGraphMode
-            virtualGraphSplitRatios weightTensorLocationSettings
+            virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy

@@ -206,7 +206,9 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         accumulation=shape.updated_by,
         ranks=shape.ranks,
         message_type=options.exchangeType,
-        shard_from=options.sharded_from,
+        shard_from=options.states_sharded_from,
+        shard_gradients_from=options.gradients_sharded_from,
+        shard_weights_from=options.weights_sharded_from,
         mean=mean,
         running=strategy is MeanReductionStrategy.Running,
     )

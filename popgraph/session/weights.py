@@ -45,14 +45,18 @@ class Held:
             yield name, np.asarray(array[self.rows[place]]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
-        """The array, as the program holds it; all ranks ask for it where each holds a share."""
+        """The array, as the program holds it; all ranks ask for it where each holds a part."""
         if self.share:
             everybody = Exchange(ALL_GATHER, 1, world().size)
             row = world().exchange(everybody, executable.read(self.variables[0]))
             return row[: self.array.size].reshape(self.array.shape)
         if self.stacked:
-            firsts = (self.rows.index(row) for row in range(len(self.array)))
-            return np.stack([executable.read(self.variables[place]) for place in firsts])
+            held = dict(zip(reversed(self.rows), reversed(self.variables), strict=True))
+            found = {row: executable.read(name) for row, name in held.items()}
+            if len(found) < len(self.array):
+                for other in world().gather(found):
+                    found = other | found
+            return np.stack([found[row] for row in range(len(self.array))])
         return executable.read(self.variables[0])
 
     def _own_share(self, array: Array) -> Array:

@@ -144,6 +144,11 @@ class Shard(Source):
 
     def __init__(self, source: Source, communicator: Communicator) -> None:
         self._source, self._communicator = source, communicator
+        self.count = source.count
+
+    @property
+    def is_once(self) -> bool:
+        return self._source.is_once
 
     def first(self, size: int) -> Batch:
         return self._source.first(size)

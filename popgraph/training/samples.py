@@ -50,6 +50,14 @@ class Order:
 class Source(ABC):
     """Where batches come from."""
 
+    count: int | None = None
+    """How many samples there are, if that is known."""
+
+    @property
+    def is_once(self) -> bool:
+        """Whether the batches come once only."""
+        return False
+
     @abstractmethod
     def first(self, size: int) -> Batch:
         """The first batch, or its beginning, which is not taken by that."""
@@ -67,7 +75,8 @@ class Samples(Source):
     """Samples that can be taken in any order."""
 
     def __init__(self, count: int, take: Callable[[Array], Batch], chosen: Array | None = None):
-        self.count, self._take, self._chosen = count, take, chosen
+        self._take, self._chosen = take, chosen
+        self.count: int = count
 
     def take(self, numbers: Array) -> Batch:
         return self._take(numbers if self._chosen is None else self._chosen[numbers])

@@ -33,7 +33,7 @@ from popgraph.training.open_batch import fixed_batch, opened
 from popgraph.training.programs import Build, Inference, Steps
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
-from popgraph.training.samples import Batch, Data, Order, Samples, Source, Stream, source_of
+from popgraph.training.samples import Batch, Data, Order, Samples, Source, source_of
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
@@ -178,7 +178,7 @@ class Trainer:
         for name, number in (("epochs", epochs), ("steps", steps)):
             if number is not None and number < 1:
                 raise RunError(f"{name} is a whole number from 1 on, not {number}")
-        if isinstance(source, Stream) and source.is_once and steps is None and epochs != 1:
+        if source.is_once and steps is None and epochs != 1:
             raise RunError(
                 "an iterator gives its batches once, and there are several epochs",
                 "the data",
@@ -340,7 +340,7 @@ class Trainer:
             self._steps = Steps(ranks.task(self._task), self._build, first)
             ranks.draw_apart(self._steps)
         size = batch or fixed or ranks.multiple(BATCH)
-        return min(size, source.count) if isinstance(source, Samples) and not fixed else size
+        return size if fixed or source.count is None else min(size, source.count)
 
     @cached_property
     def _is_fixed(self) -> bool:
@@ -368,7 +368,7 @@ class Trainer:
         """The training as it is now."""
         facts = {
             "optimizer": str(self.task.rule),
-            "data": f"{source.count} samples" if isinstance(source, Samples) else "batches",
+            "data": "batches" if source.count is None else f"{source.count} samples",
             "batches": f"{order.size} samples, in the order of seed {order.seed}"
             if order.shuffled
             else f"{order.size} samples in order",

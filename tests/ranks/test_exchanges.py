@@ -33,6 +33,7 @@ from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError
 from popgraph.support.ranks.codes import exchange_code, exchange_of
 from popgraph.support.ranks.communicator import COMBINED_BY, KINDS, Exchange, RankError
+from popgraph.support.shapes import prod
 from tests.ranks.threads import Thread, combined, on_ranks
 
 RANKS = 2
@@ -235,7 +236,8 @@ def test_fuzz_of_buckets_kills(
 def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) -> None:
     """Adam, with states of three of five elements, moves a weight as with whole states."""
     compilation, programs = Compilation(), []
-    for shard_from in (5, 6):  # shared out, and too few elements to be
+    # states are shared out, too few elements are for that, gradients are as well, and weights
+    for shard_from, gradients_from, weights_from in ((5, 0, 0), (6, 0, 0), (5, 5, 0), (0, 5, 5)):
         graph = GraphOp("main", ["x"], [TensorType(f32, [5])])
         with ImplicitBuilder(graph.block):
             literal = compilation.weights.attribute(np.ones(5, np.float32))
@@ -243,31 +245,80 @@ def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) ->
             gradient = gc.MulOp(graph.block.args[0], weight.result)
             ReturnOp([gradient.result], ["Gradient___w"])
         module = ModuleOp([graph])
-        rule = Adam(
-            accumulation=RANKS * accumulation, ranks=RANKS, shard_from=shard_from, mean=True
-        )
+        shards = {
+            "shard_from": shard_from,
+            "shard_gradients_from": gradients_from,
+            "shard_weights_from": weights_from,
+        }
+        rule = Adam(accumulation=RANKS * accumulation, ranks=RANKS, mean=True, **shards)
         AddOptimizer.by(rule).run(compilation, module)
         BucketExchanges().run(compilation, module)
         check_ir(module)
         programs.append(module)
-    shared, whole = (first_state(one, compilation.weights) for one in programs)
-    assert shared["Accl1___w"].shape == (3,) and whole["Accl1___w"].shape == (5,)
+    states = [first_state(one, compilation.weights) for one in programs]
+    shapes = {"Accl1___w": [(3,), (5,), (3,), (3,)], "w": [(5,), (5,), (5,), (3,)]}
+    if accumulation > 1:
+        shapes["Accum___w"] = [(5,), (5,), (3,), (3,)]
+    for name, wanted in shapes.items():
+        assert [state[name].shape for state in states] == wanted
 
     def work(one: Thread) -> list[Array]:
         found = []
-        for module, state in zip(programs, (shared, whole), strict=True):
+        for module, state in zip(programs, states, strict=True):
             now = {name: value.copy() for name, value in state.items()}
             if RANK in now:
                 now[RANK] = np.array([one.rank])
+            if now["w"].size < 5:
+                now["w"] = np.ones(3, np.float32)
             for step in range(2 * accumulation):
                 x = {"x": rows(one.rank + step, 5)}
                 now |= evaluate(module, x, compilation.weights, now)[1]
             found.append(now["w"])
         return found
 
-    for of_shares, of_whole in on_ranks(RANKS, work):
+    found = on_ranks(RANKS, work)
+    for of_shares, of_whole, of_gradients, _ in found:
         np.testing.assert_allclose(of_shares, of_whole, rtol=1e-6)
+        np.testing.assert_allclose(of_gradients, of_whole, rtol=1e-6)
         assert not np.allclose(of_whole, 1)
+    parts = np.concatenate([own for *_, own in found])
+    np.testing.assert_allclose(parts[:5], found[0][1], rtol=1e-6)
+
+
+def test_what_a_rank_holds_shrinks() -> None:
+    """Of weight, accumulator and two states, each kind of share leaves a part; first values fit."""
+    held = []
+    stages = ("shard_from", "shard_gradients_from", "shard_weights_from")
+    for stage in range(len(stages) + 1):
+        compilation, size = Compilation(), 100  # too many elements to stand in the program
+        graph = GraphOp("main", ["x"], [TensorType(f32, [size, size])])
+        with ImplicitBuilder(graph.block):
+            first = compilation.weights.attribute(np.ones((size, size), np.float32))
+            gradient = gc.MulOp(graph.block.args[0], VariableOp("w", first).result)
+            ReturnOp([gradient.result], ["Gradient___w"])
+        module = ModuleOp([graph])
+        rule = Adam(accumulation=8, ranks=4, **dict.fromkeys(stages[:stage], 1))
+        AddOptimizer.by(rule).run(compilation, module)
+        variables = {op.variable.text: op for op in graph.variables()}
+        for op in variables.values():
+            assert compilation.weights.array(op.literal).shape == op.result.type.get_shape()
+        named = ("w", "Accum___w", "Accl1___w", "Accl2___w")
+        held.append(sum(prod(variables[name].result.type.get_shape()) for name in named))
+    assert [one / size**2 for one in held] == [4, 2.5, 1.75, 1]
+
+
+def test_states_that_are_shown_stay_whole() -> None:
+    """An anchor is of the whole weight, and so is what it shows."""
+    graph = GraphOp("main", ["x"], [TensorType(f32, [4])])
+    compilation = Compilation()
+    with ImplicitBuilder(graph.block):
+        weight = VariableOp("w", compilation.weights.attribute(np.ones(4, np.float32)))
+        ReturnOp([gc.MulOp(graph.block.args[0], weight.result).result], ["Gradient___w"])
+    module = ModuleOp([graph])
+    rule = Adam(accumulation=2 * RANKS, ranks=RANKS, shard_from=1, shard_gradients_from=1)
+    AddOptimizer.by(rule, extra_outputs=("Accum___w",)).run(compilation, module)
+    check_ir(module)
+    assert first_state(module, compilation.weights)["Accum___w"].shape == (4,)
 
 
 # What cannot be

@@ -70,7 +70,7 @@ class Thread(Communicator):
     def gather(self, content: Any) -> list[Any]:
         return self._meeting.told(self.rank, content)
 
-    def barrier(self) -> None:
+    def barrier(self, *, patient: bool = False) -> None:
         self._meeting.told(self.rank, None)
 
     def abort(self, code: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 import popgraph.session as popart
 from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm, Scalar
+from popgraph.session.grouped_weights import GroupedWeight, replication_of
+from popgraph.session.step_shape import StepShape
 from popgraph.support.errors import PassError
+from popgraph.support.replicas import grouped
 from tests.session.test_replicas import device, linear, options
 
 FACTOR = "globalReplicationFactor"
@@ -85,6 +89,38 @@ def test_what_is_shared_out() -> None:
     assert not Adam(**ranks, clip=(ClipNorm(1.0),)).shares(4)
     assert SGD(**ranks).shares(4) and not SGD(**ranks, weight_decay=Scalar(0.1)).shares(4)
     assert not Adam(shard_from=4).shares(4)
+
+
+@pytest.mark.parametrize(("local", "ranks"), [(1, 2), (1, 4), (2, 2), (2, 4), (4, 2)])
+def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks: int) -> None:
+    """Together they are the groups of all replicas."""
+    total, found = local * ranks, 0
+    for stride, size in itertools.product((1, 2, 4, 8), repeat=2):
+        if total % (stride * size):
+            continue
+        shape = StepShape(1, 1, local, ranks)
+        settings = popart.VariableSettings(stride, size)
+        grouped_weight = GroupedWeight(settings, total, np.zeros(1))
+        made = replication_of({"w": grouped_weight}, shape, (), ["w"], None)
+        ((_, *inner),), ((_, *outer),) = made.groups, made.told
+        groups = {
+            frozenset(local * rank + one for rank in of_ranks for one in of_replicas)
+            for of_ranks in grouped(ranks, *outer)
+            for of_replicas in grouped(local, *inner)
+        }
+        assert groups == {frozenset(one) for one in settings.groups(total)}
+        found += 1
+    assert found >= 3
+
+
+def test_groups_that_processes_cannot_share() -> None:
+    weight = GroupedWeight(popart.VariableSettings(1, 2), 6, np.zeros(1))
+    with pytest.raises(popart.popart_exception, match="do not take the same part of every process"):
+        replication_of({"w": weight}, StepShape(1, 1, 3, 2), (), ["w"], None)
+    weight = GroupedWeight(popart.VariableSettings(1, 1), 2, np.zeros(1))
+    with pytest.raises(popart.popart_exception, match="gradients cannot be clipped where"):
+        clipped = SGD(clip=(ClipNorm(1.0),))
+        replication_of({"w": weight}, StepShape(1, 1, 1, 2), (), ["w"], clipped)
 
 
 def test_an_update_takes_what_all_ranks_run() -> None:

@@ -434,3 +434,53 @@ def test_what_popart_refuses_is_refused(name: str) -> None:
     call, text = REFUSED[name]
     with pytest.raises(popart.popart_exception, match=text):
         call()
+
+
+def test_a_program_that_only_infers() -> None:
+    """It sees the weights that training has come to, and changes nothing."""
+    builder, z, loss = two_layers(on(0, 1, 1))
+    names = {z: "All", loss: "All", "Gradient___w": "All"}
+    flow = {id: popart.AnchorReturnType(kind) for id, kind in names.items()}
+    asked = options(enableGradientAccumulation=True, accumulationFactor=4)
+    asked.createImplicitPipeliningFwdOnlyProgram = True
+    session = popart.TrainingSession(
+        *(builder.getModelProto(), popart.DataFlow(1, flow), loss),
+        *(popart.SGD({"defaultMomentum": (0.9, True)}), device()),
+        userOptions=asked,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = np.arange(16, dtype=np.float32).reshape(4, 2, 2) / 8
+    w, v = np.array([[1, 2], [3, 4]], np.float32), np.ones((2, 2), np.float32)
+    for _ in range(2):
+        anchors = session.initAnchorArrays()
+        anchors["Gradient___w"][...] = -7
+        session.run("implicitPipeliningFwdOnly", popart.PyStepIO({"x": data}, anchors))
+        np.testing.assert_allclose(anchors[z], data @ w @ v, rtol=1e-5)
+        assert (anchors["Gradient___w"] == -7).all(), "nothing writes what only gradients compute"
+        session.weightsToHost()
+        held = session.weights()
+        np.testing.assert_allclose(held["w"], w, rtol=1e-5)
+        session.run(popart.PyStepIO({"x": data}, anchors))
+        assert not (anchors["Gradient___w"] == -7).any()
+        np.testing.assert_allclose(anchors[z], data @ w @ v, rtol=1e-5)
+        session.weightsToHost()
+        w, v = (np.array(session.weights()[name]) for name in "wv")
+        assert not np.allclose(w, held["w"])
+    with pytest.raises(popart.popart_exception, match=r"\[Devicex::run\] Program other not found"):
+        session.run("other", popart.PyStepIO({"x": data}, anchors))
+    graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
+    stages = {int(op["attributes"].get("__pipeline_stage", -1)) for op in graphs["maingraph"]}
+    assert {0, 1, 2, 3} <= stages
+
+
+def test_the_forward_stages_are_apart_where_they_run_alone() -> None:
+    builder, z, loss = two_layers(on(0, 1, 1))
+    asked = options(enableGradientAccumulation=True, accumulationFactor=3)
+    asked.createImplicitPipeliningFwdOnlyProgram = True
+    flow = popart.DataFlow(1, {z: popart.AnchorReturnType("All")})
+    with pytest.raises(popart.popart_exception, match=r"number of pipeline stages \(4\)"):
+        popart.TrainingSession(
+            *(builder.getModelProto(), flow, loss, popart.ConstSGD(0.1), device()),
+            userOptions=asked,
+        )

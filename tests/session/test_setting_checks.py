@@ -37,6 +37,70 @@ def test_options_that_do_not_go_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {
+                "mergeVarUpdate": popart.MergeVarUpdateType.AutoTight,
+                "mergeVarUpdateMemThreshold": -1,
+            },
+            "Negative memory -1 threshold detected in MergeAuto",
+        ),
+        (
+            {
+                "accumulateOuterFragmentSettings": popart.AccumulateOuterFragmentSettings(
+                    popart.AccumulateOuterFragmentSchedule.Serial
+                ),
+                "replicatedCollectivesSettings": popart.ReplicatedCollectivesSettings(
+                    prepareScheduleForMergingCollectives=True
+                ),
+            },
+            "Incompatible accumulateOuterFragmentSchedule used with session option",
+        ),
+        ({"gclOptions": {"fast": "true"}}, "'fast' is not a valid gcl option. Valid options are"),
+    ],
+)
+def test_options_of_transforms(given: dict[str, object], words: str) -> None:
+    with pytest.raises(popart_exception) as caught:
+        session(**given)
+    assert words in str(caught.value)
+
+
+PLACED = {"virtualGraphMode": popart.VirtualGraphMode.Manual}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"replicatedGraphCount": 2}, "enableReplicatedGraphs is false, but replicatedGraphCount"),
+        (
+            {"replicatedGraphCount": 2, "enableReplicatedGraphs": True, "opxModifyChecking": True},
+            "Can not do opx modify checking when using replicated graphs",
+        ),
+        ({"updatableNamedBuffers": ["w"]}, "Invalid named buffer in updatableNamedBuffers!\nNo Ir"),
+        ({"numIOTiles": 31, **PLACED}, "31 is an invalid number of IO tiles"),
+        (
+            {"numIOTiles": 34, **PLACED},
+            "Tiles per IPU 4 should exceed number of IO",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_a_device(given: dict[str, Any], words: str) -> None:
+    builder, output = network()
+    builder.virtualGraph(output, 0)
+    options = popart.SessionOptions()
+    for name, value in given.items():
+        setattr(options, name, value)
+    ipus = {"numIPUs": options.replicatedGraphCount, "tilesPerIPU": 4}
+    device = popart.DeviceManager().createIpuModelDevice(ipus)
+    flow = popart.DataFlow(1, [output])
+    made = popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)
+    with pytest.raises(popart_exception) as caught:
+        made.prepareDevice()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("strategy", "words"),
     [
         (popart.ExchangeStrategy.OverlapStep, "OverlapStep is not yet supported"),

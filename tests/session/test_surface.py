@@ -40,7 +40,9 @@ OWN_BUILDER = {
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
     "exchangeBucketBytes",
     "exchangeType",
-    "sharded_from",
+    "gradients_sharded_from",
+    "states_sharded_from",
+    "weights_sharded_from",
     "useTunedSchedules",
     "check",
     "check_engine_options",

@@ -148,12 +148,17 @@ def _wait_late(block: Block) -> None:
     for place, op in enumerate(block.ops):
         last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
         waits[op] = last, place
-        if isinstance(op, ExchangeOp):
+        if isinstance(op, ExchangeOp) and not _is_of_variable(op):
             numbers[op] = len(numbers) + 1
     end = block.last_op
     assert end is not None
     waits[end] = len(numbers) + 1, waits[end][1]
     _sort(block, waits)
+
+
+def _is_of_variable(op: ExchangeOp) -> bool:
+    """Whether an exchange tells a weight of which ranks have shares: it stays where it is read."""
+    return op.kind.data == ALL_GATHER and isinstance(op.x.owner, VariableOp)
 
 
 def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:

@@ -141,7 +141,8 @@ class Ir:
         loss = self._asked.model.final_loss
         assert loss is not None, "a session that trains has a loss"
         Gradients(main, loss, self._scaling(main, rule)).grow()
-        turn_back(main, loss)
+        apart = self._asked.options.createImplicitPipeliningFwdOnlyProgram
+        turn_back(main, loss, apart=apart)
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
 
@@ -167,7 +168,8 @@ class Ir:
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
         if options.enablePipelining:
-            merge_stages(main)
+            if not options.createImplicitPipeliningFwdOnlyProgram:
+                merge_stages(main)
             copy_by_stages(main)
         elif options.virtualGraphMode is not VirtualGraphMode.Off:
             add_copies(main)

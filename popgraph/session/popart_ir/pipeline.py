@@ -24,15 +24,19 @@ def set_stages(graph: OpGraph) -> None:
             op.settings = replace(op.settings, stage=op.settings.ipu)
 
 
-def turn_back(graph: OpGraph, loss: str) -> None:
-    """Gradients of stage s are stage 2 L - s, where L is that of the loss; updates come last."""
+def turn_back(graph: OpGraph, loss: str, *, apart: bool) -> None:
+    """
+    Gradients of stage s are stage 2 L - s, where L is that of the loss; updates come last.
+
+    Where they are to be apart from the last stage forward, they are one stage later.
+    """
     final = graph.producer(loss)
     last = final.settings.stage if final is not None else None
     if last is None:
         return
     for op in graph.ops:
         if op.backward and op.settings.stage is not None:
-            op.settings = replace(op.settings, stage=2 * last - op.settings.stage)
+            op.settings = replace(op.settings, stage=2 * last + apart - op.settings.stage)
 
 
 def set_stages_of_updates(graph: OpGraph) -> None:

@@ -98,8 +98,8 @@ class Communicator(ABC):
         """What each rank has, for all, in their order."""
 
     @abstractmethod
-    def barrier(self) -> None:
-        """Waits for all ranks."""
+    def barrier(self, *, patient: bool = False) -> None:
+        """Waits for all ranks; patiently, it leaves the processor to others meanwhile."""
 
     @abstractmethod
     def abort(self, code: int) -> NoReturn:
@@ -135,7 +135,7 @@ class Alone(Communicator):
     def gather(self, content: Content) -> list[Content]:
         return [content]
 
-    def barrier(self) -> None:
+    def barrier(self, *, patient: bool = False) -> None:
         """There is nobody to wait for."""
 
     def abort(self, code: int) -> NoReturn:

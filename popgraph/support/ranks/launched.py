@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+GRACE_SECONDS = 0.5
+"""So long the other ranks wait before they tell of an error: the first one may fail alike, and
+ends the job then."""
+
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Where Open MPI, MPICH and its relatives tell a process how many there are."""
 

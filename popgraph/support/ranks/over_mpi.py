@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from functools import cache, partial
@@ -25,10 +26,14 @@ from popgraph.support.ranks.communicator import (
     Finish,
     RankError,
 )
+from popgraph.support.ranks.launched import GRACE_SECONDS
 
 INSTALL = "pip install 'popgraph[mpi]' brings mpi4py and an Open MPI"
 POLL_SECONDS = 1e-4
 """How often exchanges are moved on: MPI sends the next piece only when it is called."""
+
+PATIENT_SECONDS = 1e-2
+"""How often a rank looks that waits while others work."""
 
 
 def mpi() -> Any:
@@ -140,9 +145,14 @@ class OverMpi(Communicator):
             found: list[Content] = self._world.allgather(content)
             return found
 
-    def barrier(self) -> None:
+    def barrier(self, *, patient: bool = False) -> None:
         with self._calls:
-            self._world.Barrier()
+            arrived = _Pending(self._world.Ibarrier())
+        while patient and not arrived.done:
+            time.sleep(PATIENT_SECONDS)
+            with self._calls:
+                arrived.test()
+        self._finish(arrived)
 
     # the end
 
@@ -156,6 +166,8 @@ class OverMpi(Communicator):
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """An error that nobody handles ends all ranks: the others would wait for this one."""
+        if not self.is_first:
+            time.sleep(GRACE_SECONDS)
         traceback.print_exception(kind, error, trace)
         print(
             f"rank {self.rank} of {self.size} failed, and with it the job: {error}",

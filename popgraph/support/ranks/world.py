@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
-from popgraph.support.ranks.launched import is_launched
+from popgraph.support.ranks.launched import GRACE_SECONDS, is_launched
 from popgraph.support.ranks.over_mpi import OverMpi
 
 _world: Communicator | None = None
@@ -44,16 +47,40 @@ def acting_as(communicator: Communicator) -> Iterator[None]:
         _world = before
 
 
+class _Later(io.TextIOBase):
+    """A stream whose first words wait until the first rank has had time to say the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._waits = stream, True
+
+    def write(self, text: str) -> int:
+        if self._waits and text:
+            self._waits = False
+            time.sleep(GRACE_SECONDS)
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+
 @contextmanager
 def ending_together() -> Iterator[None]:
     """
     Ends all ranks where this one exits with an error: the others would wait for it.
 
-    On all but the first nothing that is printed appears.
+    On all but the first nothing that is printed appears, and errors a little later: what all ranks
+    would say, the first one says.
     """
     here = world()
     if not here.is_first:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process)
+        sys.stderr = _Later(sys.stderr)
     try:
         yield
     except SystemExit as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 
 def network(
-    *, drops: bool = False, normalizes: bool = False, talks: bool = False
+    *,
+    drops: bool = False,
+    normalizes: bool = False,
+    talks: bool = False,
+    shared: tuple[int, int, int] | None = None,
 ) -> tuple[bytes, str]:
     """Two layers and an L1 loss: its model, and the name of the loss."""
     builder = popart.Builder()
@@ -48,7 +52,13 @@ def network(
     def weight(name: str, *shape: int) -> str:
         return builder.addInitializedInputTensor(random.normal(size=shape).astype("f"), name)
 
-    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, weight("w", FEATURES, 5)])])
+    if shared is None:
+        w = weight("w", FEATURES, 5)
+    else:
+        groups, stride, size = shared
+        values = random.normal(size=(groups, FEATURES, 5)).astype("f")
+        w = builder.addInitializedInputTensor(values, popart.VariableSettings(stride, size), "w")
+    y = builder.aiOnnx.tanh([builder.aiOnnx.matmul([x, w])])
     if normalizes:
         settings = [weight(name, 5) for name in ("scale", "bias", "mean")]
         variance = builder.addInitializedInputTensor(np.ones(5, np.float32), "variance")
@@ -111,8 +121,8 @@ def same(
     tolerance: float = 1e-5,
     narrow: str = "",
     buckets: int | None = None,
-    kind: dict[str, bool] | None = None,
-    shards: bool = False,
+    kind: dict[str, Any] | None = None,
+    shards: Sequence[str] = (),
     **how: Any,
 ) -> None:
     """Ranks of `local` replicas train as one process does with all of them."""
@@ -124,11 +134,12 @@ def same(
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, **how), local)
     made.exchangeType = narrow
-    if shards:
-        made.optimizerStateTensorLocationSettings = popart.TensorLocationSettings(
+    for kind_of in shards:
+        location = popart.TensorLocationSettings(
             popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
             minElementsForReplicatedTensorSharding=3,
         )
+        setattr(made, f"{kind_of}TensorLocationSettings", location)
     if buckets is not None:
         made.exchangeBucketBytes = buckets
     apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
@@ -188,14 +199,50 @@ def test_collectives() -> None:
 def test_shares_of_states() -> None:
     """Each rank keeps and updates a share; weights and states come back whole."""
     plain = lambda: popart.SGD({"defaultMomentum": (0.9, True), "lossScaling": (8.0, False)})  # noqa: E731
-    same(plain, accumulation=ACCUMULATION, shards=True, mean=True)
-    same(OPTIMIZERS["Adam"], shards=True, backend="c")
-    same(OPTIMIZERS["clipped"], shards=True)  # norms are of whole gradients: nothing is shared
+    states, all_of_them = ("optimizerState",), ("optimizerState", "accumulator")
+    same(plain, accumulation=ACCUMULATION, shards=states, mean=True)
+    same(OPTIMIZERS["Adam"], shards=states, backend="c")
+    same(OPTIMIZERS["Adam"], 2, accumulation=ACCUMULATION, shards=all_of_them, mean=True)
+    same(plain, accumulation=ACCUMULATION, shards=("accumulator",), backend="c")
+    weights = ("weight", *all_of_them)
+    same(OPTIMIZERS["Adam"], shards=weights, accumulation=ACCUMULATION, mean=True)
+    same(plain, shards=("weight",), backend="c")
+    same(OPTIMIZERS["clipped"], shards=states)  # norms are of whole gradients: nothing is shared
+
+
+def test_groups() -> None:
+    """Replicas of some ranks share a weight: neighbours, those far apart, or nobody."""
+    for local, *shared in ((1, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 2), (2, 4, 1, 1)):
+        same(OPTIMIZERS["Adam"], local, kind={"shared": tuple(shared)}, mean=True)
+    momentum = OPTIMIZERS["momentum, decay, scaled"]
+    same(momentum, 2, accumulation=ACCUMULATION, kind={"shared": (2, 2, 2)}, backend="c")
 
 
 def test_messages() -> None:
     same(OPTIMIZERS["SGD"], narrow="bf16", tolerance=0.05)
     same(OPTIMIZERS["SGD"], buckets=1)
+
+
+def test_what_does_not_fit() -> None:
+    """Sessions that do not fit the ranks that there are, or each other."""
+    tells_why(4)
+    tells_why(2, "f16" if RANK else "")
+
+
+def tells_why(total: int, message_type: str = "") -> None:
+    """Says why a session for so many replicas cannot be prepared."""
+    model, loss = network()
+    made = popart.SessionOptions()
+    made.enableDistributedReplicatedGraphs, made.exchangeType = True, message_type
+    made.globalReplicationFactor, made.globalReplicaOffset = total, RANK
+    flow, device = popart.DataFlow(1, [loss]), popart.DeviceManager().createCpuDevice()
+    session = popart.TrainingSession(
+        model, flow, loss, popart.ConstSGD(0.1), device, userOptions=made
+    )
+    try:
+        session.prepareDevice()
+    except popart.popart_exception as error:
+        print(str(error).replace(f"rank {RANK} of", "rank 0 of"), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run on every rank, and alone: trains by the Python trainer, and tells what came of it."""
+"""Run on every rank: trains by the Python trainer once for each task, and tells what came of it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import popgraph
 from popgraph.support.ranks.world import world
+
+NLL = "nll(y, labels)"
+SUM = 'ai.graphcore.nllloss(y, labels, reduction="Sum")'
 
 TEXT = """
 opset 21
@@ -36,7 +40,10 @@ def until(step: int) -> Callable[[int], float]:
     return factor
 
 
-def main(checkpoint: str, epochs: int, dies: int, loss: str) -> None:
+def trained(
+    *, loss: str = NLL, epochs: int = 3, checkpoint: str = "", dies: int = 0
+) -> dict[str, Any]:
+    """The weights and the history of a training that may be cut short, or go on from a file."""
     random = np.random.default_rng(0)
     x = random.normal(size=(50, 6)).astype(np.float32)
     labels = (x[:, :3].argmax(axis=1)).astype(np.int32)
@@ -58,16 +65,17 @@ def main(checkpoint: str, epochs: int, dies: int, loss: str) -> None:
         every=3 if checkpoint else None,
         resume=bool(checkpoint),
     )
-    told = {
+    return {
         "weights": {name: one.tolist() for name, one in trainer.weights().items()},
         "rows": [
             {k: v for k, v in row.items() if k != "seconds"} for row in trainer.history.epochs
         ],
         "steps": [row["step"] for row in trainer.history.steps],
     }
-    if world().is_first:
-        print(json.dumps(told))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    for task in sys.argv[1:]:
+        told = json.dumps(trained(**json.loads(task)))
+        if world().is_first:
+            print(told, flush=True)

@@ -10,8 +10,8 @@ from operator import add
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import Operation, SSAValue, Use
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
@@ -23,11 +23,12 @@ from popgraph.dialects.program.ops import Literal
 from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.autodiff import PREFIX, requested
+from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
 from popgraph.passes.optimizer_spec import OF_WEIGHT, OptimizerSpec
 from popgraph.passes.options import Options
+from popgraph.passes.replication import belongs
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -98,25 +99,43 @@ class AddOptimizer(Pass):
     def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
         contexts = {}
         for op in list(graph.variables()):
-            gradient = graph.outputs.get(PREFIX + op.variable.text)
-            if gradient is not None:
-                contexts[op.variable.text] = WeightContext(spec, variables, op, gradient)
+            name = op.variable.text
+            gradient = graph.outputs.get(PREFIX + name)
+            if gradient is None:
+                continue
+            whole = DELAYED + name in variables.now or self._shows(name, itself=True)
+            if spec.shares_weights(prod(shape_of(op.result))) and not whole:
+                op = keep_share(op, spec.ranks, variables.weights)
+                variables.now[name] = op.result
+                contexts[name] = WeightContext(spec, variables, op, gradient, is_share=True)
+            else:
+                contexts[name] = WeightContext(spec, variables, op, gradient)
         variables.trained = set(contexts)
         for context in contexts.values() if spec.keeps_means else ():
             context.average()
+        several = contexts.values() if spec.ranks > 1 else ()
+        shared = [one for one in several if spec.shares(one.count) and not self._shows(one.name)]
+        for context in shared:
+            if spec.shares_gradients(context.count):
+                context.take_share()
         if spec.period > 1:
             before, last = _count(variables, spec.period)
             for context in contexts.values():
                 context.accumulate(before, last)
-        for context in contexts.values() if spec.ranks > 1 else ():
-            if spec.shares(prod(context.shape)):
-                context.take_share()
-            else:
-                context.exchange()
+        for context in several:
+            if not context.is_told and context.spec.ranks > 1:
+                (context.take_share if context in shared else context.exchange)()
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
             _finish(contexts[name], rules[name], term)
+
+    def _shows(self, weight: str, *, itself: bool = False) -> bool:
+        """Whether a state of a weight, or the weight itself, is an output, which is whole."""
+        return any(
+            belongs(name, weight) and (itself or name not in (weight, UPDATED + weight))
+            for name in self.extra_outputs
+        )
 
 
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
@@ -199,8 +218,15 @@ class WeightContext:
     """One weight that is trained: its value, gradient, scalars and state, all in one type."""
 
     def __init__(
-        self, spec: OptimizerSpec, variables: Variables, op: VariableOp, gradient: SSAValue
+        self,
+        spec: OptimizerSpec,
+        variables: Variables,
+        op: VariableOp,
+        gradient: SSAValue,
+        *,
+        is_share: bool = False,
     ) -> None:
+        """Of the weight, this rank has only a share, or all of it."""
         self.name = op.variable.text
         self.literal = op.literal
         self.dtype = dtype_of(op.result)
@@ -211,9 +237,13 @@ class WeightContext:
         self.weight = variables.term(op.result).cast(self.compute)
         self.gradient = variables.term(gradient).cast(self.compute)
         self.shape: Shape = shape_of(op.result)
+        self.count = prod(shape_of(gradient))
         self.last: SSAValue | None = None
         self.whole: Term | None = None
         """The weight, where this rank updates a share of it."""
+        self.is_share = is_share
+        self.is_told = False
+        """Whether the gradient is already that of all ranks."""
 
     def average(self) -> None:
         """The gradient is a share of the mean of those that the runs of all ranks have added up."""
@@ -239,23 +269,30 @@ class WeightContext:
         self.gradient = kept.cast(self.compute)
 
     def exchange(self) -> None:
-        """From here on the gradient is the sum over all ranks."""
-        told = self.spec.message_type
+        """From here on the gradient is the sum over all ranks that share the weight."""
+        told, self.is_told = self.spec.message_type, True
         message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
         row = reshaped(message.operand, (prod(self.shape),))
-        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=self.spec.ranks)
+        size, stride = self.spec.ranks, self.spec.rank_stride
+        total = ExchangeOp(row, self.last, kind=ALL_REDUCE, size=size, stride=stride)
         whole = SSAValue.get(reshaped(total, self.shape))
         self.gradient = self.variables.term(whole).cast(self.compute)
 
     def take_share(self) -> None:
-        """From here on weight and gradient are the elements that are this rank's to update."""
-        ranks, self.whole = self.spec.ranks, self.weight
-        share = -(-prod(self.shape) // ranks)
-        told = self.spec.message_type
+        """
+        From here on weight and gradient are the elements that are this rank's to update.
+
+        Before gradients are accumulated, those of each micro-batch are told, else their sum is.
+        """
+        ranks, share = self.spec.ranks, -(-self.count // self.spec.ranks)
+        told, self.is_told = self.spec.message_type, True
         message = self.gradient.cast(dtypes.BY_NAME[told] if told else self.compute)
         row = _padded(message.operand, share * ranks)
         part = ExchangeOp(row, self.last, kind=REDUCE_SCATTER, size=ranks)
         self.gradient = self.variables.term(part.result).cast(self.compute)
+        if self.is_share:
+            return
+        self.whole = self.weight
         rows = reshaped(_padded(self.weight.operand, share * ranks), (ranks, share))
         own = GatherOp(rows, self.variables.get(RANK, np.zeros(1, np.int64)).operand, axis=0)
         self.shape = (share,)
@@ -292,14 +329,14 @@ class WeightContext:
         return self.variables.get(prefix + self.name, literal).cast(self.compute)
 
     def _first_state(self, first: float, of_weight: bool, kept: DType) -> Literal:
-        store, dtype = self.variables.weights, kept.numpy
+        store, dtype, shape = self.variables.weights, kept.numpy, self.shape
         if of_weight and first != 0:
             weight = store.array(self.literal).astype(dtype)
             return store.attribute(weight * np.array(first, dtype))
-        if prod(self.shape) * dtype.itemsize <= INLINE_BYTES:
-            return store.attribute(np.full(self.shape, first, dtype))
-        key = f"full:{first!r}:{kept.name}:{self.shape}"
-        return store.defer(key, self.shape, dtype, lambda: np.full(self.shape, first, dtype))
+        if prod(shape) * dtype.itemsize <= INLINE_BYTES:
+            return store.attribute(np.full(shape, first, dtype))
+        key = f"full:{first!r}:{kept.name}:{shape}"  # of this moment: ranks may take shares later
+        return store.defer(key, shape, dtype, lambda: np.full(shape, first, dtype))
 
     def keep(self, prefix: str, value: Term) -> None:
         old = self.variables.term(self.variables.now[prefix + self.name])
@@ -318,6 +355,35 @@ class WeightContext:
         new = count + 1.0
         self.variables.set(name, self.at_end(new, count))
         return new
+
+
+def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
+    """
+    A variable of the elements that a rank has of a weight, whose first values the host gives.
+
+    Whatever reads the weight is told the whole right before.
+    """
+    block, shape, dtype = op.parent, shape_of(op.result), dtype_of(op.result).numpy
+    assert block is not None, "a variable stands in a graph"
+    share = (-(-prod(shape) // ranks),)
+    key = f"share:{dtype_of(op.result).name}:{share}"
+    first = weights.defer(key, share, dtype, lambda: np.zeros(share, dtype))
+    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+        made = VariableOp(op.variable.text, first)
+    readers: dict[Operation, list[Use]] = {}
+    for use in list(op.result.uses):
+        reader = block.find_ancestor_op_in_block(use.operation)
+        assert reader is not None, "what a graph has is read in it"
+        readers.setdefault(reader, []).append(use)
+    for reader, uses in readers.items():
+        with ImplicitBuilder(Builder(InsertPoint.before(reader))):
+            told = ExchangeOp(made.result, kind=ALL_GATHER, size=ranks)
+            row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+            whole = SSAValue.get(reshaped(row, shape))
+        for use in uses:
+            use.operation.operands[use.index] = whole
+    Rewriter.erase_op(op)
+    return made
 
 
 def _padded(value: SSAValue, count: int) -> SSAValue:
