@@ -15,7 +15,12 @@ from popgraph.testing.products import products
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
-from popgraph.testing.whole_products import quantized_products, scaled_weights, whole_products
+from popgraph.testing.whole_products import (
+    narrow_products,
+    quantized_products,
+    scaled_weights,
+    whole_products,
+)
 
 __all__ = [
     "DISTURBANCE",
@@ -32,6 +37,7 @@ __all__ = [
     "learning_convolutions",
     "lookups",
     "model_difference",
+    "narrow_products",
     "networks",
     "onnx_models",
     "random_inputs",

@@ -139,3 +139,32 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     product = add("MatMul", add("Cast", x, to=BY_NAME["f32"].onnx), table)
     add("Cast", product, to=BY_NAME[dtype].onnx)
     return Network(((rows, blocks * block),), tuple(nodes), dtype)
+
+
+@st.composite
+def narrow_products(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    A product of the two inputs as whole numbers, the second one in 8 or 16 bits until then.
+
+    It may come transposed, or through a function of what it is in these bits.
+    """
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes) + 1
+
+    def whole(value: int, *kinds: str) -> int:
+        number = add("Round", add("Mul", value, Constant((), dtype, fill=7.0)))
+        return add("Cast", number, to=BY_NAME[draw(st.sampled_from(kinds))].onnx)
+
+    rows, terms, columns = draw(st.integers(1, 8)), draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    narrow, turned = whole(1, "i8", "f16", "bf16"), draw(st.booleans())
+    if draw(st.booleans()):
+        narrow = add("Abs", narrow)
+    if turned:
+        narrow = add("Transpose", narrow, perm=(1, 0))
+    product = add("MatMul", whole(0, "f32"), add("Cast", narrow, to=BY_NAME["f32"].onnx))
+    add("Cast", product, to=BY_NAME[dtype].onnx)
+    sizes = (columns, terms) if turned else (terms, columns)
+    return Network(((rows, terms), sizes), tuple(nodes), dtype)
