@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
-from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.program_key import Case, program_key, spelled
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
 from popgraph.backends.reference import ReferenceExecutable, signature
@@ -92,6 +93,8 @@ class BuildRequest:
     """Of the pieces of such a model."""
     settled: bool = False
     """Whether `settle_constants` has seen the module as it is."""
+    case: Case | None = None
+    """Which open module this one is a case of."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
@@ -138,7 +141,8 @@ class BuildRequest:
             weights.own()
             compilation, copy = Compilation(WeightStore(weights)), module.clone()
             demand(copy, names)
-            return replace(self, module=copy, compilation=compilation, settled=False).runner()
+            made = replace(self, module=copy, compilation=compilation, settled=False, case=None)
+            return made.runner()
 
         return make
 
@@ -154,7 +158,7 @@ class BuildRequest:
     def whole(self, error: NeedsHostError) -> BuildRequest:
         """The same of the module as it was before lowering found that it needs the host."""
         assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
-        return replace(self, module=error.model)
+        return replace(self, module=error.model, case=None)
 
     @property
     def splits(self) -> bool:
@@ -191,7 +195,7 @@ class BuildRequest:
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
         made = replace(self, module=module, compilation=compilation, options=options, role=role)
-        return replace(made, settled=False)
+        return replace(made, settled=False, case=None)
 
     def copied(self) -> BuildRequest:
         """The same of a copy of the module: what lowers that leaves this one as it is."""
@@ -219,7 +223,13 @@ class BuildRequest:
             decisive = structural_inputs(module, compilation.weights)
             if names := tuple(name for name in decisive if name in call.choices):
                 raise Undecided(names)
-        return replace(self, module=module, compilation=compilation, settled=False)
+        case = Case(lambda: self._text, repr(call.signature))
+        return replace(self, module=module, compilation=compilation, settled=False, case=case)
+
+    @cached_property
+    def _text(self) -> str:
+        """The module, before anything is made of it."""
+        return spelled(self.module)
 
     def executable(self) -> Executable:
         """The program of a module whose shapes are all known; the module may be lowered."""
@@ -237,7 +247,7 @@ class BuildRequest:
         options = for_this_machine(self.options, self.threads)
         weights = self.compilation.weights
         load_operators(self.module)
-        key = program_key(self.module, [made for _, made in planned(options)])
+        key = program_key(self.module, [made for _, made in planned(options)], self.case)
         found = None if key is None else build_again(key, weights, self.threads)
         if found is not None:
             return found
