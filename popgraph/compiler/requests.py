@@ -272,7 +272,8 @@ class Programs:
     def __call__(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""
         try:
-            return self._made(call)
+            with without_collection():
+                return self._made(call)
         except Undecided:
             raise
         except PopgraphError as error:
