@@ -30,6 +30,7 @@ from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.share_nodes import share_nodes
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
@@ -115,6 +116,8 @@ class BuildRequest:
             return Runner(self._program(), overriding)
         verify(self.module)
         check_tensors(self.module)
+        if not self._names_tensors:
+            share_nodes(self.module)
         return Runner(OpenModel(interface, kept(interface, Programs(self))), overriding)
 
     @property
@@ -163,9 +166,13 @@ class BuildRequest:
     @property
     def splits(self) -> bool:
         """Whether Python may compute nodes that turn out to have no static form."""
+        return self.role.whole and level_of(self.module) == ONNX and not self._names_tensors
+
+    @property
+    def _names_tensors(self) -> bool:
+        """Whether the options ask for tensors by the names that they have in the model."""
         chosen = self.options
-        fixed = chosen.training or chosen.variables or chosen.extra_outputs
-        return self.role.whole and level_of(self.module) == ONNX and not fixed
+        return bool(chosen.training or chosen.variables or chosen.extra_outputs)
 
     def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
         """Segments that are compiled, and nodes that Python computes; the module is changed."""
