@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from popgraph.support.garbage import without_collection as _without_collection
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -57,13 +59,14 @@ def __getattr__(name: str) -> object:
     """Imports a public name when it is first used, so that `import popgraph` stays instant."""
     if name.startswith("__"):
         raise AttributeError(name)
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    else:
-        session = import_module("popgraph.session")
-        if name not in session.__all__:
-            raise AttributeError(f"module 'popgraph' has no attribute {name!r}")
-        value = getattr(session, name)
+    with _without_collection():
+        if name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+        else:
+            session = import_module("popgraph.session")
+            if name not in session.__all__:
+                raise AttributeError(f"module 'popgraph' has no attribute {name!r}")
+            value = getattr(session, name)
     globals()[name] = value
     return value
 

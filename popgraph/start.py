@@ -12,6 +12,7 @@ from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
 from popgraph.support.description import Description
 from popgraph.support.files import changed, is_unchanged
+from popgraph.support.garbage import without_collection
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
@@ -36,7 +37,8 @@ def compile(
     found = recall(model, options, threads, indices) if backend == "c" else None
 
     def compiled() -> Runner:
-        compiler = import_module("popgraph.compiler")
+        with without_collection():
+            compiler = import_module("popgraph.compiler")
         made: Runner = compiler.compile(
             model, threads=threads, backend=backend, options=options, indices=indices
         )

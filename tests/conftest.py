@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
@@ -52,6 +53,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "daily(seconds): what its cases may take in a run, or all that they take"
     )
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Modules stay: whoever looks for garbage while they are imported finds none."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Nor need anybody look at them again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -93,7 +93,8 @@ def compile(
         return Remembering(model, known, files, make)
 
     request = BuildRequest(module, compilation, chosen, backend, threads)
-    made = request.runner(kept if backend == "c" else unkept)
+    with without_collection():
+        made = request.runner(kept if backend == "c" else unkept)
     made.describe = lambda: said
     names = made.overriding.names if made.overriding else ()
     remember(model, options, threads, made.static, files, indices, names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
-from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.program_key import Case, program_key, spelled
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
 from popgraph.backends.reference import ReferenceExecutable, signature
@@ -29,6 +30,7 @@ from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.share_nodes import share_nodes
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
@@ -92,6 +94,8 @@ class BuildRequest:
     """Of the pieces of such a model."""
     settled: bool = False
     """Whether `settle_constants` has seen the module as it is."""
+    case: Case | None = None
+    """Which open module this one is a case of."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
@@ -112,6 +116,8 @@ class BuildRequest:
             return Runner(self._program(), overriding)
         verify(self.module)
         check_tensors(self.module)
+        if not self._names_tensors:
+            share_nodes(self.module)
         return Runner(OpenModel(interface, kept(interface, Programs(self))), overriding)
 
     @property
@@ -138,7 +144,8 @@ class BuildRequest:
             weights.own()
             compilation, copy = Compilation(WeightStore(weights)), module.clone()
             demand(copy, names)
-            return replace(self, module=copy, compilation=compilation, settled=False).runner()
+            made = replace(self, module=copy, compilation=compilation, settled=False, case=None)
+            return made.runner()
 
         return make
 
@@ -154,14 +161,18 @@ class BuildRequest:
     def whole(self, error: NeedsHostError) -> BuildRequest:
         """The same of the module as it was before lowering found that it needs the host."""
         assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
-        return replace(self, module=error.model)
+        return replace(self, module=error.model, case=None)
 
     @property
     def splits(self) -> bool:
         """Whether Python may compute nodes that turn out to have no static form."""
+        return self.role.whole and level_of(self.module) == ONNX and not self._names_tensors
+
+    @property
+    def _names_tensors(self) -> bool:
+        """Whether the options ask for tensors by the names that they have in the model."""
         chosen = self.options
-        fixed = chosen.training or chosen.variables or chosen.extra_outputs
-        return self.role.whole and level_of(self.module) == ONNX and not fixed
+        return bool(chosen.training or chosen.variables or chosen.extra_outputs)
 
     def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
         """Segments that are compiled, and nodes that Python computes; the module is changed."""
@@ -191,7 +202,7 @@ class BuildRequest:
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
         made = replace(self, module=module, compilation=compilation, options=options, role=role)
-        return replace(made, settled=False)
+        return replace(made, settled=False, case=None)
 
     def copied(self) -> BuildRequest:
         """The same of a copy of the module: what lowers that leaves this one as it is."""
@@ -219,7 +230,13 @@ class BuildRequest:
             decisive = structural_inputs(module, compilation.weights)
             if names := tuple(name for name in decisive if name in call.choices):
                 raise Undecided(names)
-        return replace(self, module=module, compilation=compilation, settled=False)
+        case = Case(lambda: self._text, repr(call.signature))
+        return replace(self, module=module, compilation=compilation, settled=False, case=case)
+
+    @cached_property
+    def _text(self) -> str:
+        """The module, before anything is made of it."""
+        return spelled(self.module)
 
     def executable(self) -> Executable:
         """The program of a module whose shapes are all known; the module may be lowered."""
@@ -237,7 +254,7 @@ class BuildRequest:
         options = for_this_machine(self.options, self.threads)
         weights = self.compilation.weights
         load_operators(self.module)
-        key = program_key(self.module, [made for _, made in planned(options)])
+        key = program_key(self.module, [made for _, made in planned(options)], self.case)
         found = None if key is None else build_again(key, weights, self.threads)
         if found is not None:
             return found
@@ -262,7 +279,8 @@ class Programs:
     def __call__(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""
         try:
-            return self._made(call)
+            with without_collection():
+                return self._made(call)
         except Undecided:
             raise
         except PopgraphError as error:

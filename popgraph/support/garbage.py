@@ -1,4 +1,4 @@
-"""Suspends Python's garbage collector while trees and IR are built."""
+"""Suspends Python's garbage collector while trees and IR are built, and modules imported."""
 
 from __future__ import annotations
 

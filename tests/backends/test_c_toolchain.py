@@ -299,7 +299,7 @@ def test_without_a_compiler_the_target_is_the_baseline(
     assert target.host_target() == target.BASELINE
 
 
-@pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 2), (60, 3), (900, 8)])
+@pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 1), (12, 2), (60, 3), (900, 8)])
 def test_kernels_are_compiled_in_groups(count: int, groups: int) -> None:
     """Each kernel once, no group much longer than another; a few kernels need few compilers."""
     kernels = [

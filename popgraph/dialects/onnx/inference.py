@@ -10,14 +10,20 @@ from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.dialects.onnx.attributes import TensorAttr, array_of
+from popgraph.dialects.onnx.attributes import (
+    ManyAttr,
+    RefAttr,
+    SparseTensorAttr,
+    TensorAttr,
+    array_of,
+)
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call, function_of, type_rule
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
-from popgraph.dialects.onnx.schema_inference import infer_types
+from popgraph.dialects.onnx.schema_inference import ANSWERS, InferenceQuery, infer_types
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import mismatch, overlooked
 from popgraph.dialects.onnx.typeproto import from_text
@@ -44,6 +50,10 @@ SHAPES = ("Shape", "Size")
 
 CLASSICAL = "ai.onnx.ml"
 """The domain of which onnx's reference means other things than onnxruntime."""
+
+
+_results: dict[InferenceQuery, Sequence[Any]] = {}
+"""What nodes compute of small constants: equal layers ask the same, and so does every length."""
 
 
 class Inference:
@@ -230,15 +240,35 @@ class Inference:
             shape = static_shape(result.type)
             if shape is None or prod(shape) > KNOWN_ELEMENTS:
                 return
-        try:
-            found = evaluate_node(op, values, self.store, self.opsets)
-        except Exception:  # the reference refuses in many ways; then nothing is known
-            return
+        found = self._evaluated(op, values)
         for value, array in zip(op.output_values(), found, strict=False):
             if value is not None and static_shape(value.type) == np.shape(array):
                 self.known[value] = array
                 if op.op_type not in SHAPES and not self.changing.isdisjoint(op.operands):
                     self.changing.add(value)
+
+    def _evaluated(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
+        """The results of a node whose operands are known; none where the reference refuses it."""
+        if op.GRAPHS or any(map(_is_large, op.properties.values())):
+            return self._computed(op, values)
+        question = InferenceQuery.about(op, self.known, self.opsets)
+        found = _results.get(question)
+        if found is None:
+            found = self._computed(op, values)
+            if len(_results) >= ANSWERS:
+                _results.clear()
+            _results[question] = found
+        return found
+
+    def _computed(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
+        try:
+            found = evaluate_node(op, values, self.store, self.opsets)
+        except Exception:  # the reference refuses in many ways; then nothing is known
+            return ()
+        for array in found:
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False  # many may hold it
+        return found
 
     def _operands(self, op: SchemaOp) -> dict[SSAValue, Array] | None:
         """The operands' elements; None when one is not known."""
@@ -458,6 +488,13 @@ def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
         return erased(type_)
     axis = axis % (len(shape) + 1)
     return tensor_type(type_.element_type, [*shape[:axis], count, *shape[axis:]])
+
+
+def _is_large(attribute: Attribute) -> bool:
+    """Whether only a store may know all that it stands for."""
+    if isinstance(attribute, TensorAttr):
+        return isinstance(attribute.held, BlobAttr)
+    return isinstance(attribute, SparseTensorAttr | ManyAttr | RefAttr)
 
 
 def _is_float(value: SSAValue) -> bool:

@@ -48,7 +48,11 @@ ANSWERS = 1 << 12
 
 
 class InferenceQuery(NamedTuple):
-    """All that the answer about a node depends on, unless there are graphs in it."""
+    """
+    All that the answer about a node depends on, unless there are graphs in it.
+
+    Its results, too, if all operands are known and no attribute is a large tensor.
+    """
 
     operator: type[SchemaOp]
     properties: tuple[tuple[str, Attribute], ...]
@@ -59,6 +63,19 @@ class InferenceQuery(NamedTuple):
     types: tuple[Attribute, ...]
     elements: tuple[Hashable, ...]
     opsets: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def about(cls, op: SchemaOp, known: Known, opsets: Mapping[str, int]) -> InferenceQuery:
+        operands = op.operands
+        return cls(
+            type(op),
+            tuple(op.properties.items()),
+            op.attributes.get("trailing"),
+            (len(op.results), len(op.node_outputs.data)),
+            tuple([value.type for value in operands]),
+            tuple([elements(known[value]) if value in known else None for value in operands]),
+            tuple(opsets.items()),
+        )
 
 
 _answers: dict[InferenceQuery, InferredTypes] = {}
@@ -71,16 +88,7 @@ def infer_types(
     """What the schema says about a node; raises `TypeMismatchError` where it refuses the node."""
     if op.GRAPHS:
         return _ask(op, known, store, opsets)
-    operands = op.operands
-    question = InferenceQuery(
-        type(op),
-        tuple(op.properties.items()),
-        op.attributes.get("trailing"),
-        (len(op.results), len(op.node_outputs.data)),
-        tuple([value.type for value in operands]),
-        tuple([elements(known[value]) if value in known else None for value in operands]),
-        tuple(opsets.items()),
-    )
+    question = InferenceQuery.about(op, known, opsets)
     found = _answers.get(question)
     if found is None:
         found = _ask(op, known, store, opsets)

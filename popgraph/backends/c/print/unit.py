@@ -102,8 +102,10 @@ def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     return Unit(text, tuple(begins))
 
 
+LITTLE_TEXT = 20_000
+"""Characters that take a compiler about as long as its start: not worth another one."""
 UNIT_TEXT = 50_000
-"""Characters of a unit that take a compiler ten times as long as its start."""
+"""Characters of a unit that take it several times as long."""
 MOST_UNITS = 8
 
 
@@ -114,7 +116,7 @@ def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
     How many there are does not depend on the machine: caches are shared by machines.
     """
     total = sum(len(kernel.text) for kernel in kernels)
-    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
+    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT)) if total > LITTLE_TEXT else 1
     groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
     for kernel in sorted(distinct(kernels), key=lambda kernel: -len(kernel.text)):
         smallest = min(range(parts), key=lambda number: groups[number][0])

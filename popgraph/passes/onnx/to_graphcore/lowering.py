@@ -29,6 +29,7 @@ from popgraph.dialects.program import (
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
+from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import (
     Refusals,
@@ -235,6 +236,27 @@ class Lowering(LoweringContext):
             self.names.setdefault(name, make.result)
 
     def _node(self, op: OnnxOp) -> None:
+        memoized = not (self.training or self.depth)
+        literals = NodeOfLiterals.of(op, self.values, self.tuning) if memoized else None
+        known = None if literals is None else KNOWN_NODES.get(literals)
+        outputs = self._computed(op) if known is None else self._recalled(op, known)
+        if literals is not None and known is None:
+            operands = [self.values[operand] for operand in op.operands]
+            KNOWN_NODES.note(literals, operands, outputs)
+        for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
+            if old is not None and value is not None:
+                self._know(old, value, name)
+
+    def _recalled(self, op: OnnxOp, literals: Literals) -> list[SSAValue | None]:
+        """The literals that a node like this one has become."""
+        made = [None if literal is None else ConstantOp(literal) for literal in literals]
+        for constant in filter(None, made):
+            constant.location = op.location
+            self.block.add_op(constant)
+        return [None if constant is None else constant.result for constant in made]
+
+    def _computed(self, op: OnnxOp) -> list[SSAValue | None]:
+        """The outputs of a node, as operations at the end of the block."""
         before = self.block.last_op
         try:
             with ImplicitBuilder(self.block):
@@ -253,9 +275,7 @@ class Lowering(LoweringContext):
         for new in made:
             _locate(new, op)
         folded = self._folded(made, op)
-        for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
-            if old is not None and value is not None:
-                self._know(old, folded.get(value, value), name)
+        return [value if value is None else folded.get(value, value) for value in outputs]
 
     def _placed(self, error: PopgraphError, op: OnnxOp) -> PopgraphError:
         """The error; one that tells of a node that needs the host knows the nodes around it."""
