@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from popgraph.builder.opset.checks import Node
 from popgraph.builder.opset.checks.reading import nodes_of
@@ -44,11 +44,11 @@ GRADIENTS: Mapping[tuple[str, str], Callable[[Node], str | None]] = {
 """What is wrong with an operator that a loss depends on, if anything is."""
 
 
-def check_gradients(model: SessionModel, sources: Collection[str]) -> None:
-    """Refuses a model to train; `sources` are the tensors for which gradients are computed."""
+def check_gradients(model: SessionModel) -> None:
+    """Refuses a model to train; PopART makes gradients for inputs, too, before it leaves them."""
     if model.final_loss is None or not model.is_of_popart:
         return
-    wanted = Differentiated.of(model, sources)
+    wanted = Differentiated.of(model, {*model.graph.input_names, *model.weight_names})
     for op, node in nodes_of(model.graph, model.weights):
         key = (op.domain, op.op_type)
         if key in _NORMALIZATIONS and _results(node) != TRAINING_OUTPUTS:

@@ -140,7 +140,7 @@ class Session(Randomness, IpuOnly):
             check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
             if self._training:
-                check_gradients(self._model, self._differentiated())
+                check_gradients(self._model)
             self._stages = check_placement(
                 self._model,
                 self._options,
