@@ -317,11 +317,12 @@ def test_support_knows_no_ir() -> None:
     assert not found
 
 
-def test_only_the_peers_of_a_benchmark_are_imported_by_name() -> None:
-    """`popgraph bench --against` imports what a user asks for; nothing else may."""
+def test_only_what_a_user_asks_for_is_imported_by_name() -> None:
+    """`popgraph bench --against`, and a writer of PyTorch modules; nothing else may."""
     wanted = re.compile(rf'import_module\("({"|".join(sorted(ORACLES))})')
     assert {name_of(path) for path in FILES if wanted.search(path.read_text())} == {
-        "measure/peers.py"
+        "compat/torch_writer.py",
+        "measure/peers.py",
     }
 
 

@@ -96,6 +96,13 @@ _MODULES = {
     """,
     "popgraph.session.training_session": "TrainingSession",
 }
+_CORES = {
+    "_BuilderCore": "Builder",
+    "_InferenceSessionCore": "InferenceSession",
+    "_TensorInfoCore": "TensorInfo",
+    "_TrainingSessionCore": "TrainingSession",
+}
+"""What PopART calls the classes below its own, which are one with them here."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _ENUMS = [
     name
@@ -112,6 +119,8 @@ def __getattr__(name: str) -> Callable[[], str]:
     value: Callable[[], str]
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
+    elif name in _CORES:
+        return __getattr__(_CORES[name])
     elif name in _RESERVED_PREFIXES:
         value = import_module("popgraph.session.about").PREFIX_FUNCTIONS[name]
     else:
@@ -121,7 +130,7 @@ def __getattr__(name: str) -> Callable[[], str]:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, *_RESERVED_PREFIXES])
+    return sorted([*_CORES, *_HOMES, *_RESERVED_PREFIXES])
 
 
 if not TYPE_CHECKING:  # A type checker takes a list that it cannot compute for an empty one.

@@ -8,8 +8,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.opset.exceptions import poplar_application_runtime_error
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import model_of, value_name
 from popgraph.support.arrays import Array
+
+ABORT = (DOMAIN, "Abort")
+"""The operator, which no program has."""
 
 ALWAYS = ""
 """Stands for the condition of a node that has none."""
@@ -19,7 +23,7 @@ def take_aborts(module: ModuleOp) -> tuple[str, ...]:
     """Takes the nodes out of a model, which programs have no operation for; their conditions."""
     found = []
     for node in list(model_of(module).graph.nodes):
-        if (node.domain, node.op_type) == ("ai.graphcore", "Abort"):
+        if (node.domain, node.op_type) == ABORT:
             condition = next(iter(node.input_values()), None)
             found.append(ALWAYS if condition is None else value_name(condition))
             node.detach()

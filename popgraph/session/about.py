@@ -8,9 +8,12 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS, is_removed
+from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+from popgraph.session.aborts import ABORT
 from popgraph.session.builder import Builder
 from popgraph.session.popart_ir.gradient_rules import gradient_types
 
@@ -62,6 +65,9 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
         OperatorIdentifier(domain or "ai.onnx", name, number)
         for (domain, name), versions in supported_operators().items()
         for number in versions
+    ]
+    public += [
+        OperatorIdentifier(*key, 1) for key in (ABORT, *sorted(DEFINITIONS)) if key[0] == DOMAIN
     ]
     internal = sorted(gradient_types()) if includeInternal else []
     return public + [OperatorIdentifier("ai.graphcore", name, 1) for name in internal]

@@ -25,7 +25,7 @@ from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
-from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import to_python
@@ -74,10 +74,10 @@ class SessionModel:
         self.module: ModuleOp = builder.module()
         self.weights: WeightStore = builder.weights
         self._check_names()
-        self._check_losses()
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         self.is_of_popart = opset <= LAST_OPSET
         check_limits(self.graph, self.weights, opset)
+        self._check_losses()
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
@@ -209,15 +209,8 @@ class SessionModel:
         )
 
     def _check_losses(self) -> None:
-        """The trained loss is one number; labels fit their probabilities."""
+        """The trained loss is one number."""
         infos = self.infos()
-        for op in self.graph.nodes:
-            if (op.domain, op.op_type) != (DOMAIN, "Nll"):
-                continue
-            names = [value_name(value) for value in op.input_values()[:2] if value is not None]
-            found = [infos[name] for name in names if name in infos]
-            if len(found) == 2:
-                _check_labels(*found)
         if self.final_loss is not None and self.final_loss not in dict(self.values()):
             raise popart_exception(
                 f"Could not find loss tensor '{self.final_loss}' in main graph tensors",
@@ -226,20 +219,6 @@ class SessionModel:
         loss = infos.get(self.final_loss or "")
         if loss is not None and loss.nelms() != 1:
             raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")
-
-
-def _check_labels(probabilities: TensorInfo, labels: TensorInfo) -> None:
-    wanted = probabilities.shape()[:-1]
-    if labels.shape() != wanted:
-        raise popart_exception(
-            f"The label tensor ({labels}) must have shape [{' '.join(map(str, wanted))}] to match "
-            f"all but the final dimension of the probabilities tensor ({probabilities})"
-        )
-    if not labels.row.is_integer:
-        raise popart_exception(
-            "Expected the label tensor NllOp to be an integer data type (fixed point), not "
-            f"{labels.data_type()}"
-        )
 
 
 def open_model(source: Source, places: DataPlaces | None = None) -> tuple[ModuleOp, WeightStore]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Set
+from dataclasses import dataclass
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -14,6 +15,8 @@ from popgraph.session.patterns import Patterns
 
 _FORWARD = {("", "Cosh"): "CoshOp"}
 """Operators that exist only until their pattern has replaced them."""
+
+_DETACH = (DOMAIN, "Detach")
 
 _GRADIENTS = {
     ("", "Abs", 0): "AbsGradOp",
@@ -48,9 +51,9 @@ def check_needed(
         ):
             _insist(model, patterns, _FORWARD[op.domain, op.op_type], op, op.op_type)
     if sources and model.final_loss is not None:
-        loss, moved = _feeding(nodes, [model.final_loss]), _moved(nodes, sources)
+        wanted = Differentiated.of(model, sources)
         for op in nodes:
-            for place in _differentiated(op, loss, moved):
+            for place in wanted.places(op):
                 pattern = _GRADIENTS.get((op.domain, op.op_type, place))
                 if pattern is not None:
                     _insist(model, patterns, pattern, op, pattern.removesuffix("Op"))
@@ -69,12 +72,24 @@ def _insist(model: SessionModel, patterns: Patterns, pattern: str, op: OnnxOp, s
         )
 
 
-def _differentiated(op: OnnxOp, loss: Set[str], moved: Set[str]) -> Iterator[int]:
-    """The places of the operands for which a gradient is computed."""
-    if not loss.isdisjoint(op.output_names):
-        for place, name in enumerate(_operands(op)):
-            if name in moved:
-                yield place
+@dataclass(frozen=True)
+class Differentiated:
+    """What a loss is computed from, and what depends on tensors that have gradients."""
+
+    loss: Set[str]
+    moved: Set[str]
+
+    @classmethod
+    def of(cls, model: SessionModel, sources: Collection[str]) -> Differentiated:
+        assert model.final_loss is not None, "without a loss there is no gradient"
+        nodes = list(model.graph.nodes)
+        return cls(_feeding(nodes, [model.final_loss]), _moved(nodes, sources))
+
+    def places(self, op: OnnxOp) -> list[int]:
+        """The places of the operands for which a gradient is computed."""
+        if self.loss.isdisjoint(op.output_names):
+            return []
+        return [place for place, name in enumerate(_operands(op)) if name in self.moved]
 
 
 def _operands(op: OnnxOp) -> list[str]:
@@ -92,9 +107,9 @@ def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
 
 
 def _moved(nodes: list[OnnxOp], sources: Collection[str]) -> Set[str]:
-    """What depends on these tensors, they themselves among it."""
+    """What depends on these tensors, they themselves among it; no gradient passes a Detach."""
     found = set(sources)
     for op in nodes:
-        if not found.isdisjoint(_operands(op)):
+        if (op.domain, op.op_type) != _DETACH and not found.isdisjoint(_operands(op)):
             found.update(filter(None, op.output_names))
     return found

@@ -39,6 +39,7 @@ from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, relocated, weights_of
 from popgraph.session.float_checks import check_floats
 from popgraph.session.forward_only import is_forward_only, run_forward_only
+from popgraph.session.gradient_checks import check_gradients
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_memory import check_memory
@@ -141,6 +142,8 @@ class Session(Randomness, IpuOnly):
             given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
             check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
+            if self._training:
+                check_gradients(self._model)
             self._stages = check_placement(
                 self._model,
                 self._options,

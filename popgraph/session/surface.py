@@ -60,11 +60,12 @@ WORKS: Mapping[str, str] = {
         _throw_application_runtime_error _throw_system_runtime_error
         _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
         _throw_unknown_runtime_error
+        _BuilderCore _InferenceSessionCore _TensorInfoCore _TrainingSessionCore
     """,
     "Builder": """
         addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
         commGroup
-        addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx
+        addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx aiOnnxMlOpset1
         aiOnnxOpset aiOnnxOpsetVersion checkpointOutput createSubgraphBuilder customOp
         embedReplicationFactor executionPhase getAllNodeAttributeNames getExecutionPhase
         getFloatNodeAttribute getFloatVectorNodeAttribute getInputTensorIds

@@ -536,3 +536,13 @@ def test_what_cannot_run_is_told(
         main()
     compat.disable()
     assert str(stopped.value) == (USAGE if said == "usage" else said)
+
+
+def test_operator_sets_have_classes_that_build_upon_each_other() -> None:
+    from popgraph.compat.popart import builder as module
+
+    builder = module.Builder(opsets={"ai.onnx": 9, "ai.graphcore": 1})
+    assert isinstance(builder.aiOnnx, module.AiOnnx8 | module.AiOnnx)
+    assert not isinstance(builder.aiOnnx, module.AiOnnx10)
+    assert isinstance(builder.aiGraphcore, module.AiGraphcore)
+    assert (str(builder.aiOnnx), str(builder.aiOnnxMlOpset1)) == ("AiOnnx9", "AiOnnxMl")

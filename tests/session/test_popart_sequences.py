@@ -152,13 +152,12 @@ def test_the_nearest_elements_of_the_first_resize() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("activations", [], "ai.onnx.RNN:7 only supports 1 activation, 0 were specified"),
-        ("direction", "bidirectional", "ai.onnx.RNN:7 only supports `forward' direction"),
+        ("activations", [], "only supports 1 activation, 0 were specified"),
+        ("direction", "bidirectional", "only supports `forward' direction"),
         (
             "hidden_size",
             2,
-            "hidden_size attribute passed to ai.onnx.RNN:7 (2) does not match hidden size "
-            "calculated from recurrenceWeights tensor (1).",
+            "(2) does not match hidden size calculated from recurrenceWeights tensor (1).",
         ),
     ],
 )
@@ -169,7 +168,7 @@ def test_recurrences_that_onnx_refuses_too(name: str, value: object, said: str) 
     builder.addOutputTensor(outputs[0])
     with pytest.raises(popart.popart_exception) as caught:
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, outputs[:1]))
-    assert caught.value.args[0] == said
+    assert caught.value.args[0].endswith(said) and "ai.onnx.RNN:7" in caught.value.args[0]
 
 
 def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
@@ -234,7 +233,7 @@ def test_numbers_that_are_not_finite_end_a_step(checked: bool) -> None:
 @pytest.mark.parametrize("conditional", [True, False])
 def test_a_model_may_abort(conditional: bool) -> None:
     builder = popart.Builder()
-    x = builder.addInputTensor("INT32", [2])
+    x = builder.addInputTensor("INT32", [1])
     y = builder.aiOnnx.add([x, x])
     builder.aiGraphcore.abort([y] if conditional else [])
     builder.addOutputTensor(y)
@@ -242,9 +241,9 @@ def test_a_model_may_abort(conditional: bool) -> None:
     session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
     session.prepareDevice()
     anchors = session.initAnchorArrays()
-    steps = [popart.PyStepIO({x: np.array(one, np.int32)}, anchors) for one in ([0, 0], [0, 3])]
+    steps = [popart.PyStepIO({x: np.array(one, np.int32)}, anchors) for one in ([0], [3])]
     if conditional:
         session.run(steps[0])
-        assert anchors[y].tolist() == [0, 0]
+        assert anchors[y].tolist() == [0]
     with pytest.raises(popart.poplar_application_runtime_error, match=r"^abort: the "):
         session.run(steps[1])

@@ -234,7 +234,7 @@ def test_a_model_keeps_what_it_says_of_replicas() -> None:
 def normalized(replicas: int, batches: Array) -> dict[str, Array]:
     """The weights of a session whose normalization keeps running statistics."""
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [4, 2], "x")
+    x = builder.addInputTensor("FLOAT", [4, 2, 1], "x")
     first = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "var": 1.0}
     weights = [
         builder.addInitializedInputTensor(np.full(2, value, np.float32), name)
@@ -260,7 +260,7 @@ def normalized(replicas: int, batches: Array) -> dict[str, Array]:
 
 def test_each_replica_has_running_statistics_of_its_own() -> None:
     """The first one's come back; they do not know of what the other saw."""
-    data = np.random.default_rng(2).normal(size=(3, 2, 4, 2)).astype(np.float32)
+    data = np.random.default_rng(2).normal(size=(3, 2, 4, 2, 1)).astype(np.float32)
     data[:, 1] += 10
     alone, both = normalized(1, data[:, 0]), normalized(2, data)
     for name in ("mean", "var"):

@@ -322,7 +322,7 @@ def test_losses_that_do_not_fit() -> None:
         lambda: popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [wrong]))
     ) == (
         "The label tensor (INT32   [2 5]) must have shape [2 4] to match all but the final "
-        "dimension of the probabilities tensor (FLOAT   [2 4 3])"
+        "dimension of the probabilities tensor (FLOAT   [2 4 3]) in Op 101 (ai.graphcore.Nll:1). "
     )
 
 

@@ -32,6 +32,7 @@ OWN_BUILDER = {
         "named_node",
         "of",
         "plain_node",
+        "refuses",
         "take",
     ),
     *("DEFAULT_OPSET", "called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),

@@ -12,7 +12,6 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.opset.arguments import CONTEXTS, bound, evaluated, incompatible_arguments
 from popgraph.builder.opset.enums import PopartEnum, ReductionType
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
@@ -45,6 +44,10 @@ class CustomNodeSink(Protocol):
 
     def type_of(self, id: str) -> Attribute: ...
 
+    def refuses(
+        self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
+    ) -> bool: ...
+
 
 class Operands:
     """What rules of types ask about the inputs, `args`, of a node."""
@@ -65,13 +68,10 @@ class Operands:
             return UNKNOWN
         return tensor_type(type_.element_type, shape)
 
-    def _check_axes(self, shape: Shape, axes: Sequence[int]) -> None:
-        """An error in PopART's words if an axis is none of the tensor's."""
-        for axis in axes:
-            if not -len(shape) <= axis < len(shape):
-                raise popart_exception(
-                    f"Axis {axis} is out of acceptable range [{-len(shape)}, {len(shape) - 1}]"
-                )
+    def _refuses(self, op_type: str, args: Sequence[str], attributes: Mapping[str, object]) -> bool:
+        """Whether a session will not take the operator as it is: its results have no types."""
+        given = {name: value for name, value in attributes.items() if value is not None}
+        return self._builder.refuses(op_type, DOMAIN, args, given)
 
     def _broadcast(self, args: Sequence[str]) -> Attribute:
         found = [self._shape(args, place) for place in range(len(args))]
@@ -97,7 +97,9 @@ class Operands:
         return self._builder.add_custom_node(op_type, DOMAIN, args, given, types, context)
 
 
-def one_result(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, str]]:
+def one_result(
+    op_type: str, results: int = 1
+) -> Callable[[Callable[_P, Results]], Callable[_P, str]]:
     """
     Makes a method of an operator's signature and rule; it returns the id of the first result.
 
@@ -106,16 +108,18 @@ def one_result(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, s
     """
 
     def method_of(rule: Callable[_P, Results]) -> Callable[_P, str]:
-        return checked(_adding(op_type, rule, lambda ids: ids[0], "str"))
+        return checked(_adding(op_type, rule, results, lambda ids: ids[0], "str"))
 
     return method_of
 
 
-def all_results(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, list[str]]]:
-    """The same; the method returns the ids of all results."""
+def all_results(
+    op_type: str, results: int | None = None
+) -> Callable[[Callable[_P, Results]], Callable[_P, list[str]]]:
+    """The same; the method returns the ids of all results, whose number a call may say."""
 
     def method_of(rule: Callable[_P, Results]) -> Callable[_P, list[str]]:
-        return checked(_adding(op_type, rule, lambda ids: ids, "list[str]"))
+        return checked(_adding(op_type, rule, results, lambda ids: ids, "list[str]"))
 
     return method_of
 
@@ -123,6 +127,7 @@ def all_results(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, 
 def _adding(
     op_type: str,
     rule: Callable[_P, Results],
+    count: int | None,
     returned: Callable[[list[str]], _R],
     annotation: str,
 ) -> Callable[_P, _R]:
@@ -134,10 +139,12 @@ def _adding(
         bound = signature.bind(*args, **named)
         bound.apply_defaults()
         given = bound.arguments
-        results = rule(*args, **named)
         attributes = _attributes(signature, given)
         context = next(given[name] for name in CONTEXTS if name in given)
         self, ids = given["self"], given["args"]
+        refused = self._refuses(op_type, ids, attributes)
+        unknown = [UNKNOWN] * (given["num_outputs"] if count is None else count)
+        results: Results = unknown if refused else rule(*args, **named)
         return returned(self._add(op_type, ids, attributes, results, context))
 
     shown = signature.replace(return_annotation=annotation)

@@ -7,7 +7,6 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
-from popgraph.builder.opset.collecting import check_scattering
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     CollectiveOperator,
@@ -55,10 +54,7 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> Results:
         """lambda * |x|, summed up or averaged over all elements."""
-        whole = self._shape(args)
-        if whole == ():
-            raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
-        return self._reduced(args, reduction, whole)
+        return self._reduced(args, reduction, self._shape(args))
 
     @one_result("Nll")
     def nllloss(
@@ -82,7 +78,7 @@ class AiGraphcoreOpset1(Operands):
         """Makes any tensor a loss."""
         return self._reduced(args, reduction, self._shape(args))
 
-    @one_result("Ctc")
+    @one_result("Ctc", 2)
     def ctcloss(
         self,
         args: list[str],
@@ -97,7 +93,7 @@ class AiGraphcoreOpset1(Operands):
         result = self._reduced(args, reduction, None if shape is None else (shape[1],))
         return [result, self._type(args)]
 
-    @all_results("CtcBeamSearchDecoder")
+    @all_results("CtcBeamSearchDecoder", 3)
     def ctcbeamsearchdecoder(
         self,
         args: list[str],
@@ -204,21 +200,6 @@ class AiGraphcoreOpset1(Operands):
     @one_result("Reverse")
     def reverse(self, args: list[str], dimensions: list[int], debugContext: object = "") -> Results:
         """The elements of some axes in reverse order."""
-        shape = self._shape(args)
-        for place, axis in enumerate(dimensions):
-            if axis < 0:
-                raise popart_exception(
-                    f"ReverseOp invalid dimension '{axis}'. Only positive dimensions are supported"
-                )
-            if shape is not None and axis >= len(shape):
-                raise popart_exception(
-                    f"ReverseOp invalid dimension '{axis}' for input tensor of rank {len(shape)}"
-                )
-            if axis in list(dimensions)[:place]:
-                raise popart_exception(
-                    f"Dimension {axis} appears multiple times in the list of dimensions of "
-                    "ReverseOp"
-                )
         return self._type(args)
 
     @one_result("ShapedDropout")
@@ -226,18 +207,6 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], shape: list[int], ratio: float = 0.5, debugContext: object = ""
     ) -> Results:
         """Dropout with a mask of this shape, broadcast."""
-        if not 0 <= ratio < 1:
-            raise popart_exception(
-                f"ShapedDropout: ratio value {ratio} is not valid. Please use a value in the "
-                "interval [0,1)"
-            )
-        whole = self._shape(args)
-        if whole is not None and not _stretches(shape, whole):
-            raise popart_exception(
-                "ShapedDropout: incompatible input tensor and dropout shape. It is configured with "
-                f"shape {list(shape)} which is not broadcastable to the input tensor with shape "
-                f"{list(whole)}."
-            )
         return self._type(args)
 
     @one_result("PrintTensor")
@@ -262,6 +231,7 @@ class AiGraphcoreOpset1(Operands):
     @checked
     def abort(self, args: list[str] = [], debugContext: object = "") -> None:  # noqa: B006
         """Ends a session's step with an error if args[0] is not 0, or if there is no argument."""
+        self._refuses("Abort", args, {})
         self._add("Abort", args, {}, [], debugContext)
 
     @one_result("NormalizeImage")
@@ -332,7 +302,7 @@ class AiGraphcoreOpset1(Operands):
             return UNKNOWN
         return self._shaped(args, (rows[0], weights[2]))
 
-    @all_results("SplineBasis")
+    @all_results("SplineBasis", 2)
     def splinebasis(
         self,
         args: list[str] = [],  # noqa: B006
@@ -354,7 +324,7 @@ class AiGraphcoreOpset1(Operands):
         """Between which boundaries, args[1], each element stands."""
         return _of(self._shape(args), "i32")
 
-    @all_results("Sort")
+    @all_results("Sort", 2)
     def sort(
         self,
         args: list[str] = [],  # noqa: B006
@@ -394,7 +364,8 @@ class AiGraphcoreOpset1(Operands):
     def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
         """The same elements in another shape; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
-        whole = self._shape(args)
+        refused = self._refuses("Reshape", args, {"shape": shape})
+        whole = None if refused else self._shape(args)
         result = self._shaped(args, None if whole is None else _with_rest(shape, whole))
         return self._add("Reshape", args, {"shape": shape}, result, debugContext)[0]
 
@@ -402,8 +373,6 @@ class AiGraphcoreOpset1(Operands):
     def subsample(self, args: list[str], strides: list[int], debugContext: object = "") -> Results:
         """Every nth element along each axis."""
         whole = self._shape(args)
-        if 0 in strides:
-            raise popart_exception(f"Strides invalid. 0 stride at index {strides.index(0)}")
         result = whole and tuple(-(-d // s) for d, s in zip(whole, strides, strict=True))
         return self._shaped(args, result)
 
@@ -511,7 +480,7 @@ class AiGraphcoreOpset1(Operands):
     ) -> Results:
         return [self._type(args), *[self._type(args, 1)] * (num_outputs - 1)]
 
-    @all_results("GroupNormalization")
+    @all_results("GroupNormalization", 3)
     def groupnormalization(
         self, args: list[str], num_groups: int, epsilon: float = 1e-5, debugContext: object = ""
     ) -> Results:
@@ -520,7 +489,7 @@ class AiGraphcoreOpset1(Operands):
         statistics = self._shaped(args, shape and (shape[0] * num_groups,))
         return [self._type(args), statistics, statistics]
 
-    @all_results("LSTM")
+    @all_results("LSTM", 2)
     def lstm(
         self, args: list[str], outputFullSequence: int = 1, debugContext: object = ""
     ) -> Results:
@@ -532,7 +501,7 @@ class AiGraphcoreOpset1(Operands):
             output = (x[0], *state) if outputFullSequence else state
         return [self._shaped(args, output), self._shaped(args, state)]
 
-    @all_results("ReduceMedian")
+    @all_results("ReduceMedian", 2)
     def reducemedian(
         self,
         args: list[str],
@@ -544,7 +513,6 @@ class AiGraphcoreOpset1(Operands):
         shape = self._shape(args)
         result = None
         if shape is not None:
-            self._check_axes(shape, axes or ())
             every = range(len(shape))
             reduced = every if axes is None else [axis % len(shape) for axis in axes]
             result = shapes.reduced(shape, list(reduced), bool(keepdims))
@@ -582,9 +550,6 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], axis_size: int, axis: int, broadcast: int, group_size: int
     ) -> Results:
         """The initial values' type, if there are any; else the data's, or the indices' shape."""
-        check_scattering(
-            self._shape(args), self._shape(args, 1), axis, axis_size, broadcast, group_size
-        )
         if len(args) > 2:
             return self._type(args, 2)
         shape, indices = self._shape(args), self._shape(args, 1)
@@ -681,13 +646,6 @@ class AiGraphcoreOpset1(Operands):
 
 def _of(shape: Shape | None, element: str) -> Attribute:
     return UNKNOWN if shape is None else tensor_type(element, shape)
-
-
-def _stretches(shape: Sequence[int], whole: Shape) -> bool:
-    """Whether a tensor of this shape broadcasts to another shape."""
-    behind = whole[len(whole) - len(shape) :]
-    pairs = zip(shape, behind, strict=True)
-    return len(shape) <= len(whole) and all(one in (1, other) for one, other in pairs)
 
 
 def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:

@@ -77,6 +77,12 @@ class Opset:
         return type(self).__name__
 
 
+class AiOnnxMl(Opset):
+    """Those of ai.onnx.ml, of which PopART's builder has none."""
+
+    VERSION = 1
+
+
 class OnnxOpset(Opset):
     """Those of ai.onnx, which tell in which version there is what they lack."""
 

@@ -21,7 +21,7 @@ from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
-from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
+from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, AiOnnxMl, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.contexts import NameContextManager
@@ -153,6 +153,10 @@ class Builder(Annotations):
     def aiGraphcoreOpset1(self) -> AiGraphcoreOpset1:
         return self.aiGraphcore
 
+    @property
+    def aiOnnxMlOpset1(self) -> AiOnnxMl:
+        return AiOnnxMl(self)
+
     def __getattr__(self, name: str) -> Any:
         found = re.fullmatch(r"aiOnnxOpset(\d+)", name)
         if found is None:
@@ -249,6 +253,12 @@ class Builder(Annotations):
         self._root._draft.writer.opsets.setdefault(domain, 1)
         count = len(result_types)
         return self._node(op_type, domain, args, attributes, count, result_types, debugContext)
+
+    def refuses(
+        self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
+    ) -> bool:
+        """Whether a session will not take the node: then nobody needs to know its types."""
+        return self._draft.refuses(op_type, domain, args, attributes)
 
     def _node(
         self,

@@ -9,10 +9,14 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Region, SSAValue
 
+from popgraph.builder.opset.checks import Node, complaint
+from popgraph.builder.opset.checks.graphcore import OPERANDS
+from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
-from popgraph.builder.popart.refusals import Refused, refusal_note, words
+from popgraph.builder.popart.refusals import refusal_note
 from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
@@ -25,9 +29,18 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
+from popgraph.support.names import closest
 from popgraph.support.shapes import Shape
 
 _LOG = log_of("builder")
+
+AT_ONCE = frozenset([("", "Split")])
+"""Operators of which PopART's builder itself infers the shapes, and refuses what does not fit."""
+
+_NONE_YET = "there are no valid tensors yet"
+
+UNBOUNDED = 2**31 - 1
+"""How many operands an operator takes, by its schema, that takes any number."""
 
 
 class Draft:
@@ -52,6 +65,8 @@ class Draft:
         self.grouped: dict[str, Attribute] = {}
         """The types of the arrays of weights that groups of replicas have apart."""
         self._home = Region(writer.block)
+        self._nodes = 0
+        """How many nodes were added."""
 
     @classmethod
     def empty(cls, weights: WeightStore, names: Names, opset: int) -> Draft:
@@ -72,6 +87,7 @@ class Draft:
         draft.notes = {} if base.metadata is None else dict(base.metadata.entries)
         for id in filter(None, adopt(draft.writer, base.graph, infer=False)):
             draft.names.take(id)
+        draft._nodes = sum(isinstance(op, OnnxOp) for op in draft.writer.block.ops)
         return draft
 
     def inner(self) -> Draft:
@@ -132,11 +148,14 @@ class Draft:
         label: str,
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
+        self._check_operands(op_type, domain, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
+        name = self.names.scoped(label) if label or self.names.scopes else ""
+        if (domain, op_type) in AT_ONCE:
+            self._check_at_once(self.seen(op_type, domain, args, attributes, ids, name))
         for id in ids:
             self.names.take(id)
-        name = self.names.scoped(label) if label or self.names.scopes else ""
         with as_popart_errors():
             try:
                 values = self.writer.add_node(
@@ -155,12 +174,27 @@ class Draft:
                 values = list(error.node.results)
                 for key, note in refusal_note(said).items():
                     self.notes.setdefault(key, note)
+        self._nodes += 1
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
         owner.locate(place_of_call())
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner
+
+    def _check_at_once(self, node: Node) -> None:
+        if (said := complaint(node)) is not None:
+            raise popart_exception(said)
+
+    def refuses(
+        self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
+    ) -> bool:
+        """Whether a session will refuse the node; if nobody waits for one, that is an error."""
+        self._check_operands(op_type, domain, args)
+        said = complaint(self.seen(op_type, domain, args, attributes))
+        if said is not None and self.refuses_early:
+            raise popart_exception(said)
+        return said is not None
 
     def _shape(self, id: str) -> Shape | None:
         known = bool(id) and self.writer.has_value(id)
@@ -181,12 +215,76 @@ class Draft:
         attributes: Mapping[str, object],
     ) -> TypeMismatchError:
         """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
-        if domain or not all(map(self.writer.has_value, args)):
+        if domain:
             return error
-        version = op_class(op_type, self.writer.opsets[domain]).SCHEMA.since_version
-        types = [self.value_of(id).type for id in args]
-        said = words(Refused(op_type, version, name, args, ids, types, attributes), error.what)
+        said = complaint(self.seen(op_type, domain, args, attributes, ids, name))
         return TypeMismatchError(said, error.where, error.what) if said else error
+
+    def seen(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        ids: Sequence[str] = (),
+        name: str = "",
+    ) -> Node:
+        """A node as PopART's rules see it, before it is added."""
+        values = [self.writer.value(id) if id else None for id in args]
+        known = self.writer.inference.known
+        return Node(
+            op_type,
+            VERSION.get(domain) or self._version(op_type, domain),
+            name,
+            args,
+            ids,
+            [UNKNOWN if value is None else value.type for value in values],
+            attributes,
+            domain,
+            self._nodes,
+            frozenset(),
+            {
+                place: known[value]
+                for place, value in enumerate(values)
+                if value is not None and value in known
+            },
+        )
+
+    def _version(self, op_type: str, domain: str) -> int:
+        return int(op_class(op_type, self.writer.opsets[domain]).SCHEMA.since_version)
+
+    def _operands(self, op_type: str, domain: str) -> tuple[int, int]:
+        """How many operands an operator takes, at least and at most."""
+        if domain:
+            return OPERANDS.get(op_type, (0, UNBOUNDED)) if domain == DOMAIN else (0, UNBOUNDED)
+        schema = op_class(op_type, self.writer.opsets[domain]).SCHEMA
+        return schema.min_input, schema.max_input
+
+    def _check_operands(self, op_type: str, domain: str, args: Sequence[str]) -> None:
+        """As many operands as the operator takes, each of them a tensor that there is."""
+        least, most = self._operands(op_type, domain)
+        if least and not least <= len(args) <= most:
+            shown = "inf" if most >= UNBOUNDED else most
+            raise popart_exception(
+                f"{op_type} has invalid number of inputs {len(args)}. Must be between "
+                f"{least}..{shown}"
+            )
+        for place, id in enumerate(args):
+            optional = place >= least or self.refuses_early or (op_type, place) == ("Resize", 2)
+            absent = not id and optional
+            if not absent and not self.writer.has_value(id):
+                raise self._unknown(id)
+
+    def _unknown(self, id: str) -> popart_exception:
+        valid = sorted([*self.inputs, *self.computed()])
+        told = (
+            f"valid tensors are {', '.join(valid)}" if valid else "there are no valid tensors yet"
+        )
+        near = closest(id, valid)
+        hint = (
+            f"did you mean '{near}'?" if near else "give the id that a call of the builder returned"
+        )
+        return popart_exception(f"Unknown tensor '{id}' ({told}).", hint=hint)
 
     def value_of(self, id: str) -> SSAValue:
         if not self.writer.has_value(id):

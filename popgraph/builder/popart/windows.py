@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from popgraph.builder.opset.checks.node import spaced
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.support.shapes import Shape
 
 WINDOWED = ("AveragePool", "Conv", "MaxPool")
 _PER_AXIS = ("strides", "dilations")
 """Attributes with a number for each spatial axis."""
-
-
-def spaced(shape: Sequence[int]) -> str:
-    """A shape as PopART writes it."""
-    return f"[{' '.join(map(str, shape))}]"
 
 
 def check_window(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 
 from popgraph.builder.opset.exceptions import OutOfMemoryException, popart_exception
@@ -61,6 +62,7 @@ class EraModule(ModuleType):
         super().__init__(era.module, f"{era.module} as it was in {era.name}.")
         self.__dict__.update(names_of(era))
         self.__era__ = era.name
+        self.__path__ = import_module(f"popgraph.compat.{era.module}").__path__
         self.__version__ = popart.__version__
         self.__all__ = sorted({*popart.__all__, *names_of(era)})
 

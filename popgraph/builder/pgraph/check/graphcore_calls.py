@@ -10,7 +10,10 @@ from typing import Any
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.opset import enums
+from popgraph.builder.opset.checks import Node, complaint
+from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.enums import PopartEnum
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import Call
@@ -28,6 +31,10 @@ class Described:
     result_types: Sequence[Attribute]
 
 
+TOLD_LATER = frozenset(["Nll"])
+"""Operators whose operands are compared when their types follow, which says more."""
+
+
 class _Sink:
     """Stands where the opset expects a builder, and keeps what it is told to add."""
 
@@ -38,6 +45,18 @@ class _Sink:
     def type_of(self, id: str) -> Attribute:
         value = self.operands[int(id)]
         return UNKNOWN if value is None else value.type
+
+    def refuses(
+        self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
+    ) -> bool:
+        """Raises PopART's error for what its sessions do not take."""
+        if op_type in TOLD_LATER:
+            return False
+        types = [self.type_of(id) for id in args]
+        node = Node(op_type, VERSION[domain], "", args, (), types, attributes, domain)
+        if (said := complaint(node)) is not None:
+            raise popart_exception(said)
+        return False
 
     def add_custom_node(
         self,

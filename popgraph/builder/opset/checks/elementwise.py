@@ -1,0 +1,105 @@
+"""What PopART asks of operators that compute element by element, of products and random numbers."""
+
+from __future__ import annotations
+
+from popgraph.builder.opset.checks.node import Node, spaced
+from popgraph.builder.opset.checks.rules import Complaints
+from popgraph.support import dtypes, shapes
+
+BROADCASTING = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
+"""Operators of two inputs that stretch to one shape."""
+
+RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+VARIADIC = ("Max", "Mean", "Min", "Sum")
+
+
+def broadcasting(node: Node) -> Complaints:
+    lhs, rhs = node.shape(), node.shape(1)
+    first, second = node.element(), node.element(1)
+    if lhs is None or rhs is None or first is None or second is None:
+        return
+    if first != second and not _promoted(node):
+        yield (
+            f"np broadcasting failed on Op {node.numbered}, incompatible types {first.popart} and "
+            f"{second.popart} (shapes {spaced(lhs)} and {spaced(rhs)})"
+        )
+    pairs = zip(reversed(lhs), reversed(rhs), strict=False)
+    if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
+        yield (
+            f"np broadcasting failed on 'Op {node.numbered}', frames {[*lhs]} and {[*rhs]} are "
+            "not aligned"
+        )
+
+
+def _promoted(node: Node) -> bool:
+    """Whether a scalar of FLOAT takes the type of a tensor of FLOAT16."""
+    for place in (0, 1):
+        scalar, other = node.element(place), node.element(1 - place)
+        if (scalar, other) == (_SINGLE, _HALF) and shapes.prod(node.shape(place) or ()) == 1:
+            return True
+    return False
+
+
+def matmul(node: Node) -> Complaints:
+    lhs, rhs = node.shape(), node.shape(1)
+    for place, (side, shape) in enumerate((("lhs", lhs), ("rhs", rhs))):
+        if shape == ():
+            name = node.inputs[place]
+            yield f"{node} doesn't support scalar tensor {name} as the {side} input"
+    if lhs and rhs and lhs[-1] != rhs[-2:][0]:
+        yield (
+            f"{node} contracting dimensions unequal: lhs '{node.inputs[0]}' {spaced(lhs)}, "
+            f"rhs '{node.inputs[1]}' {spaced(rhs)}"
+        )
+
+
+def alike(node: Node) -> Complaints:
+    """Before opset 8, sums and means do not broadcast."""
+    if node.version < 8 and len(set(node.types)) > 1:
+        yield f"Inputs to {node.id} do not all the same type & shape, with opid.version = 6"
+
+
+def bounds(node: Node) -> Complaints:
+    for place, word in ((1, "min"), (2, "max")):
+        if place in node.streamed:
+            yield (
+                f"Op {node.name}({node.id}), inputs=[{node.inputs[0]}] currently only supports "
+                f"constant min/max parameters. Input '{word}' ({node.inputs[place]}) has no data."
+            )
+
+
+def dropped(node: Node) -> Complaints:
+    ratio = node.attributes.get("ratio", 0.5)
+    if isinstance(ratio, int | float) and not 0 <= ratio < 1:
+        yield (
+            f"{node.id} ratio value {ratio:g} is not valid. Please use a value in the interval "
+            "[0,1)"
+        )
+
+
+_SINGLE, _HALF = dtypes.BY_POPART["FLOAT"], dtypes.BY_POPART["FLOAT16"]
+_DOUBLE = dtypes.BY_POPART["DOUBLE"]
+
+
+def random(node: Node) -> Complaints:
+    """PopART seeds all random operators of a session together."""
+    if node.attributes.get("seed") is not None:
+        yield (
+            f"{node.id}: Optional seed attribute is not supported. "
+            "Use session::setRandomSeed instead."
+        )
+    if node.attributes.get("dtype") == _DOUBLE.onnx:
+        yield "The data type DOUBLE is not supported in Poplar"
+    like = node.op_type.endswith("Like") and node.attributes.get("dtype") is None
+    if like and node.element() == _DOUBLE:
+        yield f"{node.id} : Unsupported data type requested: {_DOUBLE.popart}"
+
+
+ROWS = {
+    "Clip": (bounds,),
+    "Dropout": (dropped,),
+    "MatMul": (matmul,),
+    **dict.fromkeys(BROADCASTING, (broadcasting,)),
+    **dict.fromkeys(VARIADIC, (alike,)),
+    **dict.fromkeys(RANDOM, (random,)),
+}

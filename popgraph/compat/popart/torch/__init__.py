@@ -1,0 +1,5 @@
+"""PopART's package `popart.torch`, for programs that have PyTorch beside it."""
+
+from popgraph.compat.torch_writer import PytorchNetWriter, conv3x3
+
+__all__ = ["PytorchNetWriter", "conv3x3"]

@@ -1,0 +1,538 @@
+"""Sessions and builders refuse what PopART's operators do not take, in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph
+import popgraph.session as popart
+from popgraph.builder.opset.checks import CHECKS
+from popgraph.builder.opset.checks.graphcore import OPERANDS
+from popgraph.session.about import getSupportedOperations
+from popgraph.support.errors import PopgraphError
+
+
+class Written:
+    """A builder, and short names for its inputs, constants and operators."""
+
+    def __init__(self, opset: int, kind: type[Any] = popart.Builder) -> None:
+        self.builder = kind(opsets={"ai.onnx": opset, "ai.graphcore": 1})
+        self.onnx: Any = self.builder.aiOnnx
+        self.own: Any = self.builder.aiGraphcore
+
+    def f(self, *shape: int, of: str = "FLOAT") -> str:
+        return str(self.builder.addInputTensor(popart.TensorInfo(of, list(shape))))
+
+    def i(self, *shape: int) -> str:
+        return self.f(*shape, of="INT32")
+
+    def k(self, *numbers: float, of: type = np.int64) -> str:
+        return str(self.onnx.constant(np.array(numbers, of)))
+
+
+Write = Callable[[Written], Any]
+
+
+def refused(write: Write, opset: int) -> str:
+    """What a session says of a model that a builder took."""
+    written = Written(opset)
+    made = write(written)
+    anchor = made if isinstance(made, str) else written.own.nop([written.f(1)])
+    if not isinstance(made, str) and made:
+        anchor = made[0]
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(written.builder.getModelProto(), popart.DataFlow(1, [anchor]))
+    return str(caught.value.args[0])
+
+
+ONNX: list[tuple[Write, int, str]] = [
+    (
+        lambda w: w.onnx.argmax([w.f()]),
+        10,
+        "ArgExtremaOp input rank must be greater than 0, invalid ArgExtremaOp 100 "
+        "(ai.onnx.ArgMax:1).",
+    ),
+    (
+        lambda w: w.onnx.argmin([w.f(2, 3)], axis=2),
+        10,
+        "Cannot compute ArgExtremaOp on axis 2 when input rank is 2, invalid ArgExtremaOp 100 "
+        "(ai.onnx.ArgMin:1).",
+    ),
+    (
+        lambda w: w.onnx.argmax([w.f(2, 3)], axis=-3),
+        11,
+        "Axis -3 is out of acceptable range [-2, 1]",
+    ),
+    (
+        lambda w: w.onnx.batchnormalization([w.f(4, 3), *(w.f(3) for _ in range(4))], 1),
+        9,
+        "batch norm requires X to have a rank >= 3.  x has rank 2",
+    ),
+    (
+        lambda w: w.onnx.concat([w.f(2, 3), w.f(2)], axis=0),
+        10,
+        "Input 1 of 2 to concat does not have matching output rank. Input 1 has rank 1 ([2]) while "
+        "the output has rank 2 ([2 3]).Concat axis 0.",
+    ),
+    (
+        lambda w: w.onnx.concat([w.f(2, 3), w.f(2, 4)], axis=0),
+        10,
+        "Input 1 to concat does not have matching shape. In ConcatOp::getOutputShape, axis = 0 and "
+        "shapes : \n[2 3]\n[2 4]",
+    ),
+    (
+        lambda w: w.onnx.concat([w.f(2, 3), w.i(2, 3)], axis=0),
+        10,
+        "All input tensor types to a concat operation must be equal. This is for op "
+        "Op(ai.onnx.Concat:4, inputs=[input, input/1], outputs=[Concat:0])",
+    ),
+    (
+        lambda w: w.onnx.conv([w.f(1, 4, 5, 5), w.f(6, 3, 3, 3)], group=2),
+        10,
+        "Invalid value for group (2) in Op(ai.onnx.Conv:1, inputs=[input, input/1], "
+        "outputs=[Conv:0]). number of input channels (4) / group (2) should be equal to the weight "
+        "inputs second dimension (3)",
+    ),
+    (
+        lambda w: w.onnx.conv([w.f(1, 4, 5, 5), w.f(6, 4, 3, 3)], group=0),
+        10,
+        "group attribute in Op(ai.onnx.Conv:1, inputs=[input, input/1], outputs=[Conv:0]) must be "
+        "greater than zero",
+    ),
+    (
+        lambda w: w.onnx.conv([w.f(1, 4, 5, 5), w.f(6, 4, 3, 3)], auto_pad="SAME"),
+        10,
+        "Invalid auto_pad provied: SAME",
+    ),
+    (
+        lambda w: w.onnx.convtranspose([w.f(1, 4, 5, 5), w.f(3, 6, 3, 3)]),
+        10,
+        "Unexpected number of channels in the input tensor: 4. Given non-transposed weight tensor "
+        "of shape [3 6 3 3], transposed convolution expects input tensor of size [1 4 5 5] to have "
+        "3 channels.",
+    ),
+    (
+        lambda w: w.onnx.convtranspose([w.f(1, 4, 5, 5), w.f(4, 6, 3, 3)], dilations=[2, 2]),
+        10,
+        "Non default value for dilations is not supported.",
+    ),
+    (
+        lambda w: w.onnx.convtranspose(
+            [w.f(1, 4, 5, 5), w.f(4, 6, 3, 3)], auto_pad="VALID", output_shape=[7, 7]
+        ),
+        10,
+        "`VALID` type for auto_pad cannot be used if the `output_shape` is also set",
+    ),
+    (
+        lambda w: w.onnx.cumsum([w.f(3), w.k(0, 1)]),
+        11,
+        "CumSum op, 'axis' tensor must have one element.",
+    ),
+    (
+        lambda w: w.onnx.cumsum([w.f(3), w.i()]),
+        11,
+        "For CumSum op Op(ai.onnx.CumSum:11, inputs=[input, input/1], outputs=[CumSum:0]), the "
+        "axis tensor input/1 does not have data.",
+    ),
+    (
+        lambda w: w.onnx.cumsum([w.f(3), w.k(0)], exclusive=2),
+        11,
+        "CumSum op, 'exclusive' attributes must be 0 or 1.",
+    ),
+    (
+        lambda w: w.onnx.dropout([w.f(3)], 1, ratio=1.5),
+        10,
+        "ai.onnx.Dropout:10 ratio value 1.5 is not valid. Please use a value in the interval [0,1)",
+    ),
+    (
+        lambda w: w.onnx.expand([w.f(2, 3), w.k(4, 3)]),
+        10,
+        "Need the value of the ai.onnx.Expand:8 input 'shape' to determine the output shape, but "
+        "was unable because Expand shape constraint: corresponding dimensions must have the same "
+        "value or one of them must be 1",
+    ),
+    (lambda w: w.onnx.flatten([w.f(2, 3)], axis=3), 10, "invalid axis 3 in flattenOpFactory"),
+    (
+        lambda w: w.onnx.gather([w.f(2, 3), w.i(1)], axis=2),
+        11,
+        "GatherOp::setup axis = 2 is outside the acceptable range [-2, 1]",
+    ),
+    (
+        lambda w: w.onnx.gru([w.f(2, 1, 3), w.f(1, 6, 3), w.f(1, 6, 2)], 1, clip=1.0),
+        10,
+        "GRUOp attribute `clip' is not supported",
+    ),
+    (
+        lambda w: w.onnx.gru(
+            [w.f(2, 1, 3), w.f(1, 6, 3), w.f(1, 6, 2)], 1, activations=["Sigmoid", "Tanh"]
+        ),
+        10,
+        "GRUOp attribute `activations' is not supported",
+    ),
+    (
+        lambda w: w.onnx.logsoftmax([w.f(2, 3)], axis=2),
+        10,
+        "LogSoftmax axis, 2, is outside of acceptable range [-2, 1]",
+    ),
+    (lambda w: w.onnx.lrn([w.f(1, 3, 2, 2)], 0), 10, "LRN requires size to be >= 1. size is 0"),
+    (
+        lambda w: w.onnx.lstm([w.f(2, 1, 3), w.f(1, 8, 3), w.f(1, 8, 2)], 1, direction="reverse"),
+        10,
+        "LSTMOp attribute `direction' must be unset or `forward'",
+    ),
+    (
+        lambda w: w.onnx.lstm(
+            [w.f(2, 1, 3), w.f(1, 8, 3), w.f(1, 8, 2)], 1, activations=["Sigmoid", "Tanh", "Relu"]
+        ),
+        10,
+        "LSTM activations must be the same for output and forget gates.",
+    ),
+    (
+        lambda w: w.onnx.lstm([w.f(2, 1, 3), w.f(1, 8, 3), w.f(1, 8, 2)], 1, input_forget=1),
+        10,
+        "LSTMOp attribute `input_forget' must be set to 0",
+    ),
+    (
+        lambda w: w.onnx.lstm(
+            [w.f(2, 1, 3), w.f(1, 8, 3), w.f(1, 8, 2), "", w.i(2)],
+            1,
+        ),
+        10,
+        "Incorrect sequence len shape : [2] != [1]",
+    ),
+    (
+        lambda w: w.onnx.maxpool([w.f(1, 1, 4, 4)], 1, [2, 2], storage_order=1),
+        10,
+        "storage_order != 0, not supported",
+    ),
+    (
+        lambda w: w.onnx.max([w.f(2, 3), w.f(3)]),
+        7,
+        "Inputs to ai.onnx.Max:6 do not all the same type & shape, with opid.version = 6",
+    ),
+    (
+        lambda w: w.onnx.onehot([w.i(3), w.i(1), w.f(2)]),
+        10,
+        "The depth Tensor `input/1' does not have data",
+    ),
+    (
+        lambda w: w.onnx.reducesum([w.f(2, 3)], axes=[2]),
+        10,
+        "Axis 2 is out of acceptable range [-2, 1]",
+    ),
+    (
+        lambda w: w.onnx.reshape([w.f(2, 3), w.k(4, 2)]),
+        10,
+        "Failure in ReshapeOp::setup() for Op(ai.onnx.Reshape:5, inputs=[input, Constant:0], "
+        "outputs=[Reshape:0]). Trying to reshape from [2 3] to [4 2]. The number of elements of "
+        "the input is 6, while the number of elements of the output is 8. The number of elements "
+        "cannot change for a ReshapeOp",
+    ),
+    (
+        lambda w: w.onnx.reshape([w.f(2, 3), w.k(4, -1)]),
+        10,
+        "Need the value of the ai.onnx.Reshape:5 input 'shape' to determine the output shape, but "
+        "was unable because Incompatible inferred dimension, not whole number.",
+    ),
+    (
+        lambda w: w.onnx.reshape([w.f(2, 3), w.k(2, -3)]),
+        10,
+        "Need the value of the ai.onnx.Reshape:5 input 'shape' to determine the output shape, but "
+        "was unable because Dimension, -3, of new shape for Reshape cannot be smaller than -1.",
+    ),
+    (
+        lambda w: w.onnx.resize([w.f(2, 3), w.k(2.0, of=np.float32)]),
+        10,
+        "The number of dimensions of the resize op scales (1) must match the number of dimensions "
+        "of the input (2)",
+    ),
+    (
+        lambda w: w.onnx.resize(
+            [w.f(2, 3), w.k(of=np.float32), w.k(2.0, 2.0, of=np.float32)], exclude_outside=1
+        ),
+        11,
+        "ai.onnx.Resize:11: Unsupported value '1' for attribute 'exclude_outside'. Acceptable "
+        "values are [0]",
+    ),
+    (
+        lambda w: w.onnx.resize([w.f(2, 3), w.f(2)]),
+        10,
+        "The tensor `input/1` does not have data",
+    ),
+    (
+        lambda w: w.onnx.roialign([w.f(1, 2, 4, 4), w.f(3, 4), w.f(3, 1, of="INT64")]),
+        10,
+        "The size of input batch_index must be 1",
+    ),
+    (
+        lambda w: w.onnx.slice([w.f(2, 3)], axes=[-3], starts=[0], ends=[1]),
+        9,
+        "slice op input tensor input, rank 2, axis -3 is out of range",
+    ),
+    (
+        lambda w: w.onnx.tile([w.f(2, 3), w.k(0, 1)]),
+        10,
+        "'Repeats' tensor `Constant:0' has invalid value `0' at index 0",
+    ),
+    (
+        lambda w: w.onnx.topk([w.f(2, 3), w.k(4)], axis=1),
+        10,
+        "Cannot take top-4 on dim of size 1, invalid Op 101 (ai.onnx.TopK:10)",
+    ),
+    (
+        lambda w: w.onnx.transpose([w.f(2, 3)], perm=[0]),
+        10,
+        "Rank of permutation tensor [0], rank 1 must be equal to rank of input tensor, shape "
+        "[2 3], rank 2.",
+    ),
+    (
+        lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 1, 2, 2, of=np.float32)], mode="linear"),
+        9,
+        "Upsample op only supports the mode 'nearest' at this time.",
+    ),
+]
+
+OWN: list[tuple[Write, str]] = [
+    (lambda w: w.own.abort([w.f(2)]), "Conditional abort op can only test a scalar tensor"),
+    (
+        lambda w: w.own.atan2([w.f(2), w.f(3)]),
+        "np broadcasting failed on 'Op 100 (ai.graphcore.Atan2:1)', frames [2] and [3] are not "
+        "aligned",
+    ),
+    (
+        lambda w: w.own.bucketize([w.f(2), w.f(3)], right=2),
+        "BucketizeOp right = 2 is not valid: must be either 0 or 1.",
+    ),
+    (
+        lambda w: w.own.bucketize([w.f(2), w.f(3, 1)]),
+        "BucketizeOp::setup The boundaries tensor is not a 1-D tensor. The boundaries tensor rank "
+        "= 2.",
+    ),
+    (
+        lambda w: w.own.bucketize([w.f(2), w.i(3)]),
+        "BucketizeOp::setup The input and boundaries tensors have different data types. The input "
+        "tensor data type = float32. The boundaries tensor data type = int32.",
+    ),
+    (
+        lambda w: w.own.ctcloss([w.f(5, 2), w.i(2, 3), w.i(2), w.i(2)]),
+        "Unsupported shape for input 0 of Op 100 (ai.graphcore.Ctc:1) (expected a 'logarithmized "
+        "probabilities' tensor of rank 3, got a tensor with shape [5 2]).",
+    ),
+    (
+        lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(3, 3), w.i(2), w.i(2)]),
+        "Unsupported shape for input 1 of Op 100 (ai.graphcore.Ctc:1) (expected a 'targets' tensor "
+        "of rank 2 with the size of the first dimension being 2 to match the size of the second "
+        "dimension of the 'logarithmized probabilities' tensor, got [5 2 4]).",
+    ),
+    (
+        lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(2, 3), w.i(3), w.i(2)]),
+        "Unsupported shape for input 2 of Op 100 (ai.graphcore.Ctc:1) (expected a 'input lengths' "
+        "tensor of shape [2], got [3]).",
+    ),
+    (
+        lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(2, 3), w.i(2), w.f(2)]),
+        "Unsupported data type for input 3 of Op 100 (ai.graphcore.Ctc:1) (expected a 'target "
+        "lengths' tensor of type UINT32 or type INT32, got FLOAT).",
+    ),
+    (
+        lambda w: w.own.ctcbeamsearchdecoder([w.f(5, 2, 4), w.i(2)]),
+        "Unsupported data type for input 1 of Op 100 (ai.graphcore.CtcBeamSearchDecoder:1) "
+        "(expected a 'input lengths' tensor of type UINT32, got INT32).",
+    ),
+    (
+        lambda w: w.own.groupedgather([w.f(2, 3), w.i(2, 1)], axis=0, group_size=2),
+        "GatherOp::setup axis = 0 indicates the dimension of the group",
+    ),
+    (lambda w: w.own.l1loss([w.f()], 0.1), "L1Op not valid for rank-0 tensor (scalar)"),
+    (
+        lambda w: w.own.lstm([w.f(2, 1, 3), w.f(4, 4, 2), w.f(4, 2), w.f(2, 1, 2)]),
+        "Bad weights shape 1, should be [4 5 2]",
+    ),
+    (
+        lambda w: w.own.nllloss([w.f(2, 4, 3), w.i(2, 5)]),
+        "The label tensor (INT32   [2 5]) must have shape [2 4] to match all but the final "
+        "dimension of the probabilities tensor (FLOAT   [2 4 3]) in Op 100 (ai.graphcore.Nll:1). ",
+    ),
+    (
+        lambda w: w.own.nllloss([w.f(2, 3), w.f(2)]),
+        "Expected the label tensor NllOp to be an integer data type (fixed point), not the case "
+        "for input with info: FLOAT   [2]. This error for Op 100 (ai.graphcore.Nll:1). ",
+    ),
+    (
+        lambda w: w.own.normalize_image([w.f(2, 4), w.f(3), w.f(3)]),
+        "requires the inner dimension to be 3.",
+    ),
+    (
+        lambda w: w.own.normalize_image([w.f(2, 3), w.f(3), w.f(3)], scale=0.0),
+        "[normalizeImageOpCreator] scale should be greater than 0.",
+    ),
+    (lambda w: w.own.reducemedian([w.f(2, 2)], [3]), "Axis 3 is out of acceptable range [-2, 1]"),
+    (
+        lambda w: w.own.reducemedian([w.f()], [0]),
+        "Reduce input rank must be greater than 0, invalid Reduce 100 "
+        "(ai.graphcore.ReduceMedian:1).",
+    ),
+    (
+        lambda w: w.own.reshape([w.f(2, 3)], [-1, -1]),
+        "shape input to ReshapeOp can only use -1 to specify one unknown dimension",
+    ),
+    (
+        lambda w: w.own.reverse([w.f(2, 3)], [-1]),
+        "ReverseOp '100 (ai.graphcore.Reverse:1)' invalid dimension '-1'. Only positive dimensions "
+        "are supported",
+    ),
+    (
+        lambda w: w.own.shapeddropout([w.f(4, 3)], [2, 3]),
+        "ShapedDropout: incompatible input tensor and dropout shape. ai.graphcore.ShapedDropout:1 "
+        "is configured with shape [2 3] which is not broadcastable to the input tensor with shape "
+        "[4 3].",
+    ),
+    (
+        lambda w: w.own.sort([w.f()]),
+        "BaseSortOp input rank must be greater than 0, invalid BaseSortOp 100 "
+        "(ai.graphcore.Sort:1).",
+    ),
+    (
+        lambda w: w.own.splinebasis([w.f(2, 2), w.i(2), w.f(2, of="UINT8")], degree=4),
+        "SplineBasisOp degree = 4 is not valid: must be between 0 and 3.",
+    ),
+    (
+        lambda w: w.own.splinebasis([w.f(2, 2), w.i(2, 1), w.f(2, of="UINT8")]),
+        "SplineBasisOp::setup: kernelSize tensor is not a 1-D tensor. KernelSize tensor rank = 2.",
+    ),
+    (
+        lambda w: w.own.splineweighting([w.f(2, 2), w.f(2, 2), w.f(2, 2), w.i(2, 2)]),
+        "SplineWeightingOp::setup: weight tensor is not a 3-D tensor. Weight tensor rank = 2.",
+    ),
+    (
+        lambda w: w.own.splineweighting(
+            [w.f(2, 2), w.f(3, 2, 2, of="FLOAT16"), w.f(2, 2), w.i(2, 2)]
+        ),
+        "SplineWeightingOp::setup: The input and weight tensors have different data types. The "
+        "input tensor data type = float32. The weight tensor data type = float16.",
+    ),
+    (lambda w: w.own.subsample([w.f(4, 3)], [2, 0]), "Strides invalid. 0 stride at index 1"),
+]
+
+
+@pytest.mark.parametrize(("write", "opset", "said"), ONNX)
+def test_sessions_refuse_operators_of_onnx_in_these_words(
+    write: Write, opset: int, said: str
+) -> None:
+    assert refused(write, opset) == said
+
+
+@pytest.mark.parametrize(("write", "said"), OWN)
+def test_sessions_refuse_operators_of_popart_in_these_words(write: Write, said: str) -> None:
+    assert refused(write, 10) == said
+
+
+@pytest.mark.parametrize(("write", "said"), OWN)
+def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str) -> None:
+    with pytest.raises(PopgraphError) as caught:
+        write(Written(10, popgraph.Builder))
+    assert str(caught.value.args[0]) == said
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (
+            lambda w: w.onnx.split([w.f(4, 3)], 2, axis=2),
+            "Invalid value of attribute 'axis'. Rank=2 Value=2",
+        ),
+        (
+            lambda w: w.onnx.split([w.f(4, 3)], 2, split=[1, 1, 2]),
+            "Mismatch between number of splits (3) and outputs (2)",
+        ),
+        (
+            lambda w: w.onnx.split([w.f(4, 3)], 2, split=[1, 2]),
+            "Mismatch between the sum of 'split' (3) and the split dimension of the input (4)",
+        ),
+        (lambda w: w.onnx.split([w.f(4, 3)], 3), "The input is not evenly splittable"),
+        (
+            lambda w: w.onnx.add([w.f(2)]),
+            "Add has invalid number of inputs 1. Must be between 2..2",
+        ),
+        (
+            lambda w: w.onnx.concat([], axis=0),
+            "Concat has invalid number of inputs 0. Must be between 1..inf",
+        ),
+        (
+            lambda w: w.own.scatterreduce([w.f(2)], 3),
+            "ScatterReduce has invalid number of inputs 1. Must be between 2..3",
+        ),
+        (lambda w: w.onnx.relu(["no"]), "Unknown tensor 'no' (there are no valid tensors yet)."),
+        (
+            lambda w: w.own.scale([w.f(1) + "x"], 2.0),
+            "Unknown tensor 'inputx' (valid tensors are input).",
+        ),
+        (
+            lambda w: w.onnx.clip([w.f(2), "", "no"]),
+            "Unknown tensor 'no' (valid tensors are input).",
+        ),
+    ],
+)
+def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
+    with pytest.raises(popart.popart_exception) as caught:
+        write(Written(11))
+    assert caught.value.args[0] == said
+
+
+def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:
+    written = Written(10)
+    x = written.f(2, 3)
+    callee = written.builder.createSubgraphBuilder()
+    inner = callee.addInputTensor("FLOAT", [2, 3])
+    callee.addOutputTensor(callee.aiGraphcore.subsample([inner], [0, 1]))
+    (y,) = written.own.call([x], 1, callee)
+    with pytest.raises(popart.popart_exception, match=r"Strides invalid\. 0 stride at index 0"):
+        popart.InferenceSession(written.builder.getModelProto(), popart.DataFlow(1, [y]))
+
+
+def test_the_table_tells_of_operators_that_there_are() -> None:
+    known = {(one.domain, one.type) for one in getSupportedOperations(includeInternal=True)}
+    asked = {(domain or "ai.onnx", op_type) for domain, op_type in CHECKS}
+    asked |= {("ai.graphcore", op_type) for op_type in OPERANDS}
+    assert not asked - known
+
+
+def trained(write: Callable[[Written, str], str], detached: bool = False) -> None:
+    """A session that trains what an operator makes of a weight times an image."""
+    written = Written(10)
+    image = np.ones((2, 3, 4, 4), np.float32)
+    weight = written.builder.addInitializedInputTensor(image)
+    product = written.onnx.mul([weight, written.f(2, 3, 4, 4)])
+    made = write(written, written.own.detach([product]) if detached else product)
+    made = written.onnx.add([made, written.onnx.reducesum([product])])
+    loss = written.own.identityloss([made])
+    popart.TrainingSession(
+        written.builder.getModelProto(), popart.DataFlow(1, [loss]), loss, popart.SGD(0.1)
+    )
+
+
+def normalized(written: Written, image: str, outputs: int = 1) -> str:
+    four = [written.builder.addInitializedInputTensor(np.ones(3, np.float32)) for _ in range(4)]
+    return str(written.onnx.batchnormalization([image, *four], outputs)[0])
+
+
+def padded(written: Written, image: str) -> str:
+    return str(written.onnx.pad([image], [0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"))
+
+
+def test_a_normalization_that_infers_is_not_trained(capfd: pytest.CaptureFixture[str]) -> None:
+    said = r'BatchNorm Op "101 \(ai\.onnx\.BatchNormalization:9\)" has 1 output\(s\) which means'
+    with pytest.raises(popart.popart_exception, match=said):
+        trained(normalized)
+    assert "is in training mode, yet this batch-normalization Op" in capfd.readouterr().err
+    trained(lambda written, image: normalized(written, image, 5))
+
+
+def test_a_padding_by_mirrors_is_not_trained_unless_it_is_detached() -> None:
+    with pytest.raises(popart.popart_exception, match="does not support PadGradOp when mode is"):
+        trained(padded)
+    trained(padded, detached=True)
