@@ -12,7 +12,7 @@ import json
 import os
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from math import ceil, inf
 from pathlib import Path
@@ -41,9 +41,24 @@ MOST_NAMED = 40
 """Longer shares are counted only."""
 
 
-def share(name: str, cases: Sequence[T], of: int, named: Callable[[T], str] = str) -> Sequence[T]:
-    """Today's one of so many shares, which are alike where neighbours are."""
-    taken = [case for number, case in enumerate(cases) if is_turn(number, of)]
+def share(
+    name: str,
+    cases: Sequence[T],
+    of: int,
+    named: Callable[[T], str] = str,
+    kind: Callable[[T], Hashable] = type,
+) -> Sequence[T]:
+    """Today's one of so many shares, which are alike where neighbours are; some of each kind."""
+    kinds: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for at, case in enumerate(cases):
+        kinds[kind(case)].append(at)
+    numbers = [
+        at
+        for alike in kinds.values()
+        for number, at in enumerate(alike)
+        if is_turn(number, min(of, len(alike)))
+    ]
+    taken = [cases[at] for at in sorted(numbers)]
     TAKEN[name] = tuple(map(named, taken)), len(cases)
     return taken
 
@@ -58,8 +73,13 @@ def examples(count: int, slow: int = 1) -> int:
 
 
 def is_turn(number: int, of: int) -> bool:
-    """Whether it is the turn of this one of many today; the first has it on days 0, `of`, ..."""
-    return WHOLE or (number - DAY) % of == 0
+    """
+    Whether it is the turn of this one of many today; the first has it on days 0, `of`, ...
+
+    Of so many in a row one has it, each time the next: where each tenth is of one type, and a tenth
+    is taken, all types are.
+    """
+    return WHOLE or (number - number // of - DAY) % of == 0
 
 
 def is_asked_for(config: pytest.Config) -> bool:
