@@ -16,9 +16,9 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsupportedError
 from tests.passes.test_onnx_to_graphcore import (
     AT_LEAST,
+    all_operators,
     compare,
     node_cases,
-    operators,
     settled,
     todays_node_cases,
 )
@@ -112,7 +112,7 @@ def test_node_cases_of_onnx_in_c() -> None:
     print(f"{len(found)} cases in C, {refused.total()} refused:")
     print("\n".join(f"{count:4} {reason}" for reason, count in refused.most_common()))
     assert not wrong, "\n".join(wrong)
-    assert len(found) >= (AT_LEAST if WHOLE else len(operators()) // 2)
+    assert len(found) >= (AT_LEAST if WHOLE else len(all_operators()) // 2)
 
 
 def test_memory_that_is_not_cleared_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,14 +168,22 @@ def test_shares_take_turns_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(sampling, "DAY", day)
         seen += sampling.share("sweep", range(8), 3)
     assert seen == [1, 5, 6, 2, 3, 7, 0, 4]
-    assert list(sampling.lines(sampling.TAKEN)) == [
+    assert list(sampling.lines(sampling.TAKEN, {})) == [
         "today's shares (POPGRAPH_DAY=9 repeats them, `make test-all` runs all):",
         "  sweep: 2 of 8, 6 left out",
         "    0; 4",
     ]
     monkeypatch.setattr(sampling, "WHOLE", True)
     assert list(sampling.share("sweep", range(8), 3)) == list(range(8))
-    assert not list(sampling.lines(sampling.TAKEN))
+    assert not list(sampling.lines(sampling.TAKEN, {}))
+
+
+def test_what_tests_make_on_their_way_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "COUNTED", defaultdict(Counter))
+    monkeypatch.setattr(sampling, "WHOLE", False)
+    seen = [number for number in range(9) if sampling.has_turn("things", number, 3)]
+    assert len(seen) == 3
+    assert "  things: 3 of 9, 6 left out" in list(sampling.lines({}, sampling.COUNTED))
 
 
 def report(nodeid: str, seconds: float) -> Any:

@@ -31,7 +31,6 @@ from popgraph.testing import (
     assert_same_meaning,
     attentions,
     build_network,
-    check_ir,
     clamps,
     controlled,
     learning_convolutions,
@@ -44,6 +43,7 @@ from popgraph.testing import (
     training_networks,
     whole_products,
 )
+from tests.checking import check_ir
 from tests.passes.claims import (
     LOSS,
     assert_all_typed,
