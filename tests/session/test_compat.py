@@ -46,7 +46,9 @@ class SmallAlexNet(nn.Module):
 
 
 @pytest.fixture
-def guides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def guides(
+    quiet: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.MonkeyPatch]:
     """What the guides' programs find: the old names, torchvision, an empty folder."""
     torchvision = types.ModuleType("torchvision")
     torchvision.models = types.SimpleNamespace(  # type: ignore[attr-defined]
