@@ -37,7 +37,7 @@ COUNTED: defaultdict[str, Counter[bool]] = defaultdict(Counter)
 """How many of what tests make on their way had a turn in this process, and how many had none."""
 COSTS = "tests/costs.json"
 """Where it stands, below the root of the project."""
-DAILY = 3.0
+DAILY = 2.0
 """Seconds that the cases of one test may take together in a run."""
 MOST_NAMED = 40
 """Longer shares are counted only."""
