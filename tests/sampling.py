@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from math import ceil, inf
 from pathlib import Path
@@ -33,17 +33,34 @@ Sweep: TypeAlias = tuple[tuple[str, ...], int]
 """The names of the cases that are taken, and how many there are."""
 TAKEN: dict[str, Sweep] = {}
 """What this process takes of the sweeps that it has met, for the report."""
+COUNTED: defaultdict[str, Counter[bool]] = defaultdict(Counter)
+"""How many of what tests make on their way had a turn in this process, and how many had none."""
 COSTS = "tests/costs.json"
 """Where it stands, below the root of the project."""
-DAILY = 6.0
+DAILY = 2.0
 """Seconds that the cases of one test may take together in a run."""
 MOST_NAMED = 40
 """Longer shares are counted only."""
 
 
-def share(name: str, cases: Sequence[T], of: int, named: Callable[[T], str] = str) -> Sequence[T]:
-    """Today's one of so many shares, which are alike where neighbours are."""
-    taken = [case for number, case in enumerate(cases) if is_turn(number, of)]
+def share(
+    name: str,
+    cases: Sequence[T],
+    of: int,
+    named: Callable[[T], str] = str,
+    kind: Callable[[T], Hashable] = type,
+) -> Sequence[T]:
+    """Today's one of so many shares, which are alike where neighbours are; some of each kind."""
+    kinds: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for at, case in enumerate(cases):
+        kinds[kind(case)].append(at)
+    numbers = [
+        at
+        for alike in kinds.values()
+        for number, at in enumerate(alike)
+        if is_turn(number, min(of, len(alike)))
+    ]
+    taken = [cases[at] for at in sorted(numbers)]
     TAKEN[name] = tuple(map(named, taken)), len(cases)
     return taken
 
@@ -58,8 +75,19 @@ def examples(count: int, slow: int = 1) -> int:
 
 
 def is_turn(number: int, of: int) -> bool:
-    """Whether it is the turn of this one of many today; the first has it on days 0, `of`, ..."""
-    return WHOLE or (number - DAY) % of == 0
+    """
+    Whether it is the turn of this one of many today; the first has it on days 0, `of`, ...
+
+    Of so many in a row one has it, each time the next: where each tenth is of one type, and a tenth
+    is taken, all types are.
+    """
+    return WHOLE or (number - number // of - DAY) % of == 0
+
+
+def has_turn(name: str, number: int, of: int) -> bool:
+    """Whether what has this number is looked at today; under this name, it is counted."""
+    COUNTED[name][is_turn(number, of)] += 1
+    return is_turn(number, of)
 
 
 def is_asked_for(config: pytest.Config) -> bool:
@@ -119,12 +147,15 @@ def label(item: pytest.Item) -> str:
     return item.name.partition("[")[2].removesuffix("]")
 
 
-def lines(taken: Mapping[str, Sweep]) -> Iterator[str]:
+def lines(taken: Mapping[str, Sweep], counted: Mapping[str, Counter[bool]]) -> Iterator[str]:
     """What a run says of its shares."""
     short = {name: sweep for name, sweep in taken.items() if len(sweep[0]) < sweep[1]}
-    if short:
+    passed = {name: counts for name, counts in counted.items() if counts[False]}
+    if short or passed:
         yield f"today's shares (POPGRAPH_DAY={DAY} repeats them, `make test-all` runs all):"
     for name, (cases, total) in sorted(short.items()):
         yield f"  {name}: {len(cases)} of {total}, {total - len(cases)} left out"
         listed = "; ".join(cases) if len(cases) <= MOST_NAMED else ""
         yield from textwrap.wrap(listed, 100, initial_indent="    ", subsequent_indent="    ")
+    for name, counts in sorted(passed.items()):
+        yield f"  {name}: {counts[True]} of {counts.total()}, {counts[False]} left out"

@@ -202,6 +202,7 @@ ONLY = {
 }  # fmt: skip
 """Third-party packages that only some files may import."""
 ORACLES = {"torch", "onnxruntime", "openvino", "tensorflow", "sklearn", "mlxtend"}
+"""For tests only."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -211,13 +212,18 @@ def name_of(path: Path) -> str:
 
 
 @functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports(path: Path) -> tuple[tuple[str, int], ...]:
     """Every imported module, absolute, with its line; from-imports name the package too."""
     return tuple(_imports(path))
 
 
 def _imports(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -250,16 +256,17 @@ def test_every_room_with_rooms_is_described_whole(room: str) -> None:
     assert found - {"__init__", "__main__"} == set(ROOMS[room])
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_point_down(path: Path) -> None:
-    own = module_of(path)
-    for room, allowed in ROOMS.items():
-        here = inside(room, own)
-        for module, line in imports(path) if here in allowed else ():
-            there = inside(room, module)
-            assert there not in allowed or there in {here, *allowed[here].split()}, (
-                f"{name_of(path)}:{line}: in {room or 'popgraph'}, {here} may not import {there}"
-            )
+def test_imports_point_down() -> None:
+    wrong = [
+        f"{name_of(path)}:{line}: in {room or 'popgraph'}, {here} may not import {there}"
+        for room, allowed in ROOMS.items()
+        for path in FILES
+        if (here := inside(room, module_of(path))) in allowed
+        for module, line in imports(path)
+        if (there := inside(room, module)) in allowed
+        and there not in {here, *allowed[here].split()}
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -283,26 +290,32 @@ def test_modules_form_no_circle() -> None:
     assert not left, f"these import each other, or what does: {sorted(left)}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_levels_do_not_know_each_other(path: Path) -> None:
-    name = name_of(path)
-    for level in LEVELS:
-        if not name.startswith(f"dialects/{level}/"):
-            continue
-        for module, line in imports(path):
-            for other in LEVELS:
-                foreign = other != level and module.startswith(f"popgraph.dialects.{other}")
-                assert not foreign, f"{name}:{line}: dialect {level} may not import {other}"
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels_do_not_know_each_other(level: str) -> None:
+    foreign = tuple(f"popgraph.dialects.{other}" for other in LEVELS if other != level)
+    own = [path for path in FILES if name_of(path).startswith(f"dialects/{level}/")]
+    wrong = [
+        f"{name_of(path)}:{line}: dialect {level} may not import {module}"
+        for path in own
+        for module, line in imports(path)
+        if module.startswith(foreign)
+    ]
+    assert own and not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_third_party_packages_stay_in_their_rooms(path: Path) -> None:
-    name = name_of(path)
-    for module, line in imports(path):
-        package = module.split(".")[0]
-        assert package not in ORACLES, f"{name}:{line}: {package} is for tests only"
-        if package in ONLY:
-            assert name.startswith(ONLY[package]), f"{name}:{line}: may not import {package}"
+def test_third_party_packages_stay_in_their_rooms() -> None:
+    wrong = [
+        f"{name_of(path)}:{line}: may not import {module}"
+        for path in FILES
+        for module, line in imports(path)
+        if not name_of(path).startswith(ONLY.get(package_of(module), ""))
+        or package_of(module) in ORACLES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def package_of(module: str) -> str:
+    return module.split(".")[0]
 
 
 def test_support_knows_no_ir() -> None:
@@ -332,7 +345,7 @@ def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None
     for path in FILES:
         if name_of(path).endswith("__init__.py") or name_of(path).startswith(lazy):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [
                     f"{name_of(path)}:{inner.lineno}"
@@ -344,7 +357,7 @@ def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None
 
 def test_every_module_says_what_it_is() -> None:
     """In a sentence, not a question: who greps for the field's noun is to find it."""
-    said = {name_of(path): ast.get_docstring(ast.parse(path.read_text())) or "" for path in FILES}
+    said = {name_of(path): ast.get_docstring(tree(path)) or "" for path in FILES}
     silent = [name for name, text in said.items() if not text]
     assert not silent, f"no docstring: {silent}"
     assert not any("TODO" in text for text in said.values())
@@ -396,7 +409,7 @@ NUMBERS = {
 
 def numbers(path: Path) -> Iterator[str]:
     """The upper-case names of a module that are assigned numbers, or what is made of numbers."""
-    for node in ast.parse(path.read_text()).body:
+    for node in tree(path).body:
         target, value = None, None
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value

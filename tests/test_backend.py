@@ -108,10 +108,12 @@ from onnx.helper import make_opsetid
 import popgraph.backend
 
 refused = "mystery"
+names = ("relu", "sub", "batchnorm_epsilon", "operator_chunk", "softmax_lastdim", refused)
+kept = (*names, "sign", "gradient_of_add")
 load = runner.load_model_tests
 
 def with_a_mystery(kind):
-    found = load(kind=kind)
+    found = [case for case in load(kind=kind) if any(map(case.name.endswith, kept))]
     for case in found:
         if case.name == "test_sign":  # an operator that nobody knows: all of ONNX's are supported
             case.name = "test_mystery"
@@ -121,7 +123,6 @@ def with_a_mystery(kind):
 
 runner.load_model_tests = with_a_mystery
 tests = BackendTest(popgraph.backend, __name__)
-names = ("relu", "sub", "batchnorm_epsilon", "operator_chunk", "softmax_lastdim", refused)
 for name in names:
     tests.include(f"^test_{name}_cpu")
 tests.include("^test_relu_cuda")

@@ -11,8 +11,8 @@ from tests.every_type import pairs, schemas
 from tests.sampling import share
 from tests.type_outcomes import excuse, in_c, is_bad, measured
 
-SHARES = 30
-"""A run takes every twelfth operator, `make test-all` all of them."""
+SHARES = 60
+"""A run takes every sixtieth operator, `make test-all` all of them."""
 AT_LEAST = 8300
 """How many versions times types pass when all are tried; raise it when more do."""
 

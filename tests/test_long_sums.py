@@ -24,6 +24,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 from tests.dialects.graphcore_run import Sample, build
+from tests.sampling import WHOLE
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -36,7 +37,7 @@ TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 def some(divisor: int) -> settings:
     """Fewer examples than usual: each is compiled."""
-    return settings(max_examples=max(4, settings.default.max_examples // divisor))
+    return settings(max_examples=max(4 if WHOLE else 2, settings.default.max_examples // divisor))
 
 
 def numbers(*shape: int, mean: float = 1.0, seed: int = 0) -> Array:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -166,15 +167,23 @@ def test_shares_take_turns_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
     for day in range(7, 10):
         monkeypatch.setattr(sampling, "DAY", day)
         seen += sampling.share("sweep", range(8), 3)
-    assert seen == [1, 4, 7, 2, 5, 0, 3, 6]
-    assert list(sampling.lines(sampling.TAKEN)) == [
+    assert seen == [1, 5, 6, 2, 3, 7, 0, 4]
+    assert list(sampling.lines(sampling.TAKEN, {})) == [
         "today's shares (POPGRAPH_DAY=9 repeats them, `make test-all` runs all):",
-        "  sweep: 3 of 8, 5 left out",
-        "    0; 3; 6",
+        "  sweep: 2 of 8, 6 left out",
+        "    0; 4",
     ]
     monkeypatch.setattr(sampling, "WHOLE", True)
     assert list(sampling.share("sweep", range(8), 3)) == list(range(8))
-    assert not list(sampling.lines(sampling.TAKEN))
+    assert not list(sampling.lines(sampling.TAKEN, {}))
+
+
+def test_what_tests_make_on_their_way_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "COUNTED", defaultdict(Counter))
+    monkeypatch.setattr(sampling, "WHOLE", False)
+    seen = [number for number in range(9) if sampling.has_turn("things", number, 3)]
+    assert len(seen) == 3
+    assert "  things: 3 of 9, 6 left out" in list(sampling.lines({}, sampling.COUNTED))
 
 
 def report(nodeid: str, seconds: float) -> Any:
@@ -242,5 +251,5 @@ def test_costly_tests_take_turns(
         [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert passed in ran.stdout, ran.stdout + ran.stderr
-    shared = "test_case: 2 of 7, 5 left out\n    2; 5"
+    shared = "test_case: 2 of 7, 5 left out\n    2; 3"
     assert (shared in ran.stdout) == (passed == "9 passed")

@@ -19,10 +19,10 @@ from popgraph.backends.c.export.targets import target_of
 from popgraph.passes.options import Options
 from tests.passes.test_onnx_to_graphcore import node_cases
 from tests.sampling import share
-from tests.test_node_cases import Part, batches, parts, titled, together
+from tests.test_node_cases import Part, batches, parts, together
 
 SHARES = 40
-"""A run takes every sixteenth model, `make test-all` all of them."""
+"""A run takes every fortieth case, `make test-all` all of them."""
 WARNINGS = "-std=c11 -Wall -Wextra -pedantic -Werror"
 COMPILERS = {
     "gcc": {
@@ -62,11 +62,11 @@ def wrong_in(place: Path, batch: Sequence[Part], told: Mapping[str, str]) -> lis
 def test_node_cases_as_exported_c(compiler: str, tmp_path: Path) -> None:
     if compiler == "zig" and importlib.util.find_spec("ziglang") is None:
         pytest.skip("ziglang is not installed")
-    found = list(batches(list(parts(node_cases(), Counter()))))
-    models = share("ONNX's node cases as exported C", found, SHARES, titled)
+    name = "ONNX's node cases as exported C"
+    cases = share(name, node_cases(), SHARES, lambda case: case.name)
     wrong = [
         text
-        for number, batch in enumerate(models)
+        for number, batch in enumerate(batches(list(parts(cases, Counter()))))
         for text in wrong_in(tmp_path / str(number), batch, COMPILERS[compiler])
     ]
     assert not wrong, "\n".join(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.backends.c.build import toolchain
+from popgraph.backends.c.build import objects, toolchain
 from popgraph.backends.c.build.objects import Objects
 from popgraph.backends.c.print.unit import Kernel, kernel_unit
 
@@ -100,3 +101,19 @@ def test_equal_kernels_are_one_function() -> None:
     text = "void kernel_k(void) {}\n"
     twice = [Kernel(name, "kernel_k", text, "void kernel_k(void)", "") for name in ("a", "b")]
     assert kernel_unit(twice).text.count("void kernel_k") == 1
+
+
+def test_some_builds_look_whether_the_cache_is_full(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first of a process, and when many have added to it."""
+    monkeypatch.setattr(objects, "LIMIT", 0)
+    monkeypatch.setattr(objects, "BUILDS", itertools.count())
+    kept, file = Objects([cache], "key"), cache / "objects/ab/abc"
+    removed = []
+    for _ in range(objects.TRIMMED_BUILDS + 1):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"object")
+        kept.trim()
+        removed.append(not file.exists())
+    assert removed == [True, *[False] * (objects.TRIMMED_BUILDS - 1), True]

@@ -30,7 +30,7 @@ CASTS = list(casts())
 
 def some(samples: Sequence[Sample]) -> list[Sample]:
     """One in so many, and all in the long run; neighbours stand for types, not for operations."""
-    return [each for at, each in enumerate(samples) if is_turn(at - at // SHARE, SHARE)]
+    return [each for at, each in enumerate(samples) if is_turn(at, SHARE)]
 
 
 def assert_same(actual: Array, expected: Array, tolerance: float) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 from _pytest.mark import ParameterSet
 from xdsl.ir import SSAValue
 
-from popgraph.dialects import element_types
+from popgraph.dialects import check, element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import OPERATIONS, Composite
 from popgraph.dialects.graphcore.base import Array
 from popgraph.support import dtypes
+from tests.checking import check_ir
 from tests.dialects.graphcore_run import (
     Built,
     Sample,
@@ -36,9 +37,21 @@ TOLERANCE = {"f64": 1e-12, "f32": 2e-6, "f16": 6e-3, "bf16": 5e-2}
 
 
 def cases(samples: Sequence[Sample]) -> list[ParameterSet]:
-    return [
-        pytest.param(sample, id=f"{number}-{sample}"[:120]) for number, sample in enumerate(samples)
-    ]
+    """The samples of each operation: thousands of tests would take longer than what they do."""
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.op.name, []).append(sample)
+    return [pytest.param(each, id=name) for name, each in found.items()]
+
+
+@contextmanager
+def told(sample: Sample) -> Iterator[None]:
+    """What fails in here says of which sample."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"sample: {sample}")
+        raise
 
 
 ALL = each_float_type(SAMPLES)
@@ -52,9 +65,14 @@ def test_the_dialect_stays_small() -> None:
     assert len(OPERATIONS) <= 94
 
 
-@pytest.mark.parametrize("sample", cases(ALL))
-def test_evaluate_gives_what_infer_promises(sample: Sample) -> None:
-    built = build(sample)
+@pytest.mark.parametrize("samples", cases(ALL))
+def test_evaluate_gives_what_infer_promises(samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        with told(sample):
+            check_results(build(sample))
+
+
+def check_results(built: Built) -> None:
     for array in built.arrays:
         array.flags.writeable = False
     with warnings.catch_warnings():
@@ -64,16 +82,24 @@ def test_evaluate_gives_what_infer_promises(sample: Sample) -> None:
     assert [type_of(result) for result in results] == list(built.op.result_types)
 
 
-@pytest.mark.parametrize("sample", cases(SAMPLES))
-def test_text_comes_back(sample: Sample) -> None:
-    module = build(sample).module()
-    check_ir(module)
-    assert f'"{sample.op.name}"' not in str(module), "operations have a syntax of their own"
+@pytest.mark.parametrize("samples", cases(SAMPLES))
+def test_text_comes_back(samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        with told(sample):
+            module = build(sample).module()
+            check.check_ir(module)
+            own = f'"{sample.op.name}"' not in str(module)
+            assert own, "operations have a syntax of their own"
 
 
-@pytest.mark.parametrize("sample", cases([each for each in ALL if issubclass(each.op, Composite)]))
-def test_expansion_means_the_same(sample: Sample) -> None:
-    built = build(sample)
+@pytest.mark.parametrize("samples", cases([one for one in ALL if issubclass(one.op, Composite)]))
+def test_expansion_means_the_same(samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        with told(sample):
+            check_expansion(build(sample))
+
+
+def check_expansion(built: Built) -> None:
     values = expanded(built)
     assert [value.type for value in values] == list(built.op.result_types)
     results = run(built.block, built.arrays)
@@ -137,8 +163,14 @@ NO_GRADIENT = {gc.DetachOp}
 SMOOTH = [each for each in (each.with_floats("f64") for each in SAMPLES) if differentiable(each)]
 
 
-@pytest.mark.parametrize("sample", cases(SMOOTH))
-def test_gradient_is_the_slope(sample: Sample) -> None:
+@pytest.mark.parametrize("samples", cases(SMOOTH))
+def test_gradient_is_the_slope(samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        with told(sample):
+            check_gradient(sample)
+
+
+def check_gradient(sample: Sample) -> None:
     built = build(sample)
     weights = weights_for(built, 5)
     present = [at for at, weight in enumerate(weights) if weight is not None]
@@ -174,7 +206,7 @@ def test_a_broken_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc.TanhOp, "gradient", broken)
     sample = next(sample for sample in SMOOTH if sample.op is gc.TanhOp)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        test_gradient_is_the_slope(sample)
+        check_gradient(sample)
 
 
 def test_every_module_of_operations_is_in_the_dialect() -> None:

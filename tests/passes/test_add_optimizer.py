@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -32,6 +31,7 @@ from popgraph.passes.optimizer_spec import (
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
+from tests.checking import check_ir
 
 STEPS = 10
 GENERATOR = np.random.default_rng(7)

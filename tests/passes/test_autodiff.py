@@ -14,7 +14,6 @@ from xdsl.ir import SSAValue
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp
 from popgraph.passes.base import Compilation
@@ -23,6 +22,7 @@ from popgraph.passes.graphcore.training.reverse_mode import ReverseMode
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, PassError
+from tests.checking import check_ir
 
 Values = dict[str, SSAValue]
 GENERATOR = np.random.default_rng(3)

@@ -10,7 +10,6 @@ from hypothesis import Phase, given, settings
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import ReshapeOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
@@ -20,6 +19,7 @@ from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import assert_same_meaning
+from tests.checking import check_ir
 from tests.passes.control_graphs import (
     ControlGraph,
     build,

@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
@@ -25,6 +24,7 @@ from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
+from tests.checking import check_ir
 
 SPECIAL = np.array([[0.0, -0.0, np.nan], [np.inf, -np.inf, -1.5]], np.float32)
 Literal = Callable[[object], SSAValue]

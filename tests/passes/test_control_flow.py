@@ -18,7 +18,6 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
 from popgraph.conformance.cases import node_cases
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import ConstantOp, VariableOp
@@ -33,6 +32,7 @@ from popgraph.session.export import weights_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
 from popgraph.training.trained_weights import put_weights, trained_weights
+from tests.checking import check_ir
 from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
 
 F32 = np.float32

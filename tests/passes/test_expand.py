@@ -8,12 +8,12 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr
 
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
+from tests.checking import check_ir
 from tests.dialects.graphcore_run import Sample, build
 from tests.dialects.graphcore_samples import SAMPLES
 

@@ -14,7 +14,6 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects import tile
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
@@ -22,6 +21,7 @@ from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.tuning import Tuning
 from popgraph.testing.structured import Body, expression, sum_epilogue
+from tests.checking import check_ir
 
 Shape = tuple[int, ...]
 

@@ -16,7 +16,6 @@ from popgraph import compile as compile_module
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects import tile
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import GraphOp, IntsAttr, ReturnOp, WeightStore
 from popgraph.dialects.tile.structured.ops import maps_attribute
@@ -30,6 +29,7 @@ from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoo
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.shapes import prod
+from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
 
 Build = Callable[[SSAValue], Operand]

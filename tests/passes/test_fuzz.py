@@ -31,7 +31,6 @@ from popgraph.testing import (
     assert_same_meaning,
     attentions,
     build_network,
-    check_ir,
     clamps,
     controlled,
     learning_convolutions,
@@ -46,6 +45,7 @@ from popgraph.testing import (
     training_networks,
     whole_products,
 )
+from tests.checking import check_ir
 from tests.passes.claims import (
     LOSS,
     assert_all_typed,
@@ -302,7 +302,7 @@ def claim(
         assert_same_meaning(original, module, weights, tolerance=TOLERANCE)
 
 
-@pytest.mark.daily(60)
+@pytest.mark.daily(30)
 @pytest.mark.parametrize("place", list(places()), ids=str)
 def test_fuzz(place: Place) -> None:
     @given(place.networks())
@@ -345,7 +345,7 @@ def test_fuzz_gradients_everywhere(network: Network) -> None:
     assert_gradients_everywhere(network)
 
 
-@pytest.mark.daily(40)
+@pytest.mark.daily(30)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""

@@ -22,13 +22,13 @@ from xdsl.dialects.builtin import (
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects import tile
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp
 from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
+from tests.checking import check_ir
 from tests.dialects.graphcore_run import Sample, build
 from tests.dialects.graphcore_samples import SAMPLES
 

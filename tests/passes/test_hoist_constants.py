@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, PrepareOp, VariableOp
 from popgraph.dialects.tile import KernelOp, ViewOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.hoist_constants import HoistConstants
+from tests.checking import check_ir
 from tests.passes.launch_graphs import Plan, Step, kernel, module_of, plans
 from tests.sampling import examples
 

@@ -7,11 +7,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile import KernelOp, LaunchOp
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.outline_kernels import OutlineKernels
+from tests.checking import check_ir
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 from tests.sampling import examples
 

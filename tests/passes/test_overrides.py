@@ -11,7 +11,6 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
 from popgraph.compiler import lower
 from popgraph.dialects import tile
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
@@ -25,6 +24,7 @@ from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.errors import ErrorGroup, PassError
 from popgraph.support.machine import TARGETS
+from tests.checking import check_ir
 
 CONVOLUTION = """
 opset 21

@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from popgraph.backends.c.build_program import build
 from popgraph.backends.reference import evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning, random_inputs
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes.base import Compilation
@@ -24,6 +23,7 @@ from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.hoist_constants import HoistConstants
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.errors import PassError
+from tests.checking import check_ir
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 from tests.sampling import examples
 

@@ -14,7 +14,6 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.backends.reference import evaluate, signature
 from popgraph.compiler import lower
 from popgraph.compiler.loading import load
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.program.ops import ProgramOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
@@ -23,6 +22,7 @@ from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.optimizer_spec import SGD
 from popgraph.passes.options import Options, Training
 from popgraph.testing import Network, assert_close, build_network, random_inputs, training_networks
+from tests.checking import check_ir
 
 LOSS = "loss"
 

@@ -15,7 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import MatMulOp, TransposeOp
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
@@ -23,6 +22,7 @@ from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
+from tests.checking import check_ir
 from tests.passes.test_onnx_to_graphcore import lowered
 from tests.recurrences import (
     ACTIVATIONS,

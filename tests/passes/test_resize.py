@@ -38,7 +38,7 @@ def found(case: Resizing, backend: str = "reference") -> Array:
 
 
 @given(resizings(FLOATS))
-@settings(max_examples=2000 if WHOLE else 150)
+@settings(max_examples=2000 if WHOLE else 60)
 def test_floats_are_those_of_the_reference(case: Resizing) -> None:
     assume(not is_told_apart(case))
     assert_as_expected(case, found(case))

@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
@@ -26,6 +25,7 @@ from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
+from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
 
 kinds = st.sampled_from(["f32", "f64"])

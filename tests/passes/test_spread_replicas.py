@@ -18,7 +18,6 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.backends.reference import evaluate, first_state, signature
 from popgraph.compiler import lower
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
@@ -31,6 +30,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, PopgraphError
 from popgraph.support.replicas import grouped
 from popgraph.testing import Network, assert_close, build_network, random_inputs, training_networks
+from tests.checking import check_ir
 
 LOSS = "loss"
 TOLERANCE = 1e-8

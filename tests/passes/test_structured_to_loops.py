@@ -14,7 +14,6 @@ from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.bodies import Scope, Step
 from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, MapOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
@@ -42,6 +41,7 @@ from popgraph.testing.structured import (
     reduces,
     scatters,
 )
+from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
 
 

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
-from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
@@ -26,6 +25,7 @@ from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
 from popgraph.support.arrays import Array
+from tests.checking import check_ir
 
 STEPS = 5
 GENERATOR = np.random.default_rng(5)

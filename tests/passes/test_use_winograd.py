@@ -18,7 +18,6 @@ from popgraph.backends.reference import evaluate
 from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
-from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.structured.winograd import transforms
@@ -31,6 +30,7 @@ from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.testing.structured import graph_of, sum_epilogue
+from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
 
 VECTORS, WIDTH = 2, 4

@@ -1,9 +1,12 @@
-"""Fixtures of the session tests: one device of each kind."""
+"""Fixtures of the session tests: one device of each kind, and levels of logs that end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from popgraph.session import getLogger
 from popgraph.session.devices import DeviceInfo, DeviceManager
 
 
@@ -11,3 +14,10 @@ from popgraph.session.devices import DeviceInfo, DeviceManager
 def device(request: pytest.FixtureRequest) -> DeviceInfo:
     """A device that runs with NumPy, and one that runs compiled code."""
     return DeviceManager().createCpuDevice(backend=request.param)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """The levels of logs that a test sets end with it."""
+    yield
+    getLogger().setLevel("WARN")

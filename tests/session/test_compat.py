@@ -17,6 +17,7 @@ from torch import nn
 from popgraph import compat
 from popgraph.compat.__main__ import USAGE, main
 from popgraph.support.arrays import Array
+from tests.sampling import WHOLE
 
 CLASSES = 10
 EXPORT = torch.onnx.export
@@ -45,7 +46,9 @@ class SmallAlexNet(nn.Module):
 
 
 @pytest.fixture
-def guides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def guides(
+    quiet: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.MonkeyPatch]:
     """What the guides' programs find: the old names, torchvision, an empty folder."""
     torchvision = types.ModuleType("torchvision")
     torchvision.models = types.SimpleNamespace(  # type: ignore[attr-defined]
@@ -150,7 +153,16 @@ session = {0}.TrainingSession("alexnet.onnx",
                                   optimizer=optimizer,
                                   inputShapeInfo=inputShapeInfo)
 """
+STEPS = 100 if WHOLE else 20
+"""The guides take a hundred."""
 DEVICE = "device = popart.DeviceManager().createCpuDevice()"
+
+
+def in_less_time(program: str) -> str:
+    """A guide that takes fewer steps."""
+    less = program.replace("DataFlow(100,", f"DataFlow({STEPS},")
+    assert WHOLE or less != program
+    return less
 
 
 @pytest.mark.parametrize(
@@ -159,11 +171,11 @@ DEVICE = "device = popart.DeviceManager().createCpuDevice()"
     ids=["poponnx", "popart"],
 )
 def test_training_guide_with_loss_classes(guides: pytest.MonkeyPatch, program: str) -> None:
-    names = run(program)
+    names = run(in_less_time(program))
     images, labels = one_batch(), np.int32([1, 2, 3, 4])
     found = step_of(names["session"], {"input.1": images, "labels": labels})["output"]
     np.testing.assert_allclose(found[0], predictions(images), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found, trained(images, labels, "sum", 100), rtol=2e-2, atol=1e-4)
+    np.testing.assert_allclose(found, trained(images, labels, "sum", STEPS), rtol=2e-2, atol=1e-4)
     assert np.abs(found[0] - found[-1]).max() > 1e-3
 
 
@@ -185,7 +197,7 @@ def trained(images: Any, labels: Any, reduction: str, steps: int) -> np.ndarray[
 
 
 def test_importing_session_guide(guides: pytest.MonkeyPatch) -> None:
-    names = run("""
+    program = """
 # Copyright (c) 2020 Graphcore Ltd. All rights reserved.
 import popart
 
@@ -217,10 +229,11 @@ session = popart.TrainingSession(builder.getModelProto(),
                                  dataFlow=dataFlow,
                                  loss=nlll,
                                  optimizer=optimizer)
-""")
+"""
+    names = run(in_less_time(program))
     images, labels = one_batch(), np.int32([1, 2, 3, 4])
     found = step_of(names["session"], {"input.1": images, names["labels"]: labels})["output"]
-    np.testing.assert_allclose(found, trained(images, labels, "mean", 100), rtol=2e-2, atol=1e-4)
+    np.testing.assert_allclose(found, trained(images, labels, "mean", STEPS), rtol=2e-2, atol=1e-4)
 
 
 def test_executing_an_imported_graph(guides: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -89,13 +88,6 @@ def test_levels_and_a_form_of_a_file(tmp_path: Path) -> None:
     lines = log.read_text().splitlines()
     assert lines[0].startswith("info 100% [popart:devicex] Starting compilation")
     assert len(lines) == 2
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """The levels of these tests end with them."""
-    yield
-    popart.getLogger().setLevel("WARN")
 
 
 def test_a_logger_of_a_module(quiet: None, capsys: pytest.CaptureFixture[str]) -> None:

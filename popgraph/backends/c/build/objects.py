@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +14,10 @@ from popgraph.support.cache_files import digest, is_sealed, read_sealed, trim, w
 
 LIMIT = 256 << 20
 """Bytes of objects that are kept."""
+TRIMMED_BUILDS = 32
+"""Of so many builds of a process, the first looks through the thousands of files of the cache."""
+BUILDS = itertools.count()
+"""Those of this process."""
 
 
 class Objects:
@@ -56,8 +61,9 @@ class Objects:
                 path.unlink()
 
     def trim(self) -> None:
-        """Removes what was not used for longest."""
-        trim(self._caches[-1], LIMIT)
+        """Removes what was not used for longest, behind some builds."""
+        if next(BUILDS) % TRIMMED_BUILDS == 0:
+            trim(self._caches[-1], LIMIT)
 
     def _find(self, kernel: Kernel) -> Path | None:
         for cache in self._caches:
