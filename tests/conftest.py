@@ -60,12 +60,6 @@ def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Nor need anybody look at them again."""
-    gc.freeze()
-    gc.enable()
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps today's cases of costly tests, unless somebody names tests."""
     if sampling.WHOLE or sampling.is_asked_for(config):
@@ -84,6 +78,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
