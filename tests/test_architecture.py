@@ -105,7 +105,6 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/onnx": {
         "index_bounds": "",
         "infer_shapes": "",
-        "share_nodes": "",
         "number_labels": "",
         "overridable": "",
         "partition": "infer_shapes",
@@ -383,7 +382,6 @@ NUMBERS = {
     "loops/outline_kernels.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
-    "onnx/to_graphcore/known_nodes.py:MOST": "of a cache, whatever the machine",
     "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",
     "onnx/to_graphcore/arithmetic.py:LEAST": "the range of a type",
     "onnx/to_graphcore/context.py:TURN": "numbers of random states",

@@ -12,7 +12,6 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.analysis.replace import building_nothing
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
@@ -99,9 +98,7 @@ def lower(
         raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
     original = module.clone()
     try:
-        # The outermost implicit builder changes a method of all operations, and Python forgets
-        # what it has looked up in their classes: here that happens once, not for every operation.
-        with LOWERING, building_nothing():
+        with LOWERING:
             for step, made in steps:
                 if step.level == ONNX and step.to is not None:
                     check_static_form(module)
