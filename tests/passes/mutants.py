@@ -342,7 +342,7 @@ def last_first(original: Any) -> Any:
 
 
 def far_around(original: Any) -> Any:
-    return original._replace(low=4 * original.low, high=4 * original.high)
+    return type(original)(4 * original.low, 4 * original.high)
 
 
 def without_zero(original: Any) -> Any:
