@@ -89,6 +89,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "contract_in_floats": "canonicalize whole_sums",
         "contract_in_words": "canonicalize fold_constants whole_sums",
         "contract_quantized": "canonicalize fold_constants whole_sums",
+        "scale_sums": "canonicalize fold_constants intervals",
         "prune_control": "",
         "training": "prune_control",
         "collectives_of_ranks": "",
@@ -114,6 +115,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "select_known": "evaluate_constants infer_shapes",
         "structural_inputs": "to_graphcore",
         "normalize": "enclose_gradients index_bounds infer_shapes to_graphcore",
+        "share_nodes": "",
         "operator_ways": "partition to_graphcore",
         "without_gradient": "operator_ways",
         "diagnose": "enclose_gradients infer_shapes partition to_graphcore structural_inputs "

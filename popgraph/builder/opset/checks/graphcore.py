@@ -303,7 +303,7 @@ OPERANDS: Mapping[str, tuple[int, int]] = {
     "BatchNormalization": (5, 5),
     "Ctc": (4, 4),
     "DynamicSlice": (2, 3),
-    "LSTM": (4, 4),
+    "LSTM": (2, 4),
     "ReplicatedReduceScatter": (1, 2),
     "ScaledAdd": (2, 4),
     "ScatterReduce": (2, 3),
