@@ -55,7 +55,7 @@ def check_gradients(model: SessionModel) -> None:
             log_of("popart").warning(_INFERRING, node.numbered, _results(node))
         rule = GRADIENTS.get(key)
         if rule is not None and wanted.places(op) and (said := rule(node)) is not None:
-            raise popart_exception(said, op.where(), "a detach before it ends the gradient")
+            raise popart_exception(said, op.where(), "a detach behind it ends the gradient")
 
 
 _INFERRING = (

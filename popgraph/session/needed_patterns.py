@@ -74,7 +74,7 @@ def _insist(model: SessionModel, patterns: Patterns, pattern: str, op: OnnxOp, s
 
 @dataclass(frozen=True)
 class Differentiated:
-    """What a loss is computed from, and what depends on tensors that have gradients."""
+    """What gradients of a loss reach, and what depends on tensors that have gradients."""
 
     loss: Set[str]
     moved: Set[str]
@@ -82,8 +82,9 @@ class Differentiated:
     @classmethod
     def of(cls, model: SessionModel, sources: Collection[str]) -> Differentiated:
         assert model.final_loss is not None, "without a loss there is no gradient"
-        nodes = list(model.graph.nodes)
-        return cls(_feeding(nodes, [model.final_loss]), _moved(nodes, sources))
+        nodes = model.graph.nodes
+        passing = [op for op in nodes if (op.domain, op.op_type) != _DETACH]
+        return cls(_feeding(passing, [model.final_loss]), _moved(passing, sources))
 
     def places(self, op: OnnxOp) -> list[int]:
         """The places of the operands for which a gradient is computed."""
@@ -107,9 +108,9 @@ def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
 
 
 def _moved(nodes: list[OnnxOp], sources: Collection[str]) -> Set[str]:
-    """What depends on these tensors, they themselves among it; no gradient passes a Detach."""
+    """What depends on these tensors, they themselves among it."""
     found = set(sources)
     for op in nodes:
-        if (op.domain, op.op_type) != _DETACH and not found.isdisjoint(_operands(op)):
+        if not found.isdisjoint(_operands(op)):
             found.update(filter(None, op.output_names))
     return found

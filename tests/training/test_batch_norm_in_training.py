@@ -173,9 +173,9 @@ def popart_session(outputs: int, detached: bool) -> tuple[popart.TrainingSession
 
 
 @pytest.mark.parametrize(
-    ("outputs", "detached", "of_batch"), [(1, True, False), (1, False, True), (5, False, True)]
+    ("outputs", "detached", "of_batch"), [(1, True, False), (5, True, True), (5, False, True)]
 )
-def test_what_popart_wants_detached_is_inference(
+def test_the_number_of_results_tells_inference_from_training(
     outputs: int, detached: bool, of_batch: bool
 ) -> None:
     session, y = popart_session(outputs, detached)
@@ -193,6 +193,11 @@ def test_what_popart_wants_detached_is_inference(
     expected = expected * weights["scale"][column] + weights["bias"][column]
     np.testing.assert_allclose(anchors[y], expected, rtol=1e-4, atol=1e-5)
     assert np.array_equal(session.weights()["mean"], weights["mean"]) != of_batch
+
+
+def test_popart_trains_no_inference() -> None:
+    with pytest.raises(popart.popart_exception, match="has to be detached first"):
+        popart_session(1, detached=False)
 
 
 # Dropout

@@ -62,7 +62,9 @@ def network(
     if normalizes:
         settings = [weight(name, 5) for name in ("scale", "bias", "mean")]
         variance = builder.addInitializedInputTensor(np.ones(5, np.float32), "variance")
+        y = builder.aiOnnx.unsqueeze([y], [2])
         (y, *_) = builder.aiOnnx.batchnormalization([y, *settings, variance], num_outputs=5)
+        y = builder.aiOnnx.squeeze([y], [2])
     if drops:
         (y,) = builder.aiOnnx.dropout([y], 1, ratio=0.5)
     if talks:
