@@ -319,6 +319,13 @@ def from_the_start(original: Any) -> Any:
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
+# read-narrow
+
+
+def as_they_came(original: Any) -> Any:
+    return lambda wide: wide.inputs[0]
+
+
 # contract-in-words, contract-quantized
 
 
@@ -1215,9 +1222,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-narrow",
-        "halves that are read elsewhere are read in their place",
-        f"{PASSES}.structured.schedule.read_narrow:_reads_in_place",
-        always,
+        "what is done before elements are widened is left out",
+        f"{PASSES}.structured.schedule.read_narrow:_before_last",
+        as_they_came,
     ),
     Mutant(
         "structured-to-loops",
