@@ -138,7 +138,8 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     x = add("Round", add("Mul", 0, number(7.0, dtype)))
     product = add("MatMul", add("Cast", x, to=BY_NAME["f32"].onnx), table)
     add("Cast", product, to=BY_NAME[dtype].onnx)
-    return Network(((rows, blocks * block),), tuple(nodes), dtype)
+    around = draw(st.sampled_from([(), (2,)]))
+    return Network(((*around, rows, blocks * block),), tuple(nodes), dtype)
 
 
 @st.composite

@@ -24,9 +24,8 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
-from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
 from popgraph.passes.graphcore.fold_constants import computed_array
 from popgraph.passes.graphcore.whole_sums import AnyContraction, pays, summed_axes, terms_of
 from popgraph.passes.options import Options
@@ -101,14 +100,7 @@ class Dequantized:
         made: Operand = CastOp(self.whole, to=i32)
         if np.any(self.zero):
             made = SubOp(made, ConstantOp(DataAttr.of(self.zero.astype(WORD))))
-        for op in self.movements:
-            properties = dict(op.properties)
-            made = type(op).create(
-                operands=[SSAValue.get(made)],
-                result_types=[tensor_type(i32, shape_of(op.result))],
-                properties=properties,
-            )
-        return made
+        return moved(made, self.movements)
 
 
 def _ends(whole: SSAValue, weights: WeightStore) -> tuple[int, int]:

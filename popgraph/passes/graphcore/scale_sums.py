@@ -22,19 +22,18 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
 from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array
-from popgraph.passes.graphcore.intervals import Intervals, range_of
+from popgraph.passes.graphcore.intervals import Interval, Intervals
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
-from popgraph.support.dtypes import BY_NAME
 from popgraph.support.shapes import prod
 
 MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)
-BYTE = range_of(BY_NAME["i8"])
+BYTE = Interval(-128, 127)
+"""What weights may be to be stored in an i8."""
 
 
 @dataclass(frozen=True)
@@ -43,28 +42,14 @@ class Scaled:
 
     whole: SSAValue
     scale: SSAValue
-    movements: Sequence[TransposeOp | ReshapeOp | SliceOp]
-
-    def moved(self, value: Operand) -> SSAValue:
-        """A value of the shape that `whole` has, as all movements leave it."""
-        made = SSAValue.get(value)
-        for op in self.movements:
-            made = (
-                type(op)
-                .create(
-                    operands=[made],
-                    result_types=[tensor_type(tensor_of(made).element_type, shape_of(op.result))],
-                    properties=dict(op.properties),
-                )
-                .results[0]
-            )
-        return made
+    movements: Sequence[Movement]
 
     def bytes(self) -> SSAValue:
         value, op = self.whole, self.whole.owner
         if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
             value = op.x
-        return self.moved(value if tensor_of(value).element_type == i8 else CastOp(value, to=i8))
+        made = value if tensor_of(value).element_type == i8 else CastOp(value, to=i8)
+        return moved(made, self.movements)
 
 
 class ScaleAfterwards(Rule[MatMulOp]):
@@ -82,18 +67,18 @@ class ScaleAfterwards(Rule[MatMulOp]):
         self._intervals, self._target = Intervals(weights), target
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
-        target = self._target
-        least = target.l2(target.tuning.streamed_l2)
-        shape, rows = shape_of(op.rhs), prod(shape_of(op.lhs)[:-1])
-        if len(shape) != 2 or not 0 < rows <= target.tuning.most_narrow_uses:
+        tuning, rows = self._target.tuning, prod(shape_of(op.lhs)[:-1])
+        if len(shape_of(op.rhs)) != 2 or not 0 < rows <= tuning.most_narrow_uses:
             return None
-        if tensor_of(op.result).element_type != f32 or bytes_of(op.rhs) < least:
+        if tensor_of(op.result).element_type != f32:
+            return None
+        if bytes_of(op.rhs) < self._target.l2(tuning.streamed_l2):
             return None
         found = self._scaled(op.rhs)
         return None if found is None else self._rewritten(op, found, rows)
 
     def _scaled(self, value: SSAValue) -> Scaled | None:
-        movements = list[TransposeOp | ReshapeOp | SliceOp]()
+        movements = list[Movement]()
         while isinstance(value.owner, MOVEMENTS):
             movements.insert(0, value.owner)
             value = value.owner.operands[0]
@@ -102,7 +87,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
             return None
         for whole, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             found = self._intervals.of(whole)
-            if found is not None and BYTE is not None and found.lies_in(BYTE):
+            if found is not None and found.lies_in(BYTE):
                 known = shape_of(whole) == shape_of(value) and is_literal(scale)
                 return Scaled(whole, scale, movements) if known and is_literal(whole) else None
         return None

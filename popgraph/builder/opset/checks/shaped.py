@@ -16,6 +16,7 @@ from popgraph.builder.opset.checks.rules import (
     needed,
     rank,
 )
+from popgraph.dialects.onnx.requirements.normalizations import REDUCTIONS
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
@@ -275,19 +276,6 @@ def _beyond(title: str, default: int) -> Rule:
 
     return rule
 
-
-REDUCTIONS = (
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-)
 
 ROWS = {
     "ArgMax": sorts("ArgExtremaOp", 0),

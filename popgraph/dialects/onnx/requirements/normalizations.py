@@ -47,7 +47,7 @@ def top_k(node: Seen) -> Complaints:
         yield TypeConflict(f"`K` is {count}", f"it is at least 0 and at most {most}")
 
 
-@asks(
+REDUCTIONS = (
     "ReduceL1",
     "ReduceL2",
     "ReduceLogSum",
@@ -59,6 +59,9 @@ def top_k(node: Seen) -> Complaints:
     "ReduceSum",
     "ReduceSumSquare",
 )
+
+
+@asks(*REDUCTIONS)
 def reduction(node: Seen) -> Complaints:
     yield from axes_of(node, "axes", 1, node.rank(0))
 

@@ -14,8 +14,16 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
+from popgraph.dialects.graphcore.base import (
+    GraphcoreOp,
+    Movement,
+    Operand,
+    dtype_of,
+    shape_of,
+    tensor_of,
+)
 from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.analysis.notes import noted, notes, taken_in
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
@@ -84,6 +92,18 @@ class Rule(AnyRule[Root]):
             further = [text for one in taken_in(operands) for text in notes(one.location)]
             for one in made:
                 one.location = noted(one.location, further)
+
+
+def moved(value: Operand, movements: Sequence[Movement]) -> SSAValue:
+    """A value after the movements of another one of its shape, whatever its elements are."""
+    made = SSAValue.get(value)
+    for op in movements:
+        type_ = tensor_type(tensor_of(made).element_type, shape_of(op.results[0]))
+        again = type(op).create(
+            operands=[made], result_types=[type_], properties=dict(op.properties)
+        )
+        made = again.results[0]
+    return made
 
 
 def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
