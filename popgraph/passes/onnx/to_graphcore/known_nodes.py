@@ -8,13 +8,11 @@ from typing import NamedTuple, TypeAlias
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx.schema_inference import ANSWERS
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.passes.onnx.to_graphcore.registry import LoweringFunction, lowering_of
 from popgraph.passes.tuning import Tuning
-
-MOST = 1 << 12
-"""How many nodes are known."""
 
 Literals: TypeAlias = tuple[DataAttr | None, ...]
 """What each output is; None for one that is absent."""
@@ -79,7 +77,7 @@ class KnownNodes:
             return
         if len({*there, *operands}) < len(there) + len({*operands}):
             return
-        if len(self._found) >= MOST:
+        if len(self._found) >= ANSWERS:
             self._found.clear()
         self._found[node] = tuple([_literal(value) for value in outputs])
 
