@@ -52,10 +52,10 @@ class Tuning:
     # Factors in fewer bits
 
     most_narrow_uses: int = 6
-    """Results that share an element up to which it is widened anew for each tile of them."""
+    """Where more results share an element, it is widened once, not whenever it is read."""
 
     least_block_terms: int = 16
-    """Rows of weights that share a scale, from which on their sums are scaled instead."""
+    """Where fewer rows of weights share a scale, there would be too many sums to scale."""
 
     # Gradients of strided convolutions
 

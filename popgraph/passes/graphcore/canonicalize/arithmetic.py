@@ -87,8 +87,8 @@ class DropRoundTrip(Rule[CastOp]):
     """
     cast wide (cast narrow x)  ->  cast wide x
 
-    Only when x holds whole numbers that the narrow integers hold, too, and no reader works with
-    integers: for those a float is best kept as narrow as it was meant to be.
+    Only when x holds whole numbers that the narrow integers hold, too, and all readers want floats:
+    where one goes on with integers, the narrow ones are what is best stored, for all of them.
     """
 
     ROOTS = (CastOp,)
