@@ -88,6 +88,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "whole_sums": "fold_constants intervals",
         "contract_in_floats": "canonicalize whole_sums",
         "contract_in_words": "canonicalize fold_constants whole_sums",
+        "skip_padding": "canonicalize",
         "contract_quantized": "canonicalize fold_constants whole_sums",
         "scale_sums": "canonicalize fold_constants intervals",
         "prune_control": "",

@@ -25,6 +25,7 @@ from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.scale_sums import ScaleSums
+from popgraph.passes.graphcore.skip_padding import SkipPadding
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -137,6 +138,12 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
     ),
     Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
+    Step(
+        "graphcore",
+        SkipPadding,
+        "gradients of convolutions are convolutions by now, and weights literals if they are known",
+        optional=True,
+    ),
     Step(
         "graphcore",
         ContractInWords,

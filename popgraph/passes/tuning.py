@@ -49,6 +49,15 @@ class Tuning:
     least_word_terms: int = 8
     """Terms along the summed axis, from which on it pays to put them in words."""
 
+    # Padding of convolutions
+
+    least_skipped: float = 1 / 8
+    """Share of the products: where more of them multiply padding, a convolution is cut."""
+    least_piece: int = 8
+    """Results along an axis: fewer of them do not fill the registers."""
+    most_pieces: int = 3
+    """Along an axis: where taps are three, as they mostly are, more would save nothing."""
+
     # Factors in fewer bits
 
     most_narrow_uses: int = 6

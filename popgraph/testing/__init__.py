@@ -8,7 +8,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
 from popgraph.testing.clamps import clamps
 from popgraph.testing.control import controlled, training_controlled
-from popgraph.testing.convolutions import learning_convolutions
+from popgraph.testing.convolutions import learning_convolutions, wide_convolutions
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
@@ -48,4 +48,5 @@ __all__ = [
     "quantized_products",
     "scaled_weights",
     "whole_products",
+    "wide_convolutions",
 ]

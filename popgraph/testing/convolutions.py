@@ -1,10 +1,11 @@
-"""Random convolutions whose weights learn, over images of many 3x3 windows."""
+"""Random convolutions: those whose weights learn, and those whose windows reach far."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from popgraph.support.shapes import window_output
 from popgraph.testing.specs import Constant, Network, Node
 
 
@@ -34,3 +35,30 @@ def learning_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
     add("Mul", weight(2, behind, height, width))
     add(draw(st.sampled_from(["ReduceMean", "ReduceSum"])), keepdims=0)
     return Network(((2, before, height, width),), tuple(nodes), dtype)
+
+
+@st.composite
+def wide_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    A convolution whose dilated windows are as wide as what they slide over, or nearly, or wider.
+
+    So taps meet nothing but padding, for all results or for those at one end.
+    """
+    rank, groups = draw(st.sampled_from([1, 2, 2])), draw(st.sampled_from([1, 1, 2]))
+    before, behind = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    space = [draw(st.integers(3, 9)) for _ in range(rank)]
+    kernel = [draw(st.integers(1, 4)) for _ in space]
+    dilations = [draw(st.integers(1, 5)) for _ in space]
+    reach = [(taps - 1) * dilation for taps, dilation in zip(kernel, dilations, strict=True)]
+    pads = [draw(st.integers(width // 2, width + 1)) for width in (*reach, *reach)]
+    strides = [draw(st.sampled_from([1, 1, 2, 3])) for _ in space]
+    sizes = [
+        window_output(size, kernel[at], strides[at], dilations[at], pads[at], pads[at + rank])
+        for at, size in enumerate(space)
+    ]
+    if min(sizes) < 1:
+        pads = [*reach, *reach]
+    weight = Constant((behind, before // groups, *kernel), dtype, seed=draw(st.integers(0, 3)))
+    options = {"dilations": dilations, "strides": strides, "pads": pads, "group": groups}
+    node = Node("Conv", (0, weight), tuple(options.items()))
+    return Network(((draw(st.integers(1, 2)), before, *space),), (node,), dtype)

@@ -319,6 +319,30 @@ def from_the_start(original: Any) -> Any:
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
+# skip-padding
+
+
+def one_tap_less(original: Any) -> Any:
+    """The last tap that meets an element is said to meet none."""
+
+    def piece(self: Any, start: int, stop: int) -> Any:
+        found = original(self, start, stop)
+        return replace(found, last=found.last - 1) if found.taps > 1 else found
+
+    return piece
+
+
+def other_way_round(original: Any) -> Any:
+    """What is along an axis stands there the other way round, if it has one size."""
+
+    def joined(made: Any, pieces: Any) -> Any:
+        values = list(made.values())
+        same = all(value.type == values[0].type for value in values)
+        return original(dict(zip(made, reversed(values), strict=True)) if same else made, pieces)
+
+    return joined
+
+
 # read-narrow
 
 
@@ -765,6 +789,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "every part of a sum begins where the first does",
         f"{PASSES}.graphcore.contract_in_floats:_part",
         from_the_start,
+    ),
+    Mutant(
+        "skip-padding",
+        "the last tap that meets an element is left out",
+        f"{PASSES}.graphcore.skip_padding:Axis.piece",
+        one_tap_less,
+    ),
+    Mutant(
+        "skip-padding",
+        "pieces stand in the wrong order",
+        f"{PASSES}.graphcore.skip_padding:joined",
+        other_way_round,
     ),
     Mutant(
         "contract-in-words",

@@ -149,10 +149,20 @@ def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisO
             seen = seen_through(shape, order, other)
             if seen is not None:
                 yield there, seen
-        elif isinstance(op, Computed | tile.AssembleOp):
+        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value):
             for other_value in _parallel(op):
                 if other_value is not value and _rank(other_value) == len(order):
                     yield other_value, order
+
+
+def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue) -> bool:
+    """Whether an operation walks through the axes of a value as through those of its results."""
+    if value in _parallel(op):
+        return True
+    return isinstance(op, tile.ContractOp) and any(
+        value is factor and _walks_along(map_, op.parallel_rank)
+        for factor, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
+    )
 
 
 def _rank(value: SSAValue) -> int:
