@@ -110,7 +110,7 @@ class SumElements(Rule[ConvOp]):
         axes = list(axes_of(op))
         least, most = self._tuning.least_piece, self._tuning.most_pieces
         pieces = [axis.pieces(least, most) for axis in axes]
-        whole = [[axis.piece(0, axis.results)] for axis in axes]
+        whole: list[Sequence[Piece]] = [[axis.piece(0, axis.results)] for axis in axes]
         if products_of(pieces) > (1 - self._tuning.least_skipped) * products_of(whole):
             pieces = whole
             if all(own.taps == axis.taps for (own,), axis in zip(whole, axes, strict=True)):

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
 
-from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import (
@@ -110,8 +109,8 @@ class Estimate:
         forms = [self.reads.scalars.form, *self.reads.others]
         if self.layout is None:
             forms.append(form)
-        groups = group_loops(dims, self.reads.sizes, forms)
-        groups = [group for group in groups if self._joined(group, form)]
+        used = frozenset[int]() if self.layout is None else frozenset(filter(form.uses, dims))
+        groups = group_loops(dims, self.reads.sizes, forms, used)  # Packed, it steps otherwise.
         for group in [None, *groups]:
             yield self._candidate(group)
             chain = self.tuning.chain_terms
@@ -143,11 +142,6 @@ class Estimate:
         totals = self.reads.element_bytes * prod(sizes)
         near = totals <= self.target.l2(self.tuning.panels_l2)
         return far and large and self.reads.uses <= self._block(rows) and near
-
-    @staticmethod
-    def _joined(group: Group, form: Linear) -> bool:
-        """Whether a group stays together beside the packed factor too."""
-        return len(group.dims) == 1 or not any(form.uses(dim) for dim in group.dims)
 
     def _block(self, rows: Group | None) -> int:
         return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1

@@ -210,11 +210,9 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
             yield None, vectors
     if layout_of(type_) is not None or other.uses(dim):
         return
-    plain = [at for at, result in enumerate(map_.results) if _is(result, dim)]
-    users = [at for at, result in enumerate(map_.results) if dim in result.used_dims()]
-    if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
+    if _has_own_digit(type_, map_, order, dim):
         for vectors in range(1, most + 1):
-            yield panel_layout(type_, map_, order, plain[0], vectors * width), vectors
+            yield panel_layout(type_, map_, order, dim, vectors * width), vectors
 
 
 def _scalar_layouts(
@@ -233,19 +231,14 @@ def _scalar_layouts(
     stride = None if inner is None else offset(type_, map_, order.sizes).stride(inner)
     line = target.machine.line_elements(lane_bytes(type_.element_type))
     if stride is not None and stride >= line:
-        shape = type_.get_shape()
-        digits = [
-            _digits(AffineExpr.dimension(at), shape[at], result, order)
-            for at, result in enumerate(map_.results)
-        ]
-        yield _in_order(len(shape), [digit for some in digits for digit in some])
+        yield _in_memory(map_, _digits(type_, map_, order))
 
 
-def _in_order(rank: int, digits: Sequence[tuple[int, AffineExpr, int]]) -> LayoutAttr:
-    """Memory in which parts of indices stand in the order of their loops."""
-    found = sorted(digits, key=lambda digit: digit[0])
-    results = tuple(result for _, result, _ in found)
-    return LayoutAttr.of(AffineMap(rank, 0, results), [size for _, _, size in found])
+def _in_memory(map_: AffineMap, digits: Sequence[Digit]) -> LayoutAttr:
+    """The layout of a factor whose memory has these digits in this order."""
+    indices = tuple(digit.index for digit in digits)
+    layout = AffineMap(len(map_.results), 0, indices)
+    return LayoutAttr.of(layout, [digit.size for digit in digits])
 
 
 def _is(result: AffineExpr, dim: int) -> bool:
@@ -260,39 +253,56 @@ def panel_layout(
 
     Outside stands what only parallel loops go over; the rest stands in the order of the loops.
     """
-    shape = type_.get_shape()
-    digits: list[tuple[int, AffineExpr, int]] = []
-    for at, result in enumerate(map_.results):
-        if at != dim:
-            digits += _digits(AffineExpr.dimension(at), shape[at], result, order)
-    digits.sort(key=lambda digit: digit[0])
-    outside = [digit for digit in digits if digit[0] < order.parallel]
-    rest = [digit for digit in digits if digit[0] >= order.parallel]
-    panels = AffineExpr.dimension(dim)
-    all_digits = [
-        *outside,
-        (0, panels // lanes, -(-shape[dim] // lanes)),
-        *rest,
-        (0, panels % lanes, lanes),
-    ]
-    results = tuple(result for _, result, _ in all_digits)
-    return LayoutAttr.of(AffineMap(len(shape), 0, results), [size for _, _, size in all_digits])
+    digits = _digits(type_, map_, order)
+    (own,) = [digit for digit in digits if digit.loop == dim]
+    outside = [digit for digit in digits if digit.loop < order.parallel and digit != own]
+    rest = [digit for digit in digits if digit.loop >= order.parallel]
+    panels = Digit(dim, own.index // lanes, -(-own.size // lanes))
+    return _in_memory(map_, [*outside, panels, *rest, Digit(dim, own.index % lanes, lanes)])
 
 
-def _digits(
-    index: AffineExpr, size: int, result: AffineExpr, order: Order
-) -> list[tuple[int, AffineExpr, int]]:
-    """The loops that go over one index of a factor: (loop, its part of the index, how many)."""
+def _has_own_digit(type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int) -> bool:
+    """Whether a loop goes over an index of a factor by itself, or over a digit of one."""
+    users = [result for result in map_.results if dim in result.used_dims()]
+    own = [digit for digit in _digits(type_, map_, order) if digit.loop == dim]
+    if not len(users) == len(own) == 1 or own[0].size != order.sizes[dim]:
+        return False
+    return _is(users[0], dim) or _split(users[0], order) is not None
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A part of an index of a factor: the loop that goes over it, and how many values it has."""
+
+    loop: int
+    index: AffineExpr
+    size: int
+
+
+def _digits(type_: TensorType[Attribute], map_: AffineMap, order: Order) -> list[Digit]:
+    """All indices of a factor in the order of their loops; what two go over is in two parts."""
+    found = list[Digit]()
+    for at, (size, result) in enumerate(zip(type_.get_shape(), map_.results, strict=True)):
+        index, loops = AffineExpr.dimension(at), _split(result, order)
+        block = order.sizes[loops[1]] if loops else 0
+        if loops and order.sizes[loops[0]] * block == size:
+            found.append(Digit(loops[0], index // block, size // block))
+            found.append(Digit(loops[1], index % block, block))
+        else:
+            found.append(Digit(max(result.used_dims(), default=-1), index, size))
+    return sorted(found, key=lambda digit: digit.loop)
+
+
+def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
+    """The outer and the inner loop of an index that counts on from one's end to the next start."""
     form = linear(result, order.sizes)
-    used = sorted(result.used_dims())
-    if len(used) == 2 and not form.constant:
-        strides = {form.stride(dim): dim for dim in used}
-        inner = strides.get(1)
-        block = order.sizes[inner] if inner is not None else 0
-        outer = strides.get(block)
-        if inner is not None and outer is not None and order.sizes[outer] * block == size:
-            return [(outer, index // block, size // block), (inner, index % block, block)]
-    return [(max(used, default=-1), index, size)]
+    used = result.used_dims()
+    if len(used) != 2 or form.constant:
+        return None
+    strides = {form.stride(dim): dim for dim in sorted(used)}
+    inner = strides.get(1)
+    outer = None if inner is None else strides.get(order.sizes[inner])
+    return None if inner is None or outer is None else (outer, inner)
 
 
 def _apply(
