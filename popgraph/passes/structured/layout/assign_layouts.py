@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,10 +11,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import ConstantOp, IntsAttr, VariableOp, graphs_of
+from popgraph.dialects.program import IntsAttr, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.affine import permutation, selection, with_dims
-from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
@@ -22,16 +21,19 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
-    is_movement,
     movement,
     set_type_in_place,
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
+from popgraph.passes.structured.layout.axis_choice import (
+    chosen,
+    is_weight,
+    rank,
+    table_arguments,
+    walked,
+)
 from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
-
-Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
-"""What writes its results in any order of their axes."""
 
 
 @dataclass(frozen=True)
@@ -55,170 +57,7 @@ class AssignLayouts(Pass):
             orders = chosen(graph.block, self.tuning)
             if orders:
                 _part_updates(graph.block, orders)
-                _Rewriting(orders).rewrite(graph.block)
-
-
-# What is best
-
-
-def chosen(block: Block, tuning: Tuning) -> dict[SSAValue, AxisOrder]:
-    """The order of the axes of every value that does not keep its own."""
-    orders: dict[SSAValue, AxisOrder] = {}
-    for op in block.ops:
-        if isinstance(op, tile.ContractOp):
-            for value, order in wishes(op, tuning):
-                if _is_free(value):
-                    _spread(value, order, orders)
-    return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
-
-
-def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, AxisOrder]]:
-    """
-    What a contraction of an activation with weights is best at.
-
-    The loops that weights take part in innermost, in the result as in the activation.
-    """
-    values = (op.lhs, op.rhs)
-    weights = [number for number, value in enumerate(values) if _is_weight(value)]
-    if len(weights) != 1:
-        return
-    used = op.input_maps[weights[0]].used_dims()
-    activation, map_ = values[1 - weights[0]], op.input_maps[1 - weights[0]]
-    results = [{dim} for dim in range(op.parallel_rank)]
-    for value, dims in (
-        (activation, [result.used_dims() for result in map_.results]),
-        (op.outputs[0], results),
-    ):
-        channels = [axis for axis, own in enumerate(dims) if own and own <= used]
-        shape = tensor(value).get_shape()
-        if prod(shape[axis] for axis in channels) >= tuning.least_channels:
-            others = [axis for axis in range(len(shape)) if axis not in channels]
-            yield value, (*others, *channels)
-
-
-def _is_weight(value: SSAValue) -> bool:
-    """
-    Whether a value is a literal or a variable, perhaps under another shape or reordered.
-
-    Or it is computed of literals alone, as words are of small integers.
-    """
-    owner = value.owner
-    if isinstance(owner, ConstantOp | VariableOp):
-        return True
-    if isinstance(owner, tile.MapOp):
-        moved = is_movement(owner) and _is_weight(owner.inputs[0])
-        return moved or _is_known(value)
-    return isinstance(owner, tile.ViewOp) and _is_weight(owner.source)
-
-
-def _is_known(value: SSAValue) -> bool:
-    """Whether a value is a literal, or computed of nothing else, element by element."""
-    owner = value.owner
-    if isinstance(owner, tile.ViewOp):
-        return _is_known(owner.source)
-    if isinstance(owner, tile.MapOp):
-        return bool(owner.operands) and all(map(_is_known, owner.operands))
-    return isinstance(owner, ConstantOp)
-
-
-def _is_free(value: SSAValue) -> bool:
-    """Whether the axes of a value can have any order."""
-    return isinstance(value.owner, Computed | tile.AssembleOp | tile.ViewOp)
-
-
-def _spread(value: SSAValue, order: AxisOrder, orders: dict[SSAValue, AxisOrder]) -> None:
-    """Gives an order to a value, and to everything that is read or written beside it."""
-    waiting = [(value, order)]
-    while waiting:
-        value, order = waiting.pop()
-        if value in orders or not _is_free(value):
-            continue
-        orders[value] = order
-        waiting += _beside(value, order)
-
-
-def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisOrder]]:
-    """Values that go with one, each with its order."""
-    assert isinstance(value.owner, Operation)
-    for op in [value.owner, *(use.operation for use in value.uses)]:
-        if isinstance(op, tile.ViewOp):
-            here, there = (op.source, op.output)
-            if value is op.output:
-                here, there = there, here
-            shape, other = tensor(here).get_shape(), tensor(there).get_shape()
-            seen = seen_through(shape, order, other)
-            if seen is not None:
-                yield there, seen
-        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value):
-            for other_value in _parallel(op):
-                if other_value is not value and _rank(other_value) == len(order):
-                    yield other_value, order
-
-
-def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue) -> bool:
-    """Whether an operation walks through the axes of a value as through those of its results."""
-    if value in _parallel(op):
-        return True
-    return isinstance(op, tile.ContractOp) and any(
-        value is factor and _walks_along(map_, op.parallel_rank)
-        for factor, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
-    )
-
-
-def _rank(value: SSAValue) -> int:
-    return tensor(value).get_num_dims()
-
-
-def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
-    """The values whose axes an operation walks through side by side; no factor of a contraction."""
-    if isinstance(op, tile.AssembleOp):
-        return [*op.pieces, op.output]
-    found = list(readings(op))
-    if isinstance(op, tile.ContractOp):
-        found = found[2:]
-    rank = op.parallel_rank
-    beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, rank)]
-    tables = [op.tables[number] for number in _walked(op)] if isinstance(op, tile.MapOp) else []
-    return [*beside, *tables, *op.results]
-
-
-def _walked(op: tile.MapOp) -> list[int]:
-    """
-    The tables whose elements are looked up along the axes of the result.
-
-    Along each axis either at the very index of the result, or at a place that is computed; not
-    at an index of another axis.
-    """
-    found = []
-    for number, argument in enumerate(_table_arguments(op)):
-        lookups = [use.operation for use in argument.uses]
-        if _rank(argument) == op.parallel_rank and all(
-            isinstance(lookup, tile.ElementOp) and _follows_axes(lookup) for lookup in lookups
-        ):
-            found.append(number)
-    return found
-
-
-def _table_arguments(op: tile.MapOp) -> Sequence[SSAValue]:
-    arguments = op.body.block.args
-    return arguments[len(arguments) - len(op.tables) :]
-
-
-def _follows_axes(lookup: tile.ElementOp) -> bool:
-    counted = [
-        (axis, index.owner.dim.value.data)
-        for axis, index in enumerate(lookup.indices)
-        if isinstance(index.owner, tile.IndexOp)
-    ]
-    return bool(counted) and all(axis == dim for axis, dim in counted)
-
-
-def _walks_along(map_: AffineMap, rank: int) -> bool:
-    """Whether each axis of an operand belongs to the parallel dimension of the same number."""
-    return len(map_.results) == rank and all(
-        {dim for dim in result.used_dims() if dim < rank} <= {axis}
-        for axis, result in enumerate(map_.results)
-    )
+                _Rewriting(orders, self.tuning.least_channels).rewrite(graph.block)
 
 
 def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
@@ -233,20 +72,17 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
             (result,) = op.outputs
             shape = tensor(result).get_shape()
             if any(
-                _is_weight(one) and tensor(one).get_shape() == shape for one in op.epilogue_inputs
+                is_weight(one) and tensor(one).get_shape() == shape for one in op.epilogue_inputs
             ):
                 order = orders.pop(result)
                 orders[split_epilogue(op).outputs[0]] = order
 
 
-# Putting it into effect
-
-
 class _Rewriting:
     """Changes index maps, domains and types, in place."""
 
-    def __init__(self, orders: Mapping[SSAValue, AxisOrder]) -> None:
-        self.orders = orders
+    def __init__(self, orders: Mapping[SSAValue, AxisOrder], least_channels: int) -> None:
+        self.orders, self.least_channels = orders, least_channels
         self.types = {value: tensor(value) for value in orders}
         self._natural: dict[SSAValue, SSAValue] = {}
 
@@ -255,7 +91,9 @@ class _Rewriting:
             match op:
                 case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
                     self._structured(op)
-                    if isinstance(op, tile.ContractOp) and op.outputs[0] in self.orders:
+                    if isinstance(op, tile.ContractOp) and not self.orders.keys().isdisjoint(
+                        [op.lhs, op.rhs, *op.outputs]
+                    ):
                         self._move_vector_axis_last(op)
                 case tile.AssembleOp():
                     self._assemble(op)
@@ -294,10 +132,10 @@ class _Rewriting:
     def _tables(self, op: tile.MapOp, operands: range) -> list[int]:
         """Those to be restored; the others are looked up in the order of the result."""
         order, left = self.orders.get(op.outputs[0]), list(operands)
-        walked = _walked(op)
-        for number, argument in enumerate(_table_arguments(op)):
+        walking = walked(op)
+        for number, argument in enumerate(table_arguments(op)):
             value = op.tables[number]
-            if order is None or self.orders.get(value) != order or number not in walked:
+            if order is None or self.orders.get(value) != order or number not in walking:
                 continue
             left.remove(operands[number])
             set_type_in_place(argument, tensor(value))
@@ -311,22 +149,33 @@ class _Rewriting:
         """
         The axis of weights that results have innermost comes last when activations have it, too.
 
-        Else, where channels do not mix, weights would be read one by one.
+        Else, where channels do not mix, weights would be read one by one. So they would where
+        results have hardly any channels: there the axis comes last that sums have innermost.
         """
         dims = [dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1]
-        maps = list(op.input_maps)
         for number, value in enumerate((op.lhs, op.rhs)):
-            last = AffineExpr.dimension(dims[-1]) if dims else None
-            if last not in maps[number].results or not _is_weight(value):
+            if not is_weight(value):
                 continue
-            if dims[-1] in maps[1 - number].used_dims():
-                axis = maps[number].results.index(last)
-                if axis == _rank(value) - 1:
-                    continue
-                order = (*(at for at in range(_rank(value)) if at != axis), axis)
-                op.operands[number] = self._in_order(op, value, order)
-                results = tuple(maps[number].results[at] for at in order)
-                maps[number] = AffineMap(maps[number].num_dims, 0, results)
+            own, other = op.input_maps[number], op.input_maps[1 - number]
+            results = [dim for dim in own.used_dims() if dim < op.parallel_rank]
+            if dims and dims[-1] in own.used_dims() & other.used_dims():
+                self._move_last(op, number, dims[-1])
+            elif prod(op.sizes[dim] for dim in results) < self.least_channels:
+                self._move_last(op, number, len(op.sizes) - 1)
+
+    def _move_last(self, op: tile.ContractOp, number: int, dim: int) -> None:
+        """The axis of a factor that a loop alone goes over becomes its last one."""
+        value, map_ = op.operands[number], op.input_maps[number]
+        expression = AffineExpr.dimension(dim)
+        if expression not in map_.results:
+            return
+        axis = map_.results.index(expression)
+        if prod(tensor(value).get_shape()[axis + 1 :]) == 1:
+            return
+        order = (*(at for at in range(rank(value)) if at != axis), axis)
+        op.operands[number] = self._in_order(op, value, order)
+        maps = list(op.input_maps)
+        maps[number] = AffineMap(map_.num_dims, 0, tuple(map_.results[at] for at in order))
         op.properties["maps"] = maps_attribute(maps)
 
     def _reductions(self, op: tile.Structured) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -18,7 +17,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.schedule.overrides import Overrides
-from popgraph.passes.structured.schedule.schedule_contractions import candidates
+from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.winograd.convolutions import WinogradCandidate, winograd_candidates
 from popgraph.passes.structured.winograd.weight_gradients import (
     WinogradGradientCandidate,
@@ -44,8 +43,8 @@ class BestScheduleCosts:
         """Whether transforms pay, by estimate."""
         key = self._structures.of(op), fixed
         if key not in self._cycles:
-            found = candidates(op, fixed, self._target)
-            self._cycles[key] = min((each.cycles for each in found), default=inf)
+            found = [each.cycles for each in candidates(op, fixed, self._target)]
+            self._cycles[key] = min([*found, plain_cycles(op, self._target)])
         return candidate.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
 
 

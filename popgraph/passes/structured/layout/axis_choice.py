@@ -1,0 +1,180 @@
+"""The choice of an order for axes: what contractions are best at, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp, VariableOp
+from popgraph.dialects.tile.structured.nest import readings
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import is_movement
+from popgraph.passes.tuning import Tuning
+from popgraph.support.shapes import prod
+
+Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
+"""What writes its results in any order of their axes."""
+
+
+def chosen(block: Block, tuning: Tuning) -> dict[SSAValue, AxisOrder]:
+    """The order of the axes of every value that does not keep its own."""
+    orders: dict[SSAValue, AxisOrder] = {}
+    for op in block.ops:
+        if isinstance(op, tile.ContractOp):
+            for value, order in wishes(op, tuning):
+                if _is_free(value):
+                    _spread(value, order, orders)
+    return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
+
+
+def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, AxisOrder]]:
+    """
+    What a contraction of an activation with weights is best at.
+
+    The loops that weights take part in innermost, in the result as in the activation.
+    """
+    values = (op.lhs, op.rhs)
+    weights = [number for number, value in enumerate(values) if is_weight(value)]
+    if len(weights) != 1:
+        return
+    used = op.input_maps[weights[0]].used_dims()
+    activation, map_ = values[1 - weights[0]], op.input_maps[1 - weights[0]]
+    results = [{dim} for dim in range(op.parallel_rank)]
+    for value, dims in (
+        (activation, [result.used_dims() for result in map_.results]),
+        (op.outputs[0], results),
+    ):
+        channels = [axis for axis, own in enumerate(dims) if own and own <= used]
+        shape = tensor(value).get_shape()
+        if prod(shape[axis] for axis in channels) >= tuning.least_channels:
+            others = [axis for axis in range(len(shape)) if axis not in channels]
+            yield value, (*others, *channels)
+
+
+def is_weight(value: SSAValue) -> bool:
+    """
+    Whether a value is a literal or a variable, perhaps under another shape or reordered.
+
+    Or it is computed of literals alone, as words are of small integers.
+    """
+    owner = value.owner
+    if isinstance(owner, ConstantOp | VariableOp):
+        return True
+    if isinstance(owner, tile.MapOp):
+        moved = is_movement(owner) and is_weight(owner.inputs[0])
+        return moved or _is_known(value)
+    return isinstance(owner, tile.ViewOp) and is_weight(owner.source)
+
+
+def _is_known(value: SSAValue) -> bool:
+    """Whether a value is a literal, or computed of nothing else, element by element."""
+    owner = value.owner
+    if isinstance(owner, tile.ViewOp):
+        return _is_known(owner.source)
+    if isinstance(owner, tile.MapOp):
+        return bool(owner.operands) and all(map(_is_known, owner.operands))
+    return isinstance(owner, ConstantOp)
+
+
+def _is_free(value: SSAValue) -> bool:
+    """Whether the axes of a value can have any order."""
+    return isinstance(value.owner, Computed | tile.AssembleOp | tile.ViewOp)
+
+
+def _spread(value: SSAValue, order: AxisOrder, orders: dict[SSAValue, AxisOrder]) -> None:
+    """Gives an order to a value, and to everything that is read or written beside it."""
+    waiting = [(value, order)]
+    while waiting:
+        value, order = waiting.pop()
+        if value in orders or not _is_free(value):
+            continue
+        orders[value] = order
+        waiting += _beside(value, order)
+
+
+def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisOrder]]:
+    """Values that go with one, each with its order."""
+    assert isinstance(value.owner, Operation)
+    for op in [value.owner, *(use.operation for use in value.uses)]:
+        if isinstance(op, tile.ViewOp):
+            here, there = (op.source, op.output)
+            if value is op.output:
+                here, there = there, here
+            shape, other = tensor(here).get_shape(), tensor(there).get_shape()
+            seen = seen_through(shape, order, other)
+            if seen is not None:
+                yield there, seen
+        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value):
+            for other_value in _parallel(op):
+                if other_value is not value and rank(other_value) == len(order):
+                    yield other_value, order
+
+
+def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue) -> bool:
+    """Whether an operation walks through the axes of a value as through those of its results."""
+    if value in _parallel(op):
+        return True
+    return isinstance(op, tile.ContractOp) and any(
+        value is factor and _walks_along(map_, op.parallel_rank)
+        for factor, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
+    )
+
+
+def rank(value: SSAValue) -> int:
+    return tensor(value).get_num_dims()
+
+
+def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
+    """The values whose axes an operation walks through side by side; no factor of a contraction."""
+    if isinstance(op, tile.AssembleOp):
+        return [*op.pieces, op.output]
+    found = list(readings(op))
+    if isinstance(op, tile.ContractOp):
+        found = found[2:]
+    loops = op.parallel_rank
+    beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, loops)]
+    tables = [op.tables[number] for number in walked(op)] if isinstance(op, tile.MapOp) else []
+    return [*beside, *tables, *op.results]
+
+
+def walked(op: tile.MapOp) -> list[int]:
+    """
+    The tables whose elements are looked up along the axes of the result.
+
+    Along each axis either at the very index of the result, or at a place that is computed; not
+    at an index of another axis.
+    """
+    found = []
+    for number, argument in enumerate(table_arguments(op)):
+        lookups = [use.operation for use in argument.uses]
+        if rank(argument) == op.parallel_rank and all(
+            isinstance(lookup, tile.ElementOp) and _follows_axes(lookup) for lookup in lookups
+        ):
+            found.append(number)
+    return found
+
+
+def table_arguments(op: tile.MapOp) -> Sequence[SSAValue]:
+    arguments = op.body.block.args
+    return arguments[len(arguments) - len(op.tables) :]
+
+
+def _follows_axes(lookup: tile.ElementOp) -> bool:
+    counted = [
+        (axis, index.owner.dim.value.data)
+        for axis, index in enumerate(lookup.indices)
+        if isinstance(index.owner, tile.IndexOp)
+    ]
+    return bool(counted) and all(axis == dim for axis, dim in counted)
+
+
+def _walks_along(map_: AffineMap, rank: int) -> bool:
+    """Whether each axis of an operand belongs to the parallel dimension of the same number."""
+    return len(map_.results) == rank and all(
+        {dim for dim in result.used_dims() if dim < rank} <= {axis}
+        for axis, result in enumerate(map_.results)
+    )
