@@ -147,21 +147,30 @@ class _Rewriting:
 
     def _move_vector_axis_last(self, op: tile.ContractOp) -> None:
         """
-        The axis of weights that results have innermost comes last when activations have it, too.
+        The axis of weights comes last that results or activations have last, if both have it.
 
         Else, where channels do not mix, weights would be read one by one. So they would where
         results have hardly any channels: there the axis comes last that sums have innermost.
         """
-        dims = [dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1]
+        outer = {dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1}
         for number, value in enumerate((op.lhs, op.rhs)):
             if not is_weight(value):
                 continue
             own, other = op.input_maps[number], op.input_maps[1 - number]
-            results = [dim for dim in own.used_dims() if dim < op.parallel_rank]
-            if dims and dims[-1] in own.used_dims() & other.used_dims():
-                self._move_last(op, number, dims[-1])
-            elif prod(op.sizes[dim] for dim in results) < self.least_channels:
+            channels = outer & own.used_dims()
+            unmixed = channels & other.used_dims()
+            innermost = {max(outer, default=-1)} & unmixed or self._innermost(op, other) & unmixed
+            if innermost:
+                self._move_last(op, number, min(innermost))
+            elif prod(op.sizes[dim] for dim in channels) < self.least_channels:
                 self._move_last(op, number, len(op.sizes) - 1)
+
+    @staticmethod
+    def _innermost(op: tile.ContractOp, map_: AffineMap) -> set[int]:
+        """The loop that alone goes over the last axis of an operand, if there is one."""
+        loops = ({d for d in index.used_dims() if op.sizes[d] > 1} for index in map_.results[::-1])
+        found = next(filter(None, loops), set[int]())
+        return found if len(found) == 1 else set()
 
     def _move_last(self, op: tile.ContractOp, number: int, dim: int) -> None:
         """The axis of a factor that a loop alone goes over becomes its last one."""
