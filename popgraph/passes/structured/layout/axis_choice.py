@@ -108,19 +108,30 @@ def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisO
             seen = seen_through(shape, order, other)
             if seen is not None:
                 yield there, seen
-        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value):
+        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value, order):
             for other_value in _parallel(op):
                 if other_value is not value and rank(other_value) == len(order):
                     yield other_value, order
 
 
-def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue) -> bool:
-    """Whether an operation walks through the axes of a value as through those of its results."""
+def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue, order: AxisOrder) -> bool:
+    """
+    Whether an operation walks through the axes of a value as through those of its results.
+
+    Of a factor of a contraction, the innermost axis must be one of the results, too. Beside
+    weights, where it is summed, the results have other channels in its place; beside another
+    activation, as where scores of attention are made, they have nothing of the kind.
+    """
     if value in _parallel(op):
         return True
-    return isinstance(op, tile.ContractOp) and any(
-        value is factor and _walks_along(map_, op.parallel_rank)
-        for factor, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
+    if not isinstance(op, tile.ContractOp):
+        return False
+    factors = op.lhs, op.rhs
+    return any(
+        value is factors[at]
+        and _walks_along(map_, op.parallel_rank)
+        and (is_weight(factors[1 - at]) or order[-1] in map_.results[order[-1]].used_dims())
+        for at, map_ in enumerate(op.input_maps)
     )
 
 
