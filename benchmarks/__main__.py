@@ -5,6 +5,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
     python benchmarks quantized                networks in bytes
+    python benchmarks architectures            networks of torchvision, timm and transformers
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
     python benchmarks export                   exported C, beside emx-onnx-cgen's
 """
@@ -25,9 +26,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import architectures
 import operator_cases
+import packaged
 from models import CNNS, FROM_TORCH, TRAINED
-from packaged import PACKAGED, missing
 from quantized_models import QUANTIZED
 
 from popgraph.support.tables import markdown_row, markdown_table
@@ -47,12 +49,13 @@ EXPORTED = (
 KINDS = {
     "inference": (*CNNS, *FROM_TORCH, *TRAINED),
     "quantized": QUANTIZED,
+    "architectures": tuple(architectures.ARCHITECTURES),
     "training": STEPS,
     "ops": OPERATORS,
     "export": EXPORTED,
 }
 """What there is to measure."""
-SCRIPTS = {"quantized": "inference"}
+SCRIPTS = {"quantized": "inference", "architectures": "inference"}
 """Of other kinds, the script of that name measures one of these."""
 
 INFERENCE = (
@@ -69,20 +72,28 @@ EXPORT = (
     *("model", "ours ms", "emx-onnx-cgen ms", "theirs / ours", "code, kB", "theirs, kB"),
     *("our RAM, kB", "results differ by"),
 )
-HEADINGS = {"inference": INFERENCE, "quantized": INFERENCE, "training": TRAINING, "export": EXPORT}
+HEADINGS = {
+    **dict.fromkeys(("inference", *SCRIPTS), INFERENCE),
+    "training": TRAINING,
+    "export": EXPORT,
+}
 SLOW = 0.8
 """A ratio to onnxruntime below which a row says why."""
 
 
 def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
     """What one script says of one model; why not, if it fails or the model is not here."""
-    if name in PACKAGED and (why := missing(name)):
-        return {"model": name, "skipped": why}
+    for found, missing in (
+        (packaged.PACKAGED, packaged.missing),
+        (architectures.ARCHITECTURES, architectures.missing),
+    ):
+        if name in found and (why := missing(name)):
+            return {"model": name, "skipped": why}
     command = [sys.executable, str(HERE / f"{SCRIPTS.get(kind, kind)}.py"), name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-        return found
+        said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return said
     except (IndexError, ValueError):
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         why = next((line for line in reversed(lines) if "Error" in line), (lines or ["?"])[-1])
@@ -140,8 +151,7 @@ def export_row(found: dict[str, Any]) -> list[str]:
 
 
 ROWS = {
-    "inference": inference_row,
-    "quantized": inference_row,
+    **dict.fromkeys(("inference", *SCRIPTS), inference_row),
     "training": training_row,
     "export": export_row,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import architectures
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
@@ -39,6 +40,8 @@ def model(name: str) -> ModelProto:
         return fixed(name)
     if name in QUANTIZED:
         return quantized(name, model)
+    if name in architectures.ARCHITECTURES:
+        return architectures.exported(name)
     from networks import exported  # PyTorch is not needed for the others
 
     return exported(name)
