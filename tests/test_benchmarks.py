@@ -87,13 +87,18 @@ def test_what_does_not_compile_has_its_row(
 def test_what_is_not_installed_is_skipped_by_name(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(page.PACKAGED, "magika", replace(page.PACKAGED["magika"], package="no==1"))
+    models = page.packaged.PACKAGED
+    monkeypatch.setitem(models, "magika", replace(models["magika"], package="no==1"))
     found = page.measured("inference", "magika", [])
     assert page.row("inference", found) == "| magika | skipped: pip install --no-deps no==1 |"
+    networks = page.architectures.ARCHITECTURES
+    monkeypatch.setitem(networks, "swin_t", replace(networks["swin_t"], package="no_such"))
+    found = page.measured("architectures", "swin_t", [])
+    assert page.row("architectures", found) == "| swin_t | skipped: pip install no_such |"
 
 
 def test_every_trained_model_is_of_a_package(page: ModuleType) -> None:
-    assert set(page.TRAINED) <= set(page.PACKAGED)
+    assert set(page.TRAINED) <= set(page.packaged.PACKAGED)
 
 
 def test_a_table_replaces_only_what_stands_between_its_markers(
