@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from popgraph.session.losses import *  # noqa: F403
     from popgraph.session.numerics import *  # noqa: F403
     from popgraph.session.op_definition import *  # noqa: F403
+    from popgraph.session.optimizer_base import *  # noqa: F403
     from popgraph.session.optimizer_value import *  # noqa: F403
     from popgraph.session.optimizers import *  # noqa: F403
     from popgraph.session.options import *  # noqa: F403
@@ -77,7 +78,8 @@ _MODULES = {
     "popgraph.session.logger": "Logger getLogger",
     "popgraph.session.losses": "IdentityLoss L1Loss Loss NllLoss",
     "popgraph.session.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
-    "popgraph.session.optimizers": "Adam Adaptive ConstSGD Optimizer SGD",
+    "popgraph.session.optimizer_base": "Optimizer",
+    "popgraph.session.optimizers": "Adam Adaptive ConstSGD SGD",
     "popgraph.session.options": "SessionOptions",
     "popgraph.session.patterns": "Patterns",
     "popgraph.session.inference_session": "InferenceSession",

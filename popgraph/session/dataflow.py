@@ -150,7 +150,7 @@ class DataFlow:
 
     def art(self, id: str) -> AnchorReturnType:
         if id not in self._anchors:
-            raise popart_exception(f"DataFlow::art: no anchor tensor {id}")
+            raise popart_exception(f"Tensor {id} is not an anchor")
         return self._anchors[id]
 
     def only(self, ids: Iterable[str]) -> DataFlow:

@@ -7,7 +7,7 @@ import warnings
 from popgraph.support.logs import log_of
 
 
-def deprecated(old: str, new: str) -> None:
-    """Tells whoever called the caller to use another name."""
-    log_of("session").warning("%s has been deprecated, use %s instead", old, new)
-    warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
+def deprecated(notice: str) -> None:
+    """Tells whoever called the caller to use another name, in PopART's words."""
+    log_of("session").warning("%s", notice)
+    warnings.warn(notice, DeprecationWarning, stacklevel=3)

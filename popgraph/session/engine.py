@@ -84,7 +84,7 @@ class Engine:
 
     def random_state(self) -> list[int]:
         """The seed and the number of steps taken with it, in words of 32 bits, lowest first."""
-        self.prepared_for("getRngStateToHost()")
+        self.prepared_for("getRngStateToHost")
         if not self._program.uses_seed:
             return self._idle_state
         seed = self.seed()
@@ -92,7 +92,7 @@ class Engine:
 
     def set_random_state(self, words: Sequence[int]) -> None:
         """Goes on where `random_state` was asked for; a program that draws nothing keeps it."""
-        self.prepared_for("setRngStateFromHost()")
+        self.prepared_for("setRngStateFromHost")
         if len(words) != _STATE_WORDS:
             raise popart_runtime_error(
                 f"Devicex::setRngStateValue received rngState of size {len(words)}; was expecting "
@@ -108,6 +108,10 @@ class Engine:
     def seed(self) -> int:
         """The seed, plus 2^64 times the number of steps taken with it."""
         if not self._program.uses_seed:
+            log_of("session").warning(
+                "Trying to get the random seed, but this session has no random behaviour. Doing "
+                "nothing."
+            )
             return 0
         executable = self.prepared_for("getRandomSeedToHost()")
         seed, step = (int(number) for number in executable.read(SEED).astype(np.uint64))

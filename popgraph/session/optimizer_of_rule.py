@@ -5,8 +5,9 @@ from __future__ import annotations
 from popgraph.builder.opset.enums import DataType, SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.passes import optimizer_spec as ours
 from popgraph.passes.optimizer_spec import OptimizerSpec, Scalar
+from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.optimizer_value import ClipNormSettings
-from popgraph.session.optimizers import SGD, Adam, Adaptive, Optimizer
+from popgraph.session.optimizers import SGD, Adam, Adaptive
 
 
 def popart_optimizer(spec: OptimizerSpec) -> Optimizer:

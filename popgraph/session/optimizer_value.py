@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.exceptions import optimizer_replacement_error, popart_exception
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.passes.optimizer_spec import Scalar
 
 
@@ -48,11 +49,9 @@ class OptimizerValue:
         if not self._constant:
             return
         if not new._constant:
-            raise optimizer_replacement_error(
-                "Can not replace a constant value with a non constant value."
-            )
+            raise popart_exception("Can not replace a constant value with a non constant value.")
         if self._value != new._value:
-            raise optimizer_replacement_error("Values are constant but do not match.")
+            raise popart_exception("Values are constant but do not match.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OptimizerValue):
@@ -83,15 +82,38 @@ class OptimizerValueMap:
     def hasSpecific(self, id: str | None = None) -> bool:
         return bool(self.specifics) if id is None else id in self.specifics
 
+    def insertSpecific(self, id: str, value: OptimizerValue) -> None:
+        """Gives one weight a value of its own, once."""
+        if id in self.specifics:
+            raise popart_exception(
+                f"Attempt to insert specific value for optimization Tensor {id}failed as there is "
+                f"already a specific value for {id} present. Bailing, in case this is an error."
+            )
+        self.specifics[id] = value
+
     def validate_replacement(self, new: OptimizerValueMap) -> None:
-        self.default.validate_replacement(new.default)
-        if set(self.specifics) != set(new.specifics):
-            raise optimizer_replacement_error(
-                "Values do not have the same number of specific values: "
-                f"{sorted(self.specifics)} and {sorted(new.specifics)}"
+        with explained("Default value is not a valid replacement. "):
+            self.default.validate_replacement(new.default)
+        if len(self.specifics) != len(new.specifics):
+            raise popart_exception(
+                "Replacement OptimizerValueMap has a different number of specific tensors."
             )
         for id, value in self.specifics.items():
-            value.validate_replacement(new.specifics[id])
+            if id not in new.specifics:
+                raise popart_exception(
+                    f"Could not find tensor {id} in replacement OptimizerValueMap."
+                )
+            with explained(f"OptimizerValue for tensor {id} is not a valid replacement."):
+                value.validate_replacement(new.specifics[id])
+
+
+@contextmanager
+def explained(before: str, kind: type[popart_exception] = popart_exception) -> Iterator[None]:
+    """Puts something before the text of an error."""
+    try:
+        yield
+    except popart_exception as error:
+        raise kind(f"{before}{error.args[0]}") from None
 
 
 @typed
@@ -116,15 +138,18 @@ class ClipNormSettings:
 
 
 def values_from_dict(
-    values: Mapping[str, object], known: tuple[str, ...], where: str
+    values: Mapping[str, object], known: tuple[str, ...], where: str, refusal: str
 ) -> dict[str, OptimizerValue]:
-    """The entries of an optimizer's dictionary, each a tuple `(number, constant?)`."""
+    """
+    The entries of an optimizer's dictionary, each a tuple `(number, constant?)`.
+
+    Of a key that is not known, the refusal tells with its name.
+    """
     result = {}
     for key, value in values.items():
         if key not in known:
-            raise popart_exception(
-                f"'{key}' is not a parameter of {where}", where, f"one of {', '.join(known)}"
-            )
+            allowed = "".join(f"{one} " for one in known)
+            raise popart_exception(f"{refusal.format(key)} are ( {allowed})", where)
         if isinstance(value, OptimizerValue):
             result[key] = value
         elif isinstance(value, tuple) and len(value) == 2:

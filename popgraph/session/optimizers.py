@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from popgraph.builder.opset.arguments import typed
@@ -16,172 +14,19 @@ from popgraph.builder.opset.enums import (
     WeightDecayMode,
 )
 from popgraph.builder.opset.exceptions import (
-    optimizer_replacement_error,
     popart_exception,
-    popart_unsupported_exception,
 )
 from popgraph.passes import optimizer_spec as ours
 from popgraph.session.deprecation import deprecated
+from popgraph.session.optimizer_base import Optimizer, Parameter, state_types
 from popgraph.session.optimizer_value import (
     ClipNormSettings,
-    OptimizerValue,
     OptimizerValueMap,
-    values_from_dict,
 )
 
-
-@dataclass(frozen=True)
-class _Parameter:
-    """A hyper-parameter: PopART's name, ours, its default, and what it may be."""
-
-    name: str
-    ours: str
-    default: float
-    words: str
-    positive: bool = False
-
-    @property
-    def default_key(self) -> str:
-        return f"default{self.name[0].upper()}{self.name[1:]}"
-
-    def check(self, value: OptimizerValue, kind: str) -> None:
-        number = value.val()
-        if self.positive and number <= 0:
-            raise popart_exception(
-                f"Non-positive {self.words} ({number:g}) in {kind} is not supported"
-            )
-        if number < 0:
-            raise popart_exception(f"Negative {self.words} ({number:g}) in {kind} is not supported")
-
-
-_DECAY = _Parameter("weightDecay", "weight_decay", 0.0, "weight decay")
-_EPSILON = _Parameter("eps", "epsilon", 1e-6, "eps", positive=True)
-_MOMENTUM = _Parameter("momentum", "momentum", 0.0, "momentum")
-
-
-@typed
-class Optimizer(ABC):
-    """Hyper-parameters by name, with defaults and values for particular weights."""
-
-    KIND: ClassVar[str]
-    PARAMETERS: ClassVar[tuple[_Parameter, ...]]
-
-    def __init__(
-        self,
-        values: Mapping[str, object],
-        clip_norm_settings: Sequence[ClipNormSettings] = (),
-    ) -> None:
-        keys = (*(one.default_key for one in self.PARAMETERS), *self._other_keys())
-        given = values_from_dict(values, keys, f"{self.KIND}()")
-        self._maps = {
-            one.name: OptimizerValueMap(given.get(one.default_key, OptimizerValue(one.default)))
-            for one in self.PARAMETERS
-        }
-        self._loss_scaling = given.get("lossScaling", OptimizerValue(1.0))
-        self._others = given
-        self._clip = tuple(clip_norm_settings)
-        self._check()
-
-    def _other_keys(self) -> tuple[str, ...]:
-        return ("lossScaling",)
-
-    def _check(self) -> None:
-        for one in self.PARAMETERS:
-            self._check_value(one, self._maps[one.name].default)
-        if self._loss_scaling.val() == 0:
-            raise popart_exception("Loss scaling cannot be 0")
-        if any(one.everything for one in self._clip) and len(self._clip) > 1:
-            raise popart_exception(
-                "ClipNormSettings::clipAllWeights must be the only clip norm setting"
-            )
-
-    def _check_value(self, parameter: _Parameter, value: OptimizerValue) -> None:
-        parameter.check(value, self.KIND)
-        still = parameter.name == "learningRate" and value.isConst() and not value.val()
-        if still and self._insists_on_learning():
-            raise popart_exception(
-                f"Constant, zero learning rate in {self.KIND}, "
-                "bailing as this might be a user error."
-            )
-
-    def _insists_on_learning(self) -> bool:
-        """Whether a learning rate that is always zero is refused."""
-        return True
-
-    def insertSpecific(self, tensorId: str, values: Mapping[str, object]) -> None:
-        """Values of one weight alone; what is not named is as for all others."""
-        known = tuple(one.name for one in self.PARAMETERS)
-        given = values_from_dict(values, known, f"{self.KIND}.insertSpecific()")
-        for one in self.PARAMETERS:
-            held = self._maps[one.name]
-            value = given.get(one.name, held.default)
-            self._check_value(one, value)
-            held.specifics[tensorId] = value
-
-    def getLossScalingVal(self) -> float:
-        return self._loss_scaling.val()
-
-    def learningRates(self) -> OptimizerValueMap:
-        return self._maps["learningRate"]
-
-    def weightDecays(self) -> OptimizerValueMap:
-        return self._maps["weightDecay"]
-
-    def validate_replacement(self, new: Optimizer) -> None:
-        """Refuses what the compiled program cannot become."""
-        if type(self).KIND != type(new).KIND:
-            raise optimizer_replacement_error(
-                f"Can not replace optimizer of type {self.KIND} with new optimizer of type "
-                f"{new.KIND}"
-            )
-        if self._clip != new._clip:
-            raise optimizer_replacement_error("Can not replace the clip norm settings.")
-        self._loss_scaling.validate_replacement(new._loss_scaling)
-        for name, held in self._maps.items():
-            held.validate_replacement(new._maps[name])
-        if self._structure() != new._structure():
-            raise optimizer_replacement_error(
-                f"Can not replace an optimizer of type {self.KIND} with one of another mode."
-            )
-
-    def _structure(self) -> tuple[object, ...]:
-        """What the update rule depends on besides numbers."""
-        return ()
-
-    @abstractmethod
-    def spec(self) -> ours.OptimizerSpec:
-        """The same optimizer as the compiler knows it."""
-
-    def _scalars(self) -> dict[str, Any]:
-        scalars = {one.ours: self._maps[one.name].default.scalar for one in self._numeric()}
-        return {**scalars, "loss_scaling": self._loss_scaling.scalar}
-
-    def _numeric(self) -> tuple[_Parameter, ...]:
-        return tuple(one for one in self.PARAMETERS if one.ours)
-
-    def _specifics(self) -> tuple[ours.Specific, ...]:
-        return tuple(
-            ours.Specific(weight, one.ours, value.scalar)
-            for one in self._numeric()
-            for weight, value in self._maps[one.name].specifics.items()
-        )
-
-    def _clips(self) -> tuple[ours.ClipNorm, ...]:
-        return tuple(ours.ClipNorm(one.maxNorm, one.weightIds) for one in self._clip)
-
-
-def _state_types(where: str, **types: DataType) -> dict[str, Any]:
-    """The types of states by the fields of specifications; UNDEFINED is the weight's own type."""
-    for name, type_ in types.items():
-        if type_ not in _STATE_TYPES:
-            raise popart_unsupported_exception(
-                f"{name} = {type_.name} is not implemented", where, "FLOAT or FLOAT16"
-            )
-    return {name: _STATE_TYPES[type_] for name, type_ in types.items()}
-
-
-_STATE_TYPES = {DataType.UNDEFINED: ours.OF_WEIGHT, DataType.FLOAT: "", DataType.FLOAT16: "f16"}
-"""By PopART's name of a type, ours; "" is at least single precision."""
+_DECAY = Parameter("weightDecay", "weight_decay", 0.0, "weight decay")
+_EPSILON = Parameter("eps", "epsilon", 1e-6, "eps", positive=True, plural="eps")
+_MOMENTUM = Parameter("momentum", "momentum", 0.0, "momentum")
 
 
 @typed
@@ -198,12 +43,12 @@ class SGD(Optimizer):
 
     KIND = "SGD"
     PARAMETERS = (
-        _Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
+        Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
         _DECAY,
         _MOMENTUM,
-        _Parameter("dampening", "dampening", 0.0, "dampening"),
-        _Parameter("velocityScaling", "velocity_scaling", 1.0, "velocity scaling", positive=True),
-        _Parameter("nesterov", "", 0.0, "nesterov"),
+        Parameter("dampening", "dampening", 0.0, "dampening"),
+        Parameter("velocityScaling", "velocity_scaling", 1.0, "velocity scaling", positive=True),
+        Parameter("nesterov", "", 0.0, "nesterov", plural="nesterov"),
     )
 
     def __init__(
@@ -232,7 +77,8 @@ class SGD(Optimizer):
         self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
         if self._combined and accl1Type is not DataType.FLOAT:
             accl1Type = DataType.UNDEFINED  # PopART keeps a combined velocity as its weight
-        self._types = _state_types("SGD()", accum_type=accumType, accl1_type=accl1Type)
+        self._given_types = {"accum_type": accumType, "accl1_type": accl1Type}
+        self._types = state_types("SGD()", **self._given_types)
         super().__init__(values, clip_norm_settings)
 
     def _other_keys(self) -> tuple[str, ...]:
@@ -243,7 +89,10 @@ class SGD(Optimizer):
             self._maps["nesterov"] = OptimizerValueMap(self._others["nesterov"])
         super()._check()
         if self._nesterov and self.dampenings().default.val() != 0:
-            raise popart_exception("Nesterov momentum requires zero dampening in SGD")
+            raise popart_exception(
+                f"When enable nesterov momentum, dampening "
+                f"({self.dampenings().default.val():g}) in SGD shouled be zero"
+            )
 
     @property
     def _nesterov(self) -> bool:
@@ -260,6 +109,31 @@ class SGD(Optimizer):
 
     def nesterov(self) -> OptimizerValueMap:
         return self._maps["nesterov"]
+
+    def _validate(self, new: SGD) -> None:
+        super()._validate(new)
+        if self._has_velocity != new._has_velocity:
+            raise popart_exception("this does not require a velocity tensor, but other does.")
+        if not self._has_velocity:
+            return
+        own, other = ("Combined" if one._combined else "Separate" for one in (self, new))
+        if own != other:
+            raise popart_exception(
+                f"this has SGDAccumulatorAndMomentum SGDAccumulatorAndMomentum::{own}, "
+                f"but other has SGDAccumulatorAndMomentum::{other}"
+            )
+        for name, about in (("accum_type", "sgdAccumType"), ("accl1_type", "sgd2Accl1Type")):
+            types = self._given_types[name], new._given_types[name]
+            if own == "Separate" and types[0] != types[1]:
+                raise popart_exception(
+                    f"this has SGDAccumulatorAndMomentum::Separate and {about} {types[0].name}, "
+                    f"but other has {types[1].name}"
+                )
+
+    @property
+    def _has_velocity(self) -> bool:
+        default = self.momentums().default
+        return not default.isConst() or default.val() != 0
 
     def _structure(self) -> tuple[object, ...]:
         return (self._combined, self._nesterov, *self._types.values())
@@ -319,12 +193,12 @@ class Adam(Optimizer):
 
     KIND = "Adam"
     PARAMETERS = (
-        _Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
+        Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
         _DECAY,
-        _Parameter("beta1", "beta1", 0.9, "beta1"),
-        _Parameter("beta2", "beta2", 0.999, "beta2"),
+        Parameter("beta1", "beta1", 0.9, "beta1"),
+        Parameter("beta2", "beta2", 0.999, "beta2"),
         _EPSILON,
-        _Parameter("maxWeightNorm", "max_weight_norm", 10.0, "max weight norm"),
+        Parameter("maxWeightNorm", "max_weight_norm", 10.0, "max weight norm", plural="mwn"),
     )
     _MODES: ClassVar = {
         AdamMode.Adam: "adam",
@@ -351,14 +225,17 @@ class Adam(Optimizer):
         scaled_optimizer_state: bool = False,
         debugContext: object = "adam",
     ) -> None:
-        self._types = _state_types(
+        self._types = state_types(
             "Adam()", accum_type=accum_type, accl1_type=accl1_type, accl2_type=accl2_type
         )
         self._mode, self._decay = mode, weight_decay_mode
         self._scaled = scaled_optimizer_state
         values = dict(values)
         if "maxWeightNorm" in values:
-            deprecated("maxWeightNorm", "defaultMaxWeightNorm")
+            deprecated(
+                "Using 'maxWeightNorm' as a key in the Adam constructor is deprecated. Please use "
+                "'defaultMaxWeightNorm' instead."
+            )
             values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
         super().__init__(values, clip_norm_settings)
 
@@ -374,8 +251,12 @@ class Adam(Optimizer):
     def maxWeightNorms(self) -> OptimizerValueMap:
         return self._maps["maxWeightNorm"]
 
+    def _validate(self, new: Adam) -> None:
+        _validate_modes(self, new)
+        super()._validate(new)
+
     def _structure(self) -> tuple[object, ...]:
-        return (self._mode, self._decay, self._scaled, *self._types.values())
+        return (self._scaled, *self._types.values())
 
     def spec(self) -> ours.Adam:
         return ours.Adam(
@@ -395,9 +276,9 @@ class Adaptive(Optimizer):
 
     KIND = "Adaptive"
     PARAMETERS = (
-        _Parameter("learningRate", "learning_rate", 0.01, "learning rate"),
+        Parameter("learningRate", "learning_rate", 0.01, "learning rate"),
         _DECAY,
-        _Parameter("alpha", "alpha", 0.99, "alpha"),
+        Parameter("alpha", "alpha", 0.99, "alpha"),
         _MOMENTUM,
         _EPSILON,
     )
@@ -426,7 +307,7 @@ class Adaptive(Optimizer):
         debugContext: object = "adaptive",
         clip_norm_settings: Sequence[ClipNormSettings] = (),
     ) -> None:
-        self._types = _state_types(
+        self._types = state_types(
             "Adaptive()",
             accum_type=accum_type,
             accl1_type=accl1_type,
@@ -450,8 +331,12 @@ class Adaptive(Optimizer):
     def epss(self) -> OptimizerValueMap:
         return self._maps["eps"]
 
+    def _validate(self, new: Adaptive) -> None:
+        _validate_modes(self, new)
+        super()._validate(new)
+
     def _structure(self) -> tuple[object, ...]:
-        return (self._mode, self._decay, self._tf, *self._types.values())
+        return (self._tf, *self._types.values())
 
     def spec(self) -> ours.Adaptive:
         return ours.Adaptive(
@@ -463,3 +348,10 @@ class Adaptive(Optimizer):
             tf_variant=self._tf,
             **self._types,
         )
+
+
+def _validate_modes(old: Adam | Adaptive, new: Adam | Adaptive) -> None:
+    if old._mode is not new._mode:
+        raise popart_exception(f"{old.KIND} modes do not match")
+    if old._decay is not new._decay:
+        raise popart_exception("Weight decay modes do not match")

@@ -199,7 +199,7 @@ class SessionOptions:
 
     @defaultPrefetchBufferingDepth.setter
     def defaultPrefetchBufferingDepth(self, depth: int) -> None:
-        deprecated("defaultPrefetchBufferingDepth", "defaultBufferingDepth")
+        deprecated(_renamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth"))
         self.defaultBufferingDepth = depth
 
     @property
@@ -208,7 +208,7 @@ class SessionOptions:
 
     @prefetchBufferingDepthMap.setter
     def prefetchBufferingDepthMap(self, depths: dict[str, int]) -> None:
-        deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
+        deprecated(_renamed("prefetchBufferingDepthMap", "bufferingDepthMap"))
         self.bufferingDepthMap = depths
 
     @property
@@ -342,3 +342,10 @@ _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", S
 _ENGINE_OPTION_GROUPS = frozenset(
     ["autoReport", "debug", "exchange", "opt", "prng", "profiler", "streamCallbacks", "target"]
 )
+
+
+def _renamed(old: str, new: str) -> str:
+    return (
+        f"The session option {old} has been deprecated and will be removed in a future release. "
+        f"Please use the alias {new} instead."
+    )

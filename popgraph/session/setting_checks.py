@@ -15,7 +15,7 @@ from popgraph.builder.opset.enums import (
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import Adam, OptimizerSpec
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
@@ -171,6 +171,8 @@ def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
 def check_loss_scaling(options: SessionOptions, rule: OptimizerSpec | None) -> None:
     """Refuses a loss scale that cannot follow the gradients."""
     settings = options.automaticLossScalingSettings
+    if settings.enabled and isinstance(rule, Adam) and rule.scaled_state:
+        raise popart_exception("scaledOptimizerState and automaticLossScaling are not compatible.")
     at_once = options.enablePipelining and not options.enableGradientAccumulation
     complaints = _of_loss_scaling(settings, rule, at_once=at_once)
     for complaint in complaints if settings.enabled else ():

@@ -20,8 +20,8 @@ from popgraph.session.grouped_weights import take_groups
 from popgraph.session.ipu_only import TrainingOnly
 from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import Source, open_model
+from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.optimizer_of_rule import popart_optimizer
-from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request

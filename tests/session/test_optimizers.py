@@ -38,7 +38,18 @@ def test_optimizer_values() -> None:
             "Constant, zero learning rate in SGD, bailing as this might be a user error.",
         ),
         (lambda: ConstSGD(0.1, loss_scaling=0.0), "Loss scaling cannot be 0"),
-        (lambda: ConstSGD(-0.1), "Negative learning rate (-0.1) in SGD is not supported"),
+        (
+            lambda: ConstSGD(-0.1),
+            "Negative learning rate (-0.1) in SGD, bailing as this might be a user error.",
+        ),
+        (
+            lambda: Adam({"defaultBeta1": (-1, True)}),
+            "Negative beta1 (-1) in Adam, bailing as this might be a user error",
+        ),
+        (
+            lambda: SGD({"defaultDampening": (0.5, True), "nesterov": (True, True)}),
+            "When enable nesterov momentum, dampening (0.5) in SGD shouled be zero",
+        ),
         (
             lambda: SGD({"defaultVelocityScaling": (-1, True)}),
             "Non-positive velocity scaling (-1) in SGD is not supported",
@@ -52,7 +63,16 @@ def test_optimizer_values() -> None:
             "The rmspropTFVariant parameter is only valid with the RMSProp and CenteredRMSProp "
             "optimizers.",
         ),
-        (lambda: Adam({"defaultMomentum": (0.9, True)}), "'defaultMomentum' is not a parameter"),
+        (
+            lambda: Adam({"defaultMomentum": (0.9, True)}),
+            "Invalid Adam key, defaultMomentum, the allowed keys are ( defaultLearningRate "
+            "defaultWeightDecay defaultBeta1 defaultBeta2 defaultEps ",
+        ),
+        (
+            lambda: SGD({}).insertSpecific("w", {"momentums": (0.9, True)}),
+            "Invalid key momentums in SGD::insertSpecific. Permitted keys are ( learningRate "
+            "weightDecay momentum dampening velocityScaling nesterov )",
+        ),
     ],
 )
 def test_values_that_cannot_be(make: Callable[[], object], text: str) -> None:
@@ -114,7 +134,10 @@ def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(DeprecationWarning):
         old = Adam({"maxWeightNorm": (3.0, True)})
     assert old.maxWeightNorms().getDefault().val() == 3
-    assert "maxWeightNorm has been deprecated" in capsys.readouterr().err
+    assert (
+        "Using 'maxWeightNorm' as a key in the Adam constructor is deprecated"
+        in capsys.readouterr().err
+    )
     assert not SGD(0.5).learningRates().getDefault().isConst()
     assert SGD(0.5, 0.1).weightDecays().getDefault().val() == 0.1
     assert SGD(learning_rate=0.5, values=0.25).learningRates().getDefault().val() == 0.5
@@ -127,6 +150,9 @@ def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+SEPARATE = popart.SGDAccumulatorAndMomentum.Separate
+MOMENTUM = {"defaultMomentum": (0.9, False)}
+CLIPPED = popart.ClipNormSettings.clipAllWeights
 REPLACEMENTS = [
     (
         SGD({"defaultLearningRate": (0.1, False)}),
@@ -136,13 +162,54 @@ REPLACEMENTS = [
     (
         SGD({}),
         SGD({"defaultLearningRate": (0.1, False)}),
+        "Problem with learning rates. Default value is not a valid replacement. "
         "Can not replace a constant value with a non constant value.",
     ),
-    (SGD({}), ConstSGD(0.2), "Values are constant but do not match."),
     (
         SGD({}),
-        SGD({}, clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(1.0)]),
-        "Can not replace the clip norm settings.",
+        ConstSGD(0.2),
+        "Problem with learning rates. Default value is not a valid replacement. "
+        "Values are constant but do not match.",
+    ),
+    (
+        Adam({}),
+        Adam({"defaultMaxWeightNorm": (5.0, True)}),
+        "Problem with mwn. Default value is not a valid replacement. "
+        "Values are constant but do not match.",
+    ),
+    (
+        SGD({}),
+        SGD({"lossScaling": (2.0, True)}),
+        "Problem with loss scaling. Values are constant but do not match.",
+    ),
+    (SGD({}), SGD({}, clip_norm_settings=[CLIPPED(1.0)]), "Clip norm settings do not match."),
+    (
+        SGD({}, clip_norm_settings=[CLIPPED(2.0)]),
+        SGD({}, clip_norm_settings=[CLIPPED(1.0)]),
+        "Clip norm settings at index 0 do not match.",
+    ),
+    (
+        SGD(MOMENTUM),
+        SGD(MOMENTUM, accumulatorAndMomentum=SEPARATE),
+        "this has SGDAccumulatorAndMomentum SGDAccumulatorAndMomentum::Combined, "
+        "but other has SGDAccumulatorAndMomentum::Separate",
+    ),
+    (
+        SGD(MOMENTUM, accumulatorAndMomentum=SEPARATE, accumType=popart.DataType.FLOAT),
+        SGD(MOMENTUM, accumulatorAndMomentum=SEPARATE, accumType=popart.DataType.FLOAT16),
+        "this has SGDAccumulatorAndMomentum::Separate and sgdAccumType FLOAT, "
+        "but other has FLOAT16",
+    ),
+    (
+        SGD({"defaultMomentum": (0.5, False)}),
+        SGD({"defaultMomentum": (0.0, True)}),
+        "this does not require a velocity tensor, but other does.",
+    ),
+    (Adam({}), Adam({}, mode=popart.AdamMode.Lamb), "Adam modes do not match"),
+    (
+        Adaptive({}),
+        Adaptive({}, weight_decay_mode=popart.WeightDecayMode.L2Regularization),
+        "Weight decay modes do not match",
     ),
 ]
 
@@ -151,8 +218,16 @@ REPLACEMENTS = [
 def test_replacements_that_cannot_be(
     old: popart.Optimizer, new: popart.Optimizer, text: str
 ) -> None:
-    assert message(lambda: old.validate_replacement(new)) == text
+    told = message(lambda: old.validate_replacement(new))
+    assert told == f"New optimizer is not a valid replacement. {text}"
     old.validate_replacement(old)
+
+
+def test_a_weight_becomes_special_once() -> None:
+    optimizer = SGD({})
+    optimizer.insertSpecific("w", {"learningRate": (0.5, False)})
+    with pytest.raises(popart.popart_exception, match="already a specific value for w present"):
+        optimizer.insertSpecific("w", {"learningRate": (0.5, False)})
 
 
 def test_a_variable_may_be_replaced_by_a_constant() -> None:
@@ -162,7 +237,9 @@ def test_a_variable_may_be_replaced_by_a_constant() -> None:
 def test_the_same_weights_must_be_special() -> None:
     old, new = SGD({}), SGD({})
     old.insertSpecific("w", {"learningRate": (0.5, False)})
-    assert "specific values" in message(lambda: old.validate_replacement(new))
+    assert "number of specific tensors" in message(lambda: old.validate_replacement(new))
+    new.insertSpecific("v", {})
+    assert "Could not find tensor w" in message(lambda: old.validate_replacement(new))
 
 
 def test_what_is_not_implemented_is_refused() -> None:

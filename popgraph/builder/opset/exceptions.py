@@ -30,7 +30,7 @@ class popart_unsupported_exception(popart_exception, UnsupportedError):
     """PopART could do this; PopGraph cannot, and says so instead of computing something else."""
 
 
-class optimizer_replacement_error(popart_exception):
+class optimizer_replacement_error(popart_runtime_error):
     """An optimizer cannot take another's place."""
 
 

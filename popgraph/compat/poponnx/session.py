@@ -16,7 +16,7 @@ from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import as_losses
-from popgraph.session.optimizers import Optimizer
+from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.step_io import PyWeightsIO, StepIO
 from popgraph.support.arrays import Array
 

@@ -14,7 +14,7 @@ from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import Loss, as_losses
-from popgraph.session.optimizers import Optimizer
+from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 
