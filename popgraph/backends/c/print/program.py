@@ -159,6 +159,9 @@ class _Section:
         elif isinstance(op, RunsPrograms):
             self._helpers.append(control_function(helper, op, self._layout, self._buffers, symbols))
             self.lines.append(f"{helper}(memory);")
+        packing = self._layout.packing_slot(op)
+        if packing is not None:
+            self.lines[-1] = f"if (memory[{packing}]) {self.lines[-1]}"
         if counter is not None:
             self.lines[-1] = probed(counter, self.lines[-1])
 
@@ -185,7 +188,8 @@ def _function(name: str, lines: Sequence[str]) -> str:
 def _address(op: BufferOp, layout: Layout) -> str:
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    base, offset = f"memory[{layout.slot_number(op)}]", op.offset.value.data
+    slot, offset = layout.place(op)
+    base = f"memory[{slot}]"
     address = f"((char *){base} + {offset})" if offset else base
     return f"({types.pointer(memory)}){address}"
 
