@@ -22,7 +22,7 @@ from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
-from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
+from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
 
 MAGIC = "popgraph shortcut 6"
@@ -243,7 +243,7 @@ def _write(key: str, shortcut: Mapping[str, object]) -> None:
         return
     with suppress(OSError):
         write_sealed(_file(first, key), json.dumps(shortcut).encode())
-        trim(first / "shortcuts", LIMIT)
+        trim_now_and_then(first / "shortcuts", LIMIT)
 
 
 def _key(
