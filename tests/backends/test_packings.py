@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -265,20 +265,23 @@ def test_a_packing_is_filled_once_from_constants_and_read_by_itself() -> None:
     assert shared_pieces(Plan([*ALONE[:3], (False, 2, 3)], each)) == [0, 1]
 
 
-@pytest.mark.parametrize("part", ["kernel", "compiled", "constant", "nothing"])
+@pytest.mark.parametrize("part", ["kernel", "number", "compiled", "constant", "nothing"])
 def test_a_key_is_of_all_that_decides_what_is_packed(part: str) -> None:
-    def key(text: str, compiled: str) -> str:
+    def key(text: str, compiled: str, *numbers: int) -> str:
         module = parse_ir(text, Compilation())
         program = find_program(module, "main")
-        (packing, *_) = sharing.packings(program, print_kernels(module), compiled)
+        kernels = [replace(kernel, numbers=numbers) for kernel in print_kernels(module)]
+        (packing, *_) = sharing.packings(program, kernels, compiled)
         return packing.key
 
     text = Plan(ALONE, [(0, 1)]).text
-    other, compiled = text, "gcc"
+    other, compiled, numbers = text, "gcc", (1, 2)
     if part == "kernel":
         other = text.replace("arith.addf", "arith.mulf")
+    elif part == "number":
+        numbers = 1, 3
     elif part == "compiled":
         compiled = "clang"
     elif part == "constant":
         other = Plan([(True, 1, 0), *ALONE[1:]], [(0, 1)]).text
-    assert (key(text, "gcc") == key(other, compiled)) == (part == "nothing")
+    assert (key(text, "gcc", 1, 2) == key(other, compiled, *numbers)) == (part == "nothing")

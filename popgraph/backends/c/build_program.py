@@ -35,7 +35,7 @@ def build(
     """
     check_threads(threads)
     program = find_program(module, name)
-    kernels = printer.print_kernels(module)
+    kernels = printer.print_kernels(module, shared=True)
     layout = Layout(program, packings(program, kernels, build_key()))
     units = [printer.program_unit(program, layout, kernels)]
     units += [kernel_unit(group) for group in split(kernels)]

@@ -23,10 +23,10 @@ def packings(program: ProgramOp, kernels: Sequence[Kernel], compiled: str) -> li
     What programs of one model may share of the memory that `prepare` fills, by where it stands.
 
     A packing is written by one call, and nothing else of `prepare` touches it; a step reads it,
-    or parts of it. Its key is of all that decides what it holds: the kernel, how C is `compiled`,
-    and the constants.
+    or parts of it. Its key is of all that decides what it holds: the kernel and its numbers, how
+    C is `compiled`, and the constants.
     """
-    texts = {kernel.name: kernel.text for kernel in kernels}
+    texts = {kernel.name: f"{kernel.numbers} {kernel.text}" for kernel in kernels}
     found = []
     for packing in _alone(program.prepare.block):
         key = _key(packing, texts, compiled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,12 @@ class Kernel:
     prototype: str
     location: str
     """Where it comes from, in the user's words."""
+    numbers: tuple[int, ...] = ()
+    """What its callers hand it behind its memories, see `handed`."""
+
+    def call(self, chunk: str, memories: Iterable[str]) -> str:
+        """A statement that runs a chunk of it."""
+        return f"{self.symbol}({', '.join([chunk, *memories, *map(str, self.numbers)])});"
 
 
 @dataclass(frozen=True)
