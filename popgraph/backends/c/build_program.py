@@ -37,7 +37,8 @@ def build(
     program = find_program(module, name)
     kernels = printer.print_kernels(module, shared=True)
     layout = Layout(program, packings(program, kernels, build_key()))
-    units = [printer.program_unit(program, layout, kernels)]
+    frame = printer.frame_header(module)
+    units = [printer.program_unit(program, layout, kernels, frame=frame)]
     units += [kernel_unit(group) for group in split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)

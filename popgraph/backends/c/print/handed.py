@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.backends.c.print.pointers import natural
 from popgraph.dialects.tile import PrefetchOp
 
 Place: TypeAlias = tuple[Operation, int]
 """An operation, and which operand."""
+_Found: TypeAlias = tuple[Operation, scf.ForOp | None]
+"""An operation that may be handed numbers, and the innermost loop around it."""
+_ASKED = (scf.ForOp, arith.MuliOp, arith.MinSIOp)
 
 MOST = 40
 """A kernel that would get more numbers gets none: C admits 127 parameters."""
@@ -41,24 +44,35 @@ def handed(function: func.FuncOp) -> dict[Place, int]:
     numbers: on where loops start at 0, and which are short. Kernels that sum over windows, with a
     short loop in a short one, get none: they took up to a fifth longer.
     """
-    operations = list(function.walk())
-    if len(operations) < LEAST:
+    found = list[_Found]()
+    if _look_through(function.body.block, None, found) < LEAST:
         return {}
-    loops = [op for op in operations if isinstance(op, scf.ForOp)]
-    outer = _outer(loops)
-    if any(_is_short_sum(loop) and _is_short_sum(_loop_around(loop)) for loop in loops):
+    around = {op: holder for op, holder in found if isinstance(op, scf.ForOp)}
+    if any(_is_short_sum(loop) and _is_short_sum(holder) for loop, holder in around.items()):
         return {}
-    found = dict(_places(operations, outer))
-    return found if len(found) <= MOST else {}
+    places = dict(_places(found, _outer(around)))
+    return places if len(places) <= MOST else {}
 
 
-def _places(operations: Iterable[Operation], outer: set[scf.ForOp]) -> Iterator[tuple[Place, int]]:
-    for op in operations:
+def _look_through(block: Block, around: scf.ForOp | None, found: list[_Found]) -> int:
+    """Finds such operations, those of a loop behind it; how many operations there are."""
+    count = 0
+    for op in block.ops:
+        count += 1
+        if type(op) in _ASKED:
+            found.append((op, around))
+        for region in op.regions:
+            for inner in region.blocks:
+                count += _look_through(inner, op if isinstance(op, scf.ForOp) else around, found)
+    return count
+
+
+def _places(found: Iterable[_Found], outer: set[scf.ForOp]) -> Iterator[tuple[Place, int]]:
+    for op, around in found:
         wanted: tuple[int, ...] = ()
         if isinstance(op, scf.ForOp):
             wanted = (0, 1) if op in outer else ()
         elif isinstance(op, arith.MuliOp | arith.MinSIOp):
-            around = _loop_around(op)
             wanted = (1,) if around is None or around in outer or _is_apart(op) else ()
         for place in wanted:
             number = _number(op.operands[place])
@@ -66,11 +80,10 @@ def _places(operations: Iterable[Operation], outer: set[scf.ForOp]) -> Iterator[
                 yield (op, place), number
 
 
-def _outer(loops: Sequence[scf.ForOp]) -> set[scf.ForOp]:
+def _outer(around: dict[scf.ForOp, scf.ForOp | None]) -> set[scf.ForOp]:
     """The loops around long ones: a compiler writes out short ones, as those of a window."""
     outer = set[scf.ForOp]()
-    for loop in reversed(loops):  # what is inside comes first
-        holder = _loop_around(loop)
+    for loop, holder in reversed(around.items()):  # what is inside comes first
         if holder is not None and (loop in outer or not _is_short(loop)):
             outer.add(holder)
     return outer
@@ -83,13 +96,6 @@ def _is_short_sum(loop: scf.ForOp | None) -> bool:
 def _is_short(loop: scf.ForOp) -> bool:
     low, high, step = (_number(bound) for bound in (loop.lb, loop.ub, loop.step))
     return low is not None and high is not None and high - low <= SHORT * (step or 0)
-
-
-def _loop_around(op: Operation) -> scf.ForOp | None:
-    holder = op.parent_op()
-    while holder is not None and not isinstance(holder, scf.ForOp):
-        holder = holder.parent_op()
-    return holder
 
 
 def _number(value: SSAValue) -> int | None:

@@ -82,7 +82,8 @@ _FRAMES = {
 
 def frame_header(module: ModuleOp, threads: int | None = None) -> str:
     """The header that software includes which a program is built into: of the pool if need be."""
-    calls = (op for op in module.walk() if isinstance(op, CallOp))
+    programs = (op for op in module.ops if isinstance(op, ProgramOp))
+    calls = (op for program in programs for op in program.walk() if isinstance(op, CallOp))
     is_shared = any(op.chunks.value.data > 1 for op in calls)
     return POOL if is_shared and threads != 1 else SERIAL
 
