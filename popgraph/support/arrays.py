@@ -7,6 +7,7 @@ from itertools import chain
 from mmap import mmap
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,11 +27,33 @@ def owned(array: Array) -> Array:
     return array.copy() if isinstance(base, mmap) else array
 
 
+class SharedArrays:
+    """Arrays that the programs of one model hold together, as long as one of them does."""
+
+    def __init__(self) -> None:
+        self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
+        self.homes: dict[str, str] = {}
+        """Which program's file has an array, by the keys of both."""
+
+    def get(self, key: str) -> Array | None:
+        """The array of a key, if a program holds it."""
+        return self._arrays.get(key)
+
+    def share(self, key: str, array: Array) -> Array:
+        """The array that programs hold under this key: this one, unless one was faster."""
+        return self._arrays.setdefault(key, array)
+
+
 class ArrayStore:
     """Arrays by content key; a value may be a function that loads the array when it is needed."""
 
-    def __init__(self, beneath: ArrayStore | None = None) -> None:
+    def __init__(
+        self, beneath: ArrayStore | None = None, shared: SharedArrays | None = None
+    ) -> None:
         """What is not here is looked for `beneath`."""
+        if shared is None:
+            shared = SharedArrays() if beneath is None else beneath.shared
+        self.shared: SharedArrays = shared
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
         self._beneath = beneath
         self.files: dict[Path, State] = {} if beneath is None else beneath.files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +59,18 @@ def is_sealed(path: Path) -> bool:
 
 def _seal(content: bytes) -> bytes:
     return b"\npopgraph seal %08x\n" % zlib.crc32(content)
+
+
+EVERY = 32
+"""Of so many times, the first looks through the thousands of files of a cache."""
+_TIMES: Counter[Path] = Counter()
+
+
+def trim_now_and_then(folder: Path, limit: int) -> None:
+    """Trims a folder, behind some of the files that this process adds to it."""
+    if _TIMES[folder] % EVERY == 0:
+        trim(folder, limit)
+    _TIMES[folder] += 1
 
 
 def trim(folder: Path, limit: int) -> None:

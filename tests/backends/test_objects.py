@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import popgraph
 from popgraph.backends.c.build import objects, toolchain
 from popgraph.backends.c.build.objects import Objects
 from popgraph.backends.c.print.unit import Kernel, kernel_unit
+from popgraph.support import cache_files
 
 
 @pytest.fixture
@@ -108,12 +108,11 @@ def test_some_builds_look_whether_the_cache_is_full(
 ) -> None:
     """At the first of a process, and when many have added to it."""
     monkeypatch.setattr(objects, "LIMIT", 0)
-    monkeypatch.setattr(objects, "BUILDS", itertools.count())
     kept, file = Objects([cache], "key"), cache / "objects/ab/abc"
     removed = []
-    for _ in range(objects.TRIMMED_BUILDS + 1):
+    for _ in range(cache_files.EVERY + 1):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"object")
         kept.trim()
         removed.append(not file.exists())
-    assert removed == [True, *[False] * (objects.TRIMMED_BUILDS - 1), True]
+    assert removed == [True, *[False] * (cache_files.EVERY - 1), True]

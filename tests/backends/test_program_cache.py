@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import onnx
@@ -416,6 +417,12 @@ def large_and_small(path: Path) -> tuple[Array, Array]:
     return large, small
 
 
+def read_whole(file: IO[bytes]) -> None:
+    opened = program_file.ProgramFile(file)
+    for number in range(2):
+        opened.piece(number)
+
+
 def is_mapped(array: Array) -> bool:
     return not array.flags.writeable
 
@@ -424,8 +431,11 @@ def test_large_pieces_are_read_into_memory_and_small_ones_mapped(tmp_path: Path)
     path = tmp_path / "folder" / "file"
     pieces = large_and_small(path)
     with path.open("rb") as file:
-        header, found = program_file.read(file)
-    assert header["name"] == "it"
+        opened = program_file.ProgramFile(file)
+        found = [opened.piece(0), opened.piece(1)]
+        mine = opened.piece(1, into=aligned(1000))
+    assert opened.header["name"] == "it"
+    assert not is_mapped(mine) and np.array_equal(mine, pieces[1])
     for piece, again in zip(pieces, found, strict=True):
         assert np.array_equal(piece, again)
     assert [is_mapped(piece) for piece in found] == [False, True]
@@ -441,7 +451,7 @@ def test_damaged_pieces_are_not_read(tmp_path: Path, place: int) -> None:
     content[place if place < 0 else start + place] ^= 4
     content.tofile(path)
     with path.open("rb") as file, pytest.raises(ValueError, match="damaged data"):
-        program_file.read(file)
+        read_whole(file)
 
 
 def test_a_file_that_ends_early_is_not_read(tmp_path: Path) -> None:
@@ -449,7 +459,7 @@ def test_a_file_that_ends_early_is_not_read(tmp_path: Path) -> None:
     large_and_small(path)
     os.truncate(path, LARGE_PAGE)
     with path.open("rb") as file, pytest.raises(ValueError, match="data is missing"):
-        program_file.read(file)
+        read_whole(file)
 
 
 @pytest.mark.parametrize("missing", ["MAP_PRIVATE", "madvise"])

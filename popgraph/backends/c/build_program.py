@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.build.compiling import library, library_key
+from popgraph.backends.c.build.toolchain import build_key
 from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.packings import packings
 from popgraph.backends.c.print.unit import kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable, check_threads
 from popgraph.backends.c.run.library import load
@@ -33,9 +35,10 @@ def build(
     """
     check_threads(threads)
     program = find_program(module, name)
-    layout = Layout(program)
-    kernels = printer.print_kernels(module)
-    units = [printer.program_unit(program, layout, kernels)]
+    kernels = printer.print_kernels(module, shared=True)
+    layout = Layout(program, packings(program, kernels, build_key()))
+    frame = printer.frame_header(module)
+    units = [printer.program_unit(program, layout, kernels, frame=frame)]
     units += [kernel_unit(group) for group in split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
@@ -43,6 +46,6 @@ def build(
     key = None if save_as is None else save_as.digest
     made = CExecutable(layout.table, code, weights, threads, key=key)
     if save_as is not None:
-        saved = Saved(name, library_key(units), made.table, made.persistent, notices)
+        saved = Saved(name, library_key(units), made.table, made.prepared, notices)
         save_as.save(saved, weights)
     return made

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i1
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -57,7 +57,8 @@ ANY = Elements("any", frozenset(dtypes.BY_NAME))
 
 def tensor_of(value: Operand) -> Tensor:
     """The tensor type of a value."""
-    type_ = SSAValue.get(value).type
+    result = value if type(value) is OpResult else SSAValue.get(value)  # nearly always one
+    type_ = result.type
     assert isinstance(type_, TensorType), f"graphcore values are tensors, not {type_}"
     return type_
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, VectorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import MESSAGES, KernelOp, LaunchOp
@@ -69,18 +70,24 @@ def describe(kernel: KernelOp) -> str:
     """`mulf_addf_8x4_f32`: what a kernel computes with, and the memory that it fills."""
     words: dict[str, None] = {}
     for op in kernel.body.walk():
-        dialect, _, word = op.name.partition(".")
-        if dialect in ("arith", "math") and word != "constant" and _is_data(op.results[0]):
-            words.setdefault(word)
-        elif op.name == "vector.fma":
-            words.setdefault("fma")
-        elif isinstance(op, MESSAGES):
-            words.setdefault(word)
+        word = _word(type(op))
+        if word and word not in words and (not op.results or _is_data(op.results[0])):
+            words[word] = None
+            if len(words) == NAMED_OPERATIONS:
+                break
     last = kernel.body.block.args[-1].type
     assert isinstance(last, MemRefType)
     shape = "x".join(map(str, last.get_shape())) or "scalar"
-    told = list(words)[:NAMED_OPERATIONS] or ["move"]
+    told = list(words) or ["move"]
     return "_".join([*told, shape, element_types.from_ir(last.element_type).name])
+
+
+@cache
+def _word(kind: type[Operation]) -> str:
+    """What a kernel's name says of operations of a class; empty if nothing."""
+    dialect, _, word = kind.name.partition(".")
+    computes = (dialect in ("arith", "math") and word != "constant") or kind.name == "vector.fma"
+    return word if computes or issubclass(kind, MESSAGES) else ""
 
 
 def _is_data(value: SSAValue) -> bool:

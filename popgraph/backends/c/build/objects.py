@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
-from popgraph.support.cache_files import digest, is_sealed, read_sealed, trim, write_sealed
+from popgraph.support.cache_files import (
+    digest,
+    is_sealed,
+    read_sealed,
+    trim_now_and_then,
+    write_sealed,
+)
 
 LIMIT = 256 << 20
 """Bytes of objects that are kept."""
-TRIMMED_BUILDS = 32
-"""Of so many builds of a process, the first looks through the thousands of files of the cache."""
-BUILDS = itertools.count()
-"""Those of this process."""
 
 
 class Objects:
@@ -62,8 +63,7 @@ class Objects:
 
     def trim(self) -> None:
         """Removes what was not used for longest, behind some builds."""
-        if next(BUILDS) % TRIMMED_BUILDS == 0:
-            trim(self._caches[-1], LIMIT)
+        trim_now_and_then(self._caches[-1], LIMIT)
 
     def _find(self, kernel: Kernel) -> Path | None:
         for cache in self._caches:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from popgraph.backends.c.cache import program_file
 from popgraph.backends.c.cache.folder import readable_caches
+from popgraph.backends.c.memory.pages import LARGE_PAGE, together
 from popgraph.backends.c.memory.table import Literal, Slot, Table
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array, ArrayStore
+from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
@@ -33,6 +34,15 @@ def is_watched() -> bool:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What `prepare` of a program computes."""
+
+    persistent: Array
+    packings: Mapping[str, Array]
+    """By key; other programs of the model may have them, too."""
+
+
+@dataclass(frozen=True)
 class Saved:
     """All that a program is, but for the code in its library."""
 
@@ -40,7 +50,7 @@ class Saved:
     library: str
     """The key of its library, see `compiling.library_key`."""
     table: Table
-    persistent: Array
+    prepared: Prepared
     notices: Sequence[Notice] = ()
     """What every start tells the user of the model."""
 
@@ -58,19 +68,27 @@ class ProgramKey:
         first, *others = readable_caches()
         if others:
             return  # the cache is read-only
-        pieces = [saved.persistent]
-        slots = [self._describe(slot, weights, pieces) for slot in saved.table.slots]
+        homes = weights.shared.homes
+        lost = {home for home in set(homes.values()) if not _file(first, home).is_file()}
+        written = _Written({key: home for key, home in homes.items() if home not in lost})
+        prepared, slots = saved.prepared, saved.table.slots
+        rows = [self._describe(slot, prepared, weights, written) for slot in slots]
         header = {
             "key": self.digest,
             "name": saved.name,
             "library": saved.library,
             "arena": saved.table.arena,
             "checks": [asdict(check) for check in saved.table.checks],
-            "slots": slots,
+            "slots": rows,
+            "places": written.places,
+            "homes": written.elsewhere,
             "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
         with suppress(OSError):
-            program_file.write(_file(first, self.digest), header, pieces)
+            program_file.write(
+                _file(first, self.digest), header, [saved.prepared.persistent, *written.arrays]
+            )
+            homes |= dict.fromkeys(written.places, self.digest)
             trim(first / "programs", LIMIT)
 
     def is_kept(self) -> bool:
@@ -80,41 +98,36 @@ class ProgramKey:
     def load(self, weights: ArrayStore) -> Saved | None:
         """The program of this key; None when there is none, or any doubt about it."""
         for cache in readable_caches():
-            path = _file(cache, self.digest)
-            with (
-                suppress(OSError, ValueError, KeyError, TypeError, IndexError),
-                open_trusted(path) as file,
-            ):
-                found = self._read(file, weights)
-                with suppress(OSError):
-                    os.utime(path)
-                return found
+            doubts = suppress(OSError, ValueError, KeyError, TypeError, IndexError)
+            with doubts, ExitStack() as stack:
+                return self._read(_Files(cache, self.digest, stack), weights)
         return None
 
-    def _read(self, file: IO[bytes], weights: ArrayStore) -> Saved:
-        header, pieces = program_file.read(file)
-        if header["key"] != self.digest:
-            raise ValueError("another program's file")
-        slots = tuple(_slot(row, weights, pieces) for row in header["slots"])
+    def _read(self, files: _Files, weights: ArrayStore) -> Saved:
+        header, persistent = files.own.header, files.own.piece(0)
+        slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
-        table = Table(slots, header["arena"], len(pieces[0]), checks)
+        table = Table(slots, header["arena"], len(persistent), checks)
+        prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
-        return Saved(header["name"], header["library"], table, pieces[0], notices)
+        return Saved(header["name"], header["library"], table, prepared, notices)
 
-    def _describe(self, slot: Slot, weights: ArrayStore, pieces: list[Array]) -> dict[str, Any]:
-        """A slot as JSON; what passes computed for it is added to the pieces."""
+    def _describe(
+        self, slot: Slot, prepared: Prepared, weights: ArrayStore, written: _Written
+    ) -> dict[str, Any]:
+        """A slot as JSON; what passes computed for it is to be written, too."""
+        if slot.space == "packing":
+            written.add(slot.label, prepared.packings[slot.label])
         return {
             "space": slot.space,
             "label": slot.label,
             "dtype": None if slot.dtype is None else slot.dtype.name,
             "shape": slot.shape,
             "prepared": slot.prepared,
-            "literal": None if slot.prepared else self._literal(slot, weights, pieces),
+            "literal": None if slot.prepared else self._literal(slot, weights, written),
         }
 
-    def _literal(
-        self, slot: Slot, weights: ArrayStore, pieces: list[Array]
-    ) -> dict[str, Any] | None:
+    def _literal(self, slot: Slot, weights: ArrayStore, written: _Written) -> dict[str, Any] | None:
         literal = slot.literal
         if literal is None:
             return None
@@ -123,33 +136,92 @@ class ProgramKey:
             return row | {"inline": literal.data.hex()}
         row["key"] = literal.key
         if slot.space == "constant" or literal.key not in self.text:
-            row["piece"] = len(pieces)
-            array = np.ascontiguousarray(literal.array(weights))
-            pieces.append(array.reshape(-1).view(np.uint8))
+            row["kept"] = True
+            written.add(literal.key, literal.array(weights))
         return row
 
 
-def _slot(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> Slot:
+class _Written:
+    """The arrays that a file is to hold, and those that other files hold already."""
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
+        self.arrays: list[Array] = []
+        self.places: dict[str, int] = {}
+        """Which piece an array is; the first one is what is not shared."""
+        self.elsewhere: dict[str, str] = {}
+        """Of which program the file is that has it."""
+
+    def add(self, key: str, array: Array) -> None:
+        if key in self._homes:
+            self.elsewhere[key] = self._homes[key]
+        elif key not in self.places:
+            self.arrays.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            self.places[key] = len(self.arrays)
+
+
+class _Files:
+    """The file of a program in a cache, and those of others that have some of its arrays."""
+
+    def __init__(self, cache: Path, key: str, stack: ExitStack) -> None:
+        self._cache, self._stack = cache, stack
+        self._opened: dict[str, program_file.ProgramFile] = {}
+        self.own = self._open(key)
+
+    def array(self, key: str, into: Array | None = None) -> Array:
+        """The bytes of an array; KeyError if its file has it no more."""
+        home = self.own.header["homes"].get(key)
+        file = self.own if home is None else self._open(home)
+        return file.piece(file.header["places"][key], into)
+
+    def _open(self, key: str) -> program_file.ProgramFile:
+        if key not in self._opened:
+            path = _file(self._cache, key)
+            opened = program_file.ProgramFile(self._stack.enter_context(open_trusted(path)))
+            if opened.header["key"] != key:
+                raise ValueError("another program's file")
+            with suppress(OSError):
+                os.utime(path)
+            self._opened[key] = opened
+        return self._opened[key]
+
+
+def _packings(sizes: Mapping[str, int], shared: SharedArrays, files: _Files) -> dict[str, Array]:
+    """What was packed: what other programs hold, and the rest as the files have it."""
+    held = {key: shared.get(key) for key in sizes}
+    found = {key: array for key, array in held.items() if array is not None}
+    read = together({key: size for key, size in sizes.items() if key not in found})
+    return found | {
+        key: shared.share(key, files.array(key, memory)) for key, memory in read.items()
+    }
+
+
+def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
     """The slot that `_describe` described; its literal is in `weights` then."""
     dtype = None if row["dtype"] is None else dtypes.BY_NAME[row["dtype"]]
     slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
     literal = row["literal"]
-    return slot if literal is None else replace(slot, literal=_literal(literal, weights, pieces))
+    return slot if literal is None else replace(slot, literal=_literal(literal, weights, files))
 
 
 def _check(row: dict[str, Any]) -> IndexCheck:
     return IndexCheck(**row | {"low": tuple(row["low"]), "last": tuple(row["last"])})
 
 
-def _literal(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> Literal:
+def _literal(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Literal:
     dtype, shape = dtypes.BY_NAME[row["dtype"]], tuple(row["shape"])
     if "inline" in row:
         return Literal(dtype, shape, data=bytes.fromhex(row["inline"]))
-    if "piece" in row:
-        weights.hold(row["key"], pieces[row["piece"]].view(dtype.numpy).reshape(shape))
-    if row["key"] not in weights:
+    key = row["key"]
+    if "kept" in row:
+        held = weights.shared.get(key)
+        if held is None:
+            read = files.array(key).view(dtype.numpy).reshape(shape)
+            held = weights.shared.share(key, read) if read.nbytes >= LARGE_PAGE else read
+        weights.hold(key, held)
+    if key not in weights:
         raise KeyError("the model does not bring this weight")
-    return Literal(dtype, shape, key=row["key"])
+    return Literal(dtype, shape, key=key)
 
 
 def _file(cache: Path, key: str) -> Path:

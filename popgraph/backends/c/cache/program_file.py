@@ -15,7 +15,7 @@ from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import digest, write_whole
 
-MAGIC = "popgraph program 3"
+MAGIC = "popgraph program 4"
 BLOCK = 1 << 16
 """Bytes that one number of a checksum covers."""
 STEP = 4 * BLOCK
@@ -55,34 +55,43 @@ def _content(head: bytes, pieces: Sequence[Array]) -> Iterator[bytes | memoryvie
         place += -place % ALIGNMENT + len(piece)
 
 
-def read(file: IO[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """
-    Header and data; ValueError when they are damaged.
+class ProgramFile:
+    """An open file of a program; ValueError when what is read of it is damaged."""
 
-    Small pieces are mapped and never copied. Large ones are read into memory with large pages,
-    which files do not have.
-    """
-    first, header = file.readline(), file.readline()
-    if first.decode() != f"{MAGIC} {digest(header.decode().rstrip(chr(10)))}\n":
-        raise ValueError("damaged header")
-    content: dict[str, Any] = json.loads(header)
-    mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    pieces, place = [], len(first) + len(header)
-    for row in content["pieces"]:
-        place += -place % ALIGNMENT
-        piece: Array = mapped[place : place + row["bytes"]]
-        if len(piece) != row["bytes"]:
+    def __init__(self, file: IO[bytes]) -> None:
+        first, header = file.readline(), file.readline()
+        if first.decode() != f"{MAGIC} {digest(header.decode().rstrip(chr(10)))}\n":
+            raise ValueError("damaged header")
+        self.header: dict[str, Any] = json.loads(header)
+        self._file = file
+        self._mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        self._places, place = list[int](), len(first) + len(header)
+        for row in self.header["pieces"]:
+            place += -place % ALIGNMENT
+            self._places.append(place)
+            place += row["bytes"]
+
+    def piece(self, number: int, into: Array | None = None) -> Array:
+        """
+        One of the pieces.
+
+        A small one is mapped and never copied. A large one is read into memory with large pages,
+        which files do not have; any of them `into` memory that the caller has.
+        """
+        place, row = self._places[number], self.header["pieces"][number]
+        piece: Array = self._mapped[place : place + row["bytes"]]
+        if len(piece) != row["bytes"] or (into is not None and len(into) != len(piece)):
             raise ValueError("data is missing")
-        if len(piece) >= LARGE_PAGE:
-            piece = aligned(len(piece))
-            found = _checksum(_read_into(piece, file, place))
-        else:
+        if into is None and len(piece) >= LARGE_PAGE:
+            into = aligned(len(piece))
+        if into is None:
             found = checksum(piece)
+        else:
+            piece = into
+            found = _checksum(_read_into(piece, self._file, place))
         if found != row["sum"]:
             raise ValueError("damaged data")
-        pieces.append(piece)
-        place += len(piece)
-    return content, pieces
+        return piece
 
 
 def _read_into(piece: Array, file: IO[bytes], place: int) -> Iterator[Array]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from ctypes import addressof, c_char
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,14 @@ def aligned(size: int) -> Array:
     if size < LARGE_PAGE:
         return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
     return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE), size)
+
+
+def together(sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Pieces of one new memory, by their keys: where each is small, large pages hold them all."""
+    starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes.values())]
+    memory = aligned(starts[-1])
+    pieces = zip(sizes.items(), starts[:-1], strict=True)
+    return {key: memory[start : start + size] for (key, size), start in pieces}
 
 
 def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array, ArrayStore
-from popgraph.support.dtypes import DType
+from popgraph.support.dtypes import BY_NAME, DType
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import Shape, text
 
@@ -34,8 +34,9 @@ class Slot:
     """One entry of the table of memory that a program is called with."""
 
     space: str
-    """threads, arena, persistent, constant, input, output or variable."""
+    """threads, arena, persistent, packing, constant, input, output or variable."""
     label: str
+    """A name, or a packing's key."""
     dtype: DType | None = None
     shape: Shape = ()
     literal: Literal | None = None
@@ -44,6 +45,11 @@ class Slot:
 
 
 THREADS, ARENA, PERSISTENT = Slot("threads", ""), Slot("arena", ""), Slot("persistent", "")
+
+
+def packed(key: str, size: int) -> Slot:
+    """The slot of what `prepare` packs, unless another program of the model has packed it."""
+    return Slot("packing", key, BY_NAME["u8"], (size,))
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,11 @@ class Table:
     """In bytes; `prepare` fills it."""
     checks: tuple[IndexCheck, ...] = ()
     """What the outputs that nobody sees tell of a run."""
+
+    @property
+    def packings(self) -> dict[str, int]:
+        """The bytes of each packing by its key."""
+        return {slot.label: slot.shape[0] for slot in self.slots if slot.space == "packing"}
 
     def named(self, space: str) -> dict[str, int]:
         """The slots of all inputs, outputs or variables by name."""

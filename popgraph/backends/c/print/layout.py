@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Operation
 
-from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
+from popgraph.backends.c.memory.table import (
+    ARENA,
+    PERSISTENT,
+    THREADS,
+    Literal,
+    Slot,
+    Table,
+    packed,
+)
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.program.control import Looping
 from popgraph.dialects.tile import BufferOp, LoopOp, ProgramOp
 from popgraph.dialects.tile.program.control import runs_programs
+from popgraph.dialects.tile.program.ops import ALIGNMENT
 from popgraph.support.errors import BackendError
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """A piece of persistent memory that programs share, see `packings`."""
+
+    op: Operation
+    """What fills it."""
+    begin: int
+    end: int
+    key: str = ""
+    """Of what it holds."""
 
 
 class Layout:
@@ -22,13 +45,23 @@ class Layout:
     Which memory does a program use, and where in the table does each piece stand?
 
     The constants of the programs that it runs are in it: whoever calls a program hands it its own
-    table, made of pieces of this one.
+    table, made of pieces of this one. Packings have slots of their own, by their keys; what else
+    there is of persistent memory moves together.
     """
 
-    def __init__(self, program: ProgramOp, *, is_turn: bool = False) -> None:
+    def __init__(
+        self, program: ProgramOp, packings: Sequence[Packing] = (), *, is_turn: bool = False
+    ) -> None:
         self.program, self.is_turn = program, is_turn
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
-        self._sizes = program.arena.value.data, program.persistent.value.data
+        self._packings = packings
+        self._filled: dict[Operation, int] = {}
+        self._begins = [packing.begin for packing in packings]
+        sizes = ((packing.end - packing.begin) // ALIGNMENT * ALIGNMENT for packing in packings)
+        self._moved = [0, *accumulate(sizes)]
+        """By how much what stands behind so many packings does so."""
+        persistent = program.persistent.value.data - self._moved[-1]
+        self._sizes = program.arena.value.data, persistent
         self._checks = program.index_checks
         self._numbers: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
         bodies = (program.body.block, program.prepare.block)
@@ -44,6 +77,10 @@ class Layout:
             for key, slot in callee.constants():
                 self._add(key, slot)
 
+        for packing in packings:
+            self._add(("packing", packing.key), packed(packing.key, packing.end - packing.begin))
+            self._filled[packing.op] = self._numbers["packing", packing.key]
+
     def _add(self, key: tuple[str, object], slot: Slot) -> None:
         """Memory that a step reads stays, though `prepare` of another program reads it, too."""
         number = self._numbers.setdefault(key, len(self.slots))
@@ -58,9 +95,20 @@ class Layout:
             if key[0] == "constant":
                 yield key, self.slots[place]
 
-    def slot_number(self, op: BufferOp) -> int:
-        """The number of a buffer's slot."""
-        return self._numbers[_key(op)]
+    def place(self, op: BufferOp) -> tuple[int, int]:
+        """The number of a buffer's slot, and the byte in it where the buffer begins."""
+        offset = op.offset.value.data
+        if op.space.data != "persistent":
+            return self._numbers[_key(op)], offset
+        before = bisect_right(self._begins, offset)
+        if before and offset < self._packings[before - 1].end:
+            packing = self._packings[before - 1]
+            return self._numbers["packing", packing.key], offset - packing.begin
+        return self._numbers[_key(op)], offset - self._moved[before]
+
+    def packing_slot(self, op: Operation) -> int | None:
+        """The slot that a call fills, if it is a packing's."""
+        return self._filled.get(op)
 
     def slot_number_of(self, space: str, name: object) -> int:
         """The number of the slot of an input, an output or a constant."""

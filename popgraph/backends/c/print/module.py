@@ -9,6 +9,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 
 from popgraph.backends.c.print import types
+from popgraph.backends.c.print.handed import handed, named
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
 from popgraph.backends.c.print.source import source
@@ -21,6 +22,9 @@ from popgraph.support.errors import PopgraphError
 _NUMBER = re.compile(r"_\d+$")
 """What tells kernels of one module apart; their content does that for C."""
 
+_SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
+"""What kernels' names say of memory, see `describe` of `outline-kernels`."""
+
 DIGITS = 12
 """Of the digest of a kernel's content: one in 2^48 is another's."""
 
@@ -30,11 +34,16 @@ def kernel_name(symbol: str) -> str:
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
 
 
-def print_kernel(function: func.FuncOp) -> Kernel:
-    """One kernel as C; equal ones have the same name in every program."""
+def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
+    """
+    One kernel as C; equal ones have the same name in every program.
+
+    One that is `shared` is handed numbers, so that kernels of other sizes are equal.
+    """
     location = source(function.location)
     symbol = function.sym_name.data
-    body = Body()
+    numbers = handed(function) if shared else {}
+    body = Body(named(numbers))
     parameters = []
     try:
         for number, argument in enumerate(function.body.block.args):
@@ -49,17 +58,19 @@ def print_kernel(function: func.FuncOp) -> Kernel:
     except PopgraphError as error:
         where = f"kernel {symbol}" + (f", from {location}" if location else "")
         raise type(error)(error.what, error.where or where, error.hint) from error
+    parameters += [f"i64 p{at}" for at in range(len(numbers))]
     content = digest(*parameters, *body.lines)[:DIGITS]
-    name = f"{kernel_name(_NUMBER.sub('', symbol))}_{content}"
+    about = _NUMBER.sub("", symbol)
+    name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
     text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
-    return Kernel(symbol, name, text, prototype, location)
+    return Kernel(symbol, name, text, prototype, location, tuple(numbers.values()))
 
 
-def print_kernels(module: ModuleOp) -> list[Kernel]:
-    """All kernels of a module."""
+def print_kernels(module: ModuleOp, *, shared: bool = False) -> list[Kernel]:
+    """All kernels of a module, see `print_kernel`."""
     functions = [op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks]
-    return [print_kernel(function) for function in functions]
+    return [print_kernel(function, shared=shared) for function in functions]
 
 
 _FRAMES = {
@@ -71,7 +82,8 @@ _FRAMES = {
 
 def frame_header(module: ModuleOp, threads: int | None = None) -> str:
     """The header that software includes which a program is built into: of the pool if need be."""
-    calls = (op for op in module.walk() if isinstance(op, CallOp))
+    programs = (op for op in module.ops if isinstance(op, ProgramOp))
+    calls = (op for program in programs for op in program.walk() if isinstance(op, CallOp))
     is_shared = any(op.chunks.value.data > 1 for op in calls)
     return POOL if is_shared and threads != 1 else SERIAL
 

@@ -30,7 +30,7 @@ NOINLINE = "static __attribute__((noinline)) "
 def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> str:
     """The functions of `ENTRIES`, and those that they call."""
     name = program.sym_name.data
-    parts = [*_sections(program, layout, {kernel.name: kernel.symbol for kernel in kernels})]
+    parts = [*_sections(program, layout, {kernel.name: kernel for kernel in kernels})]
     parts.append(f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n")
     return "\n".join(parts)
 
@@ -41,20 +41,20 @@ def print_callees(layout: Layout, kernels: Sequence[Kernel], *, commented: bool 
 
     If they are `commented`, with what each program is of the model.
     """
-    names = {kernel.name: kernel.symbol for kernel in kernels}
+    by_name = {kernel.name: kernel for kernel in kernels}
     parts, abouts = dict[str, str](), dict[str, str]()
-    _print_callees(layout, names, parts, abouts)
+    _print_callees(layout, by_name, parts, abouts)
     texts = (f"{abouts[name]}{text}" if commented else text for name, text in parts.items())
     return "\n".join(texts)
 
 
 def _print_callees(
-    layout: Layout, names: Mapping[str, str], parts: dict[str, str], abouts: dict[str, str]
+    layout: Layout, kernels: Mapping[str, Kernel], parts: dict[str, str], abouts: dict[str, str]
 ) -> None:
     for name, callee in layout.callees.items():
         if name not in parts:
-            _print_callees(callee, names, parts, abouts)
-            sections = _sections(callee.program, callee, names)
+            _print_callees(callee, kernels, parts, abouts)
+            sections = _sections(callee.program, callee, kernels)
             abouts[name] = _about(name, layout.program)
             parts[name] = "\n".join(
                 f"static {text}" if _is_entry(text) else text for text in sections
@@ -73,19 +73,19 @@ def _is_entry(text: str) -> bool:
     return not text.startswith("static ")
 
 
-def _sections(program: ProgramOp, layout: Layout, names: Mapping[str, str]) -> Iterator[str]:
+def _sections(program: ProgramOp, layout: Layout, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """A function that loads a program and one for a step, behind the functions that they call."""
-    yield from _section(program, "prepare", layout, names)
-    yield from _section(program, "run", layout, names)
+    yield from _section(program, "prepare", layout, kernels)
+    yield from _section(program, "run", layout, kernels)
 
 
 def _section(
-    program: ProgramOp, ending: str, layout: Layout, names: Mapping[str, str]
+    program: ProgramOp, ending: str, layout: Layout, kernels: Mapping[str, Kernel]
 ) -> Iterator[str]:
     """The function of that ending, behind the functions that it calls."""
     is_run = ending == "run"
     turn = layout.turn_slot if is_run else None
-    section = _Section(f"{program.sym_name.data}_{ending}", layout, names, turn)
+    section = _Section(f"{program.sym_name.data}_{ending}", layout, kernels, turn)
     symbols = {callee: callee for callee in layout.callees}
     for op in (program.body if is_run else program.prepare).block.ops:
         section.add(op, symbols)
@@ -95,35 +95,35 @@ def _section(
 def print_step(layout: Layout, kernels: Sequence[Kernel]) -> str:
     """A step without what loads the program: functions that nobody else sees."""
     parts = dict[str, str]()
-    _print_steps(layout, {kernel.name: kernel.symbol for kernel in kernels}, parts)
+    _print_steps(layout, {kernel.name: kernel for kernel in kernels}, parts)
     return "\n".join(parts.values())
 
 
-def _print_steps(layout: Layout, names: Mapping[str, str], parts: dict[str, str]) -> None:
+def _print_steps(layout: Layout, kernels: Mapping[str, Kernel], parts: dict[str, str]) -> None:
     name, steps = layout.program.sym_name.data, layout.program.body.block.ops
     called = {one for op in steps for one in runs_programs(op)}
     for callee in sorted(called - parts.keys()):
-        _print_steps(layout.callees[callee], names, parts)
-    texts = _section(layout.program, "run", layout, names)
+        _print_steps(layout.callees[callee], kernels, parts)
+    texts = _section(layout.program, "run", layout, kernels)
     parts[name] = "\n".join(f"static {text}" if _is_entry(text) else text for text in texts)
 
 
 def print_traced(site: Site, kernels: Sequence[Kernel]) -> str:
     """The functions of `ENTRIES` of a program that counts and times its calls."""
-    names = {kernel.name: kernel.symbol for kernel in kernels}
+    by_name = {kernel.name: kernel for kernel in kernels}
     parts = [probes(site)]
     for callee in site.callees():
-        *helpers, run = _traced(callee, names, f"trace_began({callee.counter});")
+        *helpers, run = _traced(callee, by_name, f"trace_began({callee.counter});")
         parts += [*helpers, f"static {run}"]
-    parts += _traced(site, names, "trace_calibrate();")
+    parts += _traced(site, by_name, "trace_calibrate();")
     parts.append(_function(f"{site.symbol}_prepare", []))
     parts.append(f"void {site.symbol}_stop(void) {{ popgraph_stop_workers(); }}\n")
     return "\n".join(parts)
 
 
-def _traced(site: Site, names: Mapping[str, str], first: str) -> Iterator[str]:
+def _traced(site: Site, kernels: Mapping[str, Kernel], first: str) -> Iterator[str]:
     """The function of a step, which begins with a statement, behind those that it calls."""
-    section = _Section(f"{site.symbol}_run", site.layout, names, site.layout.turn_slot)
+    section = _Section(f"{site.symbol}_run", site.layout, kernels, site.layout.turn_slot)
     section.lines.append(first)
     places = {place.op: place for place in site.places}
     for op in site.layout.program.body.block.ops:
@@ -142,9 +142,9 @@ class _Section:
     """A function of a program, and those that it calls; `turn` is the slot of a turn's number."""
 
     def __init__(
-        self, name: str, layout: Layout, names: Mapping[str, str], turn: int | None
+        self, name: str, layout: Layout, kernels: Mapping[str, Kernel], turn: int | None
     ) -> None:
-        self._name, self._layout, self._names, self._turn = name, layout, names, turn
+        self._name, self._layout, self._kernels, self._turn = name, layout, kernels, turn
         self.lines, self._helpers = list[str](), list[str]()
         self._buffers: dict[SSAValue, str] = {}
 
@@ -154,11 +154,14 @@ class _Section:
         if isinstance(op, BufferOp):
             self._buffers[op.memory] = _address(op, self._layout)
         elif isinstance(op, CallOp):
-            callee = self._names[op.callee.string_value()]
+            callee = self._kernels[op.callee.string_value()]
             _call(op, callee, self._buffers, self._turn, helper, self.lines, self._helpers)
         elif isinstance(op, RunsPrograms):
             self._helpers.append(control_function(helper, op, self._layout, self._buffers, symbols))
             self.lines.append(f"{helper}(memory);")
+        packing = self._layout.packing_slot(op)
+        if packing is not None:
+            self.lines[-1] = f"if (memory[{packing}]) {self.lines[-1]}"
         if counter is not None:
             self.lines[-1] = probed(counter, self.lines[-1])
 
@@ -185,14 +188,15 @@ def _function(name: str, lines: Sequence[str]) -> str:
 def _address(op: BufferOp, layout: Layout) -> str:
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    base, offset = f"memory[{layout.slot_number(op)}]", op.offset.value.data
+    slot, offset = layout.place(op)
+    base = f"memory[{slot}]"
     address = f"((char *){base} + {offset})" if offset else base
     return f"({types.pointer(memory)}){address}"
 
 
 def _call(
     op: CallOp,
-    callee: str,
+    callee: Kernel,
     buffers: Mapping[SSAValue, str],
     turn: int | None,
     name: str,
@@ -202,11 +206,11 @@ def _call(
     chunks = op.chunks.value.data
     arguments = [buffers[argument] for argument in op.arguments]
     if chunks == 1:
-        lines.append(f"{callee}({', '.join(['0', *arguments])});")
+        lines.append(callee.call("0", arguments))
         return
     helpers.append(
         f"static void {name}(i64 chunk, void *const *memory) {{\n"
-        f"    {callee}({', '.join(['chunk', *arguments])});\n}}\n"
+        f"    {callee.call('chunk', arguments)}\n}}\n"
     )
     threads = "(i64)(intptr_t)memory[0]"
     if turn is None:

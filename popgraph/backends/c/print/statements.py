@@ -33,7 +33,9 @@ ALIGNMENT = 64
 class Body:
     """Prints the statements of one function; every value gets a C variable."""
 
-    def __init__(self) -> None:
+    def __init__(self, handed: Mapping[Operation, Mapping[int, str]] | None = None) -> None:
+        """`handed` is what operands are called, by their places, that callers say."""
+        self._handed = handed or {}
         self.lines: list[str] = []
         self._names: dict[SSAValue, str] = {}
         self._pointers: dict[tuple[SSAValue, SSAValue], str] = {}
@@ -46,6 +48,13 @@ class Body:
     def name(self, value: SSAValue) -> str:
         """The variable (or literal) of a value."""
         return self._names[value]
+
+    def operands(self, op: Operation) -> list[str]:
+        """The variables (or literals) that an operation is about."""
+        names = [self.name(operand) for operand in op.operands]
+        for place, name in self._handed.get(op, {}).items():
+            names[place] = name
+        return names
 
     def bind(self, value: SSAValue, text: str) -> None:
         """From now on `value` is written `text`."""
@@ -84,7 +93,7 @@ class Body:
             raise UnsupportedError(f"a kernel cannot hold {op.name}")
         if self._is_in_places(op.results[0]):
             return
-        text = expression(op, [self.name(operand) for operand in op.operands])
+        text = expression(op, self.operands(op))
         self.define(op.results[0], text)
         if is_never_negative(op, self.natural):
             self.count_from_zero(op.results[0])
@@ -151,7 +160,7 @@ def _for(body: Body, op: Operation) -> None:
         body.bind(result, name)
         body.line(f"{types.value(argument.type)} {name} = {body.name(initial)};")
     n = body.fresh(index, "n")
-    low, high, step = (body.name(bound) for bound in (op.lb, op.ub, op.step))
+    low, high, step = body.operands(op)[:3]
     type_ = types.value(index.type)
     body.open(f"for ({type_} {n} = {low}; {n} < {high}; {n} += {step}) {{")
     if op.lb in body.natural:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,10 @@ def headers(*more: str) -> dict[str, str]:
 
 PREAMBLE = f'#include "{RUNTIME}"\n\n'
 _VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
+_COUNT = re.compile(r"x\d+")
+"""What ends the name of a vector: a text is searched for it ten times as fast as for the whole."""
+_LONGEST = len(" bf16")
+"""What stands before that, and tells where the name begins."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,12 @@ class Kernel:
     prototype: str
     location: str
     """Where it comes from, in the user's words."""
+    numbers: tuple[int, ...] = ()
+    """What its callers hand it behind its memories, see `handed`."""
+
+    def call(self, chunk: str, memories: Iterable[str]) -> str:
+        """A statement that runs a chunk of it."""
+        return f"{self.symbol}({', '.join([chunk, *memories, *map(str, self.numbers)])});"
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,8 @@ WEAK = "__attribute__((weak)) "
 
 def vector_typedefs(text: str) -> str:
     """Declarations of the vector types that a text mentions."""
-    names = set(_VECTOR.findall(text))
+    ends = {text[max(0, it.start() - _LONGEST) : it.end()] for it in _COUNT.finditer(text)}
+    names = {name for end in ends for name in _VECTOR.findall(end)}
     found = sorted((letter, int(bits), int(count)) for letter, bits, count in names)
     return "".join(_vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found)
 

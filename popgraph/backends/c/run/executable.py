@@ -10,13 +10,13 @@ import numpy as np
 
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.build.toolchain import find_library
-from popgraph.backends.c.cache.program_cache import ProgramKey
-from popgraph.backends.c.memory.pages import aligned, to_huge_pages
-from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
+from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together
+from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
 from popgraph.backends.c.run.library import Code, load
-from popgraph.support.arrays import Array, ArrayStore
+from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.index_checks import raise_errors
 from popgraph.support.locks import ExclusiveSection
@@ -35,11 +35,12 @@ class CExecutable(Executable):
         code: Code,
         weights: ArrayStore,
         threads: int,
-        persistent: Array | None = None,
+        prepared: Prepared | None = None,
         key: str | None = None,
     ) -> None:
         """
-        `persistent` is what `prepare` made of this table before; without it, it runs now.
+        Without what `prepare` made of this table before, it runs now: it packs what no other
+        program of the model has packed.
 
         `key` is that of the cache of programs, if this one is kept there.
         """
@@ -51,15 +52,18 @@ class CExecutable(Executable):
         self._arrays: list[Array | None] = []
         pointers = (ctypes.c_void_p * len(table.slots))()
         for number, slot in enumerate(table.slots):
-            array = self._memory(slot, persistent, weights)
+            array = self._memory(slot, prepared, weights)
             self._arrays.append(array)
             if array is not None:
                 pointers[number] = array.ctypes.data
         pointers[table.slots.index(THREADS)] = threads
         self._pointers, self._address = pointers, ctypes.addressof(pointers)
         self._code, self._entry = code, code.run
-        if persistent is None:
-            code.prepare(self._address)
+        self.packings = self._prepare(weights.shared) if prepared is None else prepared.packings
+        """What it may share with other programs of the model, by keys."""
+        for key, number in table.named("packing").items():
+            self._arrays[number] = self.packings[key]
+            pointers[number] = self.packings[key].ctypes.data
         self._release()
         self.inputs = self._signature("input")
         self._checks = {check.output: check for check in table.checks}
@@ -74,6 +78,20 @@ class CExecutable(Executable):
         self._scratch = self._unwritten() if is_poisoned() else ()
         """What is poisoned before each run."""
 
+    def _prepare(self, shared: SharedArrays) -> dict[str, Array]:
+        """Computes what depends on constants alone; all packings, of which some were at hand."""
+        sizes, found = self.table.packings, dict[str, Array]()
+        for key in sizes:
+            array = shared.get(key)
+            if array is not None:
+                found[key] = array
+        made = together({key: size for key, size in sizes.items() if key not in found})
+        numbers = self.table.named("packing")
+        for key, array in made.items():
+            self._pointers[numbers[key]] = array.ctypes.data
+        self._code.prepare(self._address)  # Where it has no pointer, it packs nothing.
+        return found | {key: shared.share(key, array) for key, array in made.items()}
+
     def _unwritten(self) -> tuple[Array, ...]:
         """What holds nothing when a run begins; outputs made in place are new memory each time."""
         arena = self._arrays[self.table.slots.index(ARENA)]
@@ -81,28 +99,34 @@ class CExecutable(Executable):
         return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
 
     @property
+    def prepared(self) -> Prepared:
+        """What `prepare` made."""
+        return Prepared(self.persistent, self.packings)
+
+    @property
     def persistent(self) -> Array:
-        """The memory that `prepare` filled; nothing writes it later."""
+        """The memory that `prepare` filled, packings apart; nothing writes it later."""
         array = self._arrays[self.table.slots.index(PERSISTENT)]
         assert array is not None
         return array[: self.table.persistent]
 
-    def _memory(self, slot: Slot, persistent: Array | None, weights: ArrayStore) -> Array | None:
+    def _memory(self, slot: Slot, prepared: Prepared | None, weights: ArrayStore) -> Array | None:
         match slot.space:
-            case "threads":
+            case "threads" | "packing":
                 return None
             case "arena":
                 return aligned(max(self.table.arena, 1))
             case "persistent":
-                return aligned(max(self.table.persistent, 1)) if persistent is None else persistent
-            case "constant" if slot.prepared and persistent is not None:
+                size = max(self.table.persistent, 1)
+                return aligned(size) if prepared is None else prepared.persistent
+            case "constant" if slot.prepared and prepared is not None:
                 return None
         assert slot.dtype is not None
         first = None if slot.literal is None else slot.literal.array(weights)
         if slot.space == "constant":
-            assert first is not None, "a constant has a literal"
-            if persistent is None and not slot.prepared:
-                first = to_huge_pages(first)
+            assert slot.literal is not None and first is not None, "a constant has a literal"
+            if prepared is None and not slot.prepared:
+                first = _in_huge_pages(slot.literal, first, weights.shared)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
         array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
@@ -231,6 +255,14 @@ class CExecutable(Executable):
         return view
 
 
+def _in_huge_pages(literal: Literal, array: Array, shared: SharedArrays) -> Array:
+    """The elements of a constant; of a large one, one copy for all programs of the model."""
+    if array.nbytes < LARGE_PAGE or not literal.key:
+        return to_huge_pages(array)
+    found = shared.get(literal.key)
+    return shared.share(literal.key, to_huge_pages(array)) if found is None else found
+
+
 def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExecutable | None:
     """The executable that `build` saved under this key, without any of its work but warnings."""
     check_threads(threads)
@@ -241,7 +273,7 @@ def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExec
     code = load(path, saved.name)
     for notice in saved.notices:
         notice.give()
-    return CExecutable(saved.table, code, weights, threads, saved.persistent, key.digest)
+    return CExecutable(saved.table, code, weights, threads, saved.prepared, key.digest)
 
 
 MOST_THREADS = 1024

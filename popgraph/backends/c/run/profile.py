@@ -59,7 +59,7 @@ class Profile:
         self.calls = calls(program)
         singles = [_only(program, call, number) for number, call in enumerate(self.calls)]
         singles.append(_only(program, None, len(singles)))
-        kernels = printer.print_kernels(module)
+        kernels = printer.print_kernels(module, shared=True)
         unit = printer.program_unit(program, layout, kernels)
         text = unit.text + "".join(printer.visible(single.sym_name.data) for single in singles)
         text += "".join(print_program(single, layout, kernels) for single in singles)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support import extensions
-from popgraph.support.arrays import ArrayStore
-from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
+from popgraph.support.arrays import ArrayStore, SharedArrays
+from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
 
 MAGIC = "popgraph shortcut 6"
@@ -44,13 +44,15 @@ class KnownModel:
     """The files that were read, and the states that they were in."""
     overridable: tuple[str, ...] = ()
     """The initializers for which a call may bring other values."""
+    shared: SharedArrays = field(default_factory=SharedArrays, compare=False)
+    """What its programs hold together."""
 
     def recall(self, signature: object) -> CExecutable | None:
         """The program for calls of this signature."""
         program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
-        return build_again(ProgramKey(program), ArrayStore(), self.threads)
+        return build_again(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
 
     def undecided(self, signature: object) -> tuple[str, ...]:
         """The inputs whose values such calls must say, too, before they have a program."""
@@ -241,7 +243,7 @@ def _write(key: str, shortcut: Mapping[str, object]) -> None:
         return
     with suppress(OSError):
         write_sealed(_file(first, key), json.dumps(shortcut).encode())
-        trim(first / "shortcuts", LIMIT)
+        trim_now_and_then(first / "shortcuts", LIMIT)
 
 
 def _key(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -73,12 +74,29 @@ class Rule(AnyRule[Root]):
         """The value to use instead; None when the rule does not apply."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        self.first_of([self], op, rewriter)
+
+    @staticmethod
+    def first_of(
+        rules: Sequence[Rule[Any]], op: Operation, rewriter: PatternRewriter
+    ) -> Rule[Any] | None:
+        """The first of these rules that applies, which it is then; None if none does."""
         before = op.prev_op
         with ImplicitBuilder(rewriter):
-            found = self.rewrite(cast(Root, op))
-        if found is None:
-            assert op.prev_op is before, f"{type(self).__name__} builds before it knows"
-            return
+            for rule in rules:
+                found = rule.rewrite(op)
+                if found is not None:
+                    break
+                assert op.prev_op is before, f"{type(rule).__name__} builds before it knows"
+            else:
+                return None
+        rule.replace(op, found, before, rewriter)
+        return rule
+
+    def replace(
+        self, op: Operation, found: Operand, before: Operation | None, rewriter: PatternRewriter
+    ) -> None:
+        """Puts what was found, and is built behind `before`, in the place of an operation."""
         value = SSAValue.get(found)
         assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
         made: list[Operation] = []
@@ -132,7 +150,7 @@ class _PatternsByRoot(RewritePattern):
     def __init__(self, rules: Sequence[AnyRule[Any]], limit: int) -> None:
         self.rules = rules
         self.limit = limit
-        self.of_class: dict[type[Operation], list[AnyRule[Any]]] = {}
+        self.of_class: dict[type[Operation], list[list[AnyRule[Any]]]] = {}
         self.applied: Counter[str] = Counter()
         """How often each rule changed something."""
 
@@ -144,18 +162,35 @@ class _PatternsByRoot(RewritePattern):
         if is_trivially_dead(op):
             rewriter.erase(op)
             return
-        for rule in self._about(type(op)):
-            if self.exhausted:
-                return
-            rule.match_and_rewrite(op, rewriter)
-            if rewriter.has_done_action:
+        if self.exhausted:
+            return
+        for rules in self._about(type(op)):
+            rule = _first_of(rules, op, rewriter)
+            if rule is not None:
                 self.applied[type(rule).__name__] += 1
                 return
 
-    def _about(self, kind: type[Operation]) -> list[AnyRule[Any]]:
+    def _about(self, kind: type[Operation]) -> list[list[AnyRule[Any]]]:
+        """The rules about a class, in order; those that are built for side by side together."""
         if kind not in self.of_class:
-            self.of_class[kind] = [rule for rule in self.rules if issubclass(kind, rule.ROOTS)]
+            about = (rule for rule in self.rules if issubclass(kind, rule.ROOTS))
+            groups = groupby(about, lambda rule: isinstance(rule, Rule))
+            self.of_class[kind] = [list(group) for _, group in groups]
         return self.of_class[kind]
+
+
+def _first_of(
+    rules: Sequence[AnyRule[Any]], op: Operation, rewriter: PatternRewriter
+) -> AnyRule[Any] | None:
+    """The first rule that changes something, once it has."""
+    if isinstance(rules[0], Rule):
+        # One builder for all: to begin and end one costs more than most rules do.
+        return Rule.first_of(cast(Sequence[Rule[Any]], rules), op, rewriter)
+    for rule in rules:
+        rule.match_and_rewrite(op, rewriter)
+        if rewriter.has_done_action:
+            return rule
+    return None
 
 
 def apply_rules(module: ModuleOp, rules: Sequence[AnyRule[Any]]) -> None:

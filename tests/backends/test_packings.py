@@ -1,0 +1,287 @@
+"""Tests what programs of one model share: packed weights, in memory and in the cache."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph import compiler
+from popgraph.backends.c.build_program import build
+from popgraph.backends.c.print import packings as sharing
+from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.module import print_kernels
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.reference import ReferenceExecutable
+from popgraph.compiler import parse_ir
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation
+from popgraph.support.arrays import Array, SharedArrays
+
+WIDTH = 256
+LENGTHS = 16, 32, 48
+
+
+def model(seed: int = 0) -> bytes:
+    """Two products of rows, of which nobody knows how many there are."""
+    rng = np.random.default_rng(seed)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), np.float32) / 16, name)
+        for name in ("v", "w")
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", WIDTH]) for name in "xy")
+    graph = helper.make_graph(nodes, "products", [x], [y], weights)
+    made: bytes = helper.make_model(graph, ir_version=8).SerializeToString()
+    return made
+
+
+def rows(count: int) -> Array:
+    return np.random.default_rng(count).standard_normal((count, WIDTH), np.float32)
+
+
+def expected(x: Array, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    for _ in range(2):
+        x = x @ (rng.standard_normal((WIDTH, WIDTH), np.float32) / 16)
+    return x
+
+
+def check(run: popgraph.Runner, count: int) -> CExecutable:
+    """The program for so many rows, which computes what it should."""
+    x = rows(count)
+    np.testing.assert_allclose(run(x=x)["y"], expected(x), rtol=1e-4, atol=1e-4)
+    assert run.open is not None
+    program = run.open.program({"x": x})
+    assert isinstance(program, CExecutable)
+    return program
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "programs"
+
+
+def sizes(cache: Path) -> list[int]:
+    return sorted(file.stat().st_size for file in cache.glob("*/*"))
+
+
+def test_lengths_share_what_is_packed_alike() -> None:
+    run = popgraph.compile(model())
+    programs = [check(run, count) for count in LENGTHS]
+    seen = dict[str, Array]()
+    for program in programs:
+        for key, array in program.packings.items():
+            assert seen.setdefault(key, array) is array
+    assert len(seen) < sum(len(program.packings) for program in programs)
+    for count in LENGTHS:
+        check(run, count)
+
+
+def test_what_no_program_holds_is_gone() -> None:
+    shared, array = SharedArrays(), np.zeros(4)
+    assert shared.share("key", array) is array
+    assert shared.share("key", np.ones(4)) is array and shared.get("key") is array
+    del array
+    gc.collect()
+    assert shared.get("key") is None
+
+
+def test_the_cache_has_packed_weights_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = popgraph.compile(model())
+    programs = [check(run, count) for count in LENGTHS]
+    keys = {key: array.size for program in programs for key, array in program.packings.items()}
+    assert sum(sizes(cache)) < sum(keys.values()) + len(LENGTHS) * 20_000
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a pass runs")
+
+    monkeypatch.setattr(compiler.requests, "lower", forbidden)
+    again = popgraph.compile(model())
+    for count in reversed(LENGTHS):
+        check(again, count)
+
+
+def test_without_the_file_that_has_its_weights_a_program_is_made_again(cache: Path) -> None:
+    run = popgraph.compile(model())
+    for count in LENGTHS:
+        check(run, count)
+    largest = max(cache.glob("*/*"), key=lambda file: file.stat().st_size)
+    largest.unlink()
+    again = popgraph.compile(model())
+    for count in reversed(LENGTHS):
+        check(again, count)
+    content = largest.read_bytes()
+    largest.write_bytes(content[: len(content) // 2])
+    damaged = popgraph.compile(model())
+    for count in LENGTHS:
+        check(damaged, count)
+
+
+def test_a_file_that_went_while_programs_lived_is_not_named(cache: Path) -> None:
+    run = popgraph.compile(model())
+    check(run, LENGTHS[0])
+    for file in cache.glob("*/*"):
+        file.unlink()
+    whole = check(run, LENGTHS[1])
+    assert sizes(cache)[0] > sum(array.size for array in whole.packings.values())
+
+
+def test_other_weights_are_packed_anew() -> None:
+    first = check(popgraph.compile(model()), LENGTHS[0])
+    run = popgraph.compile(model(seed=1))
+    x = rows(LENGTHS[0])
+    np.testing.assert_allclose(run(x=x)["y"], expected(x, 1), rtol=1e-4, atol=1e-4)
+    assert run.open is not None
+    second = run.open.program({"x": x})
+    assert isinstance(second, CExecutable)
+    assert not first.packings.keys() & second.packings.keys()
+
+
+PIECE = 16
+"""Floats: as many bytes as pieces are aligned to."""
+PIECES = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a program prepares, and what its step reads; numbers of pieces."""
+
+    fills: Sequence[tuple[bool, int, int]]
+    """Whether a constant is doubled, its number or the earlier piece's, and into which piece."""
+    reads: Sequence[tuple[int, int]]
+    """The first piece, and how many."""
+
+    @property
+    def text(self) -> str:
+        one = f"memref<{PIECE}xf32>"
+        lines = []
+        for number, (constant, source, target) in enumerate(self.fills):
+            held = np.arange(PIECE, dtype="<f4") + 100 * source
+            literal = f'#pg.data<"{held.tobytes().hex().upper()}" : tensor<{PIECE}xf32>>'
+            place = (
+                f'"constant" at 0 named <""> holding {literal}'
+                if constant
+                else f'"persistent" at {64 * source} named <"">'
+            )
+            lines += [
+                f"%a{number} = tile.buffer {place} : {one}",
+                f'%b{number} = tile.buffer "persistent" at {64 * target} named <""> : {one}',
+                f"tile.call @double{PIECE} chunks 1 (%a{number}, %b{number}) : {one}, {one}",
+            ]
+        steps = []
+        for number, (first, count) in enumerate(self.reads):
+            type_ = f"memref<{count * PIECE}xf32>"
+            steps += [
+                f'%y{number} = tile.buffer "output" at 0 named <"y{number}"> : {type_}',
+                f'%k{number} = tile.buffer "persistent" at {64 * first} named <""> : {type_}',
+                f"tile.call @double{count * PIECE} chunks 1 (%k{number}, %y{number}) "
+                f": {type_}, {type_}",
+            ]
+        kernels = "".join(doubling(PIECE * count) for count in (1, 2))
+        prepare, body = "\n".join(lines), "\n".join(steps)
+        bytes_ = 64 * PIECES
+        head = f"tile.program @main arena 0 persistent {bytes_} lower_bound 0"
+        return f"builtin.module {{ {kernels} {head} prepare {{ {prepare} }} body {{ {body} }} }}"
+
+    def module(self) -> ModuleOp:
+        return parse_ir(self.text, Compilation())
+
+
+def doubling(count: int) -> str:
+    type_ = f"memref<{count}xf32>"
+    return f"""
+  func.func private @double{count}(%chunk: index, %a: {type_}, %b: {type_}) {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %end = arith.constant {count} : index
+    scf.for %i = %c0 to %end step %c1 {{
+      %v = memref.load %a[%i] : {type_}
+      %w = arith.addf %v, %v : f32
+      memref.store %w, %b[%i] : {type_}
+    }}
+    func.return
+  }}"""
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Every piece is filled, some again, some from pieces before them."""
+    fills: list[tuple[bool, int, int]] = []
+    for target in [*range(PIECES), *draw(st.lists(st.integers(0, PIECES - 1), max_size=2))]:
+        known = sorted({piece for *_, piece in fills} - {target})
+        constant = not known or draw(st.booleans())
+        source = draw(st.integers(0, 2)) if constant else draw(st.sampled_from(known))
+        fills.append((constant, source, target))
+    starts = st.integers(0, PIECES - 1)
+    reads = draw(st.lists(st.tuples(starts, st.integers(1, 2)), min_size=1, max_size=5))
+    return Plan(fills, [(first, min(count, PIECES - first)) for first, count in reads])
+
+
+@given(st.lists(plans(), min_size=2, max_size=3))
+def test_programs_that_share_compute_what_each_computes_alone(drawn: list[Plan]) -> None:
+    store = WeightStore()
+    held = []
+    for plan in drawn:
+        made = build(plan.module(), store)
+        held.append(made)
+        alone = ReferenceExecutable(plan.module(), WeightStore()).run({})
+        for name, array in made.run({}).items():
+            np.testing.assert_array_equal(array, alone[name])
+    for plan, made in zip(drawn, held, strict=True):
+        alone = ReferenceExecutable(plan.module(), WeightStore()).run({})
+        for name, array in made.run({}).items():
+            np.testing.assert_array_equal(array, alone[name])
+
+
+def shared_pieces(plan: Plan) -> list[int]:
+    module = plan.module()
+    found = sharing.packings(find_program(module, "main"), print_kernels(module), "gcc")
+    return [packing.begin // 64 for packing in found]
+
+
+ALONE = (True, 0, 0), (True, 1, 1), (True, 2, 2), (True, 0, 3)
+
+
+def test_a_packing_is_filled_once_from_constants_and_read_by_itself() -> None:
+    each = [(piece, 1) for piece in range(PIECES)]
+    assert shared_pieces(Plan(ALONE, each)) == [0, 1, 2, 3]
+    assert shared_pieces(Plan(ALONE, [*each, (1, 2)])) == [0, 3]
+    assert shared_pieces(Plan([*ALONE, (True, 1, 3)], each)) == [0, 1, 2]
+    assert shared_pieces(Plan([*ALONE[:3], (False, 2, 3)], each)) == [0, 1]
+
+
+@pytest.mark.parametrize("part", ["kernel", "number", "compiled", "constant", "nothing"])
+def test_a_key_is_of_all_that_decides_what_is_packed(part: str) -> None:
+    def key(text: str, compiled: str, *numbers: int) -> str:
+        module = parse_ir(text, Compilation())
+        program = find_program(module, "main")
+        kernels = [replace(kernel, numbers=numbers) for kernel in print_kernels(module)]
+        (packing, *_) = sharing.packings(program, kernels, compiled)
+        return packing.key
+
+    text = Plan(ALONE, [(0, 1)]).text
+    other, compiled, numbers = text, "gcc", (1, 2)
+    if part == "kernel":
+        other = text.replace("arith.addf", "arith.mulf")
+    elif part == "number":
+        numbers = 1, 3
+    elif part == "compiled":
+        compiled = "clang"
+    elif part == "constant":
+        other = Plan([(True, 1, 0), *ALONE[1:]], [(0, 1)]).text
+    assert (key(text, "gcc", 1, 2) == key(other, compiled, *numbers)) == (part == "nothing")
