@@ -17,13 +17,16 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler
 from popgraph.backends.c.build_program import build
+from popgraph.backends.c.memory.table import PERSISTENT
 from popgraph.backends.c.print import packings as sharing
-from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.layout import Layout, find_program
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.reference import ReferenceExecutable
 from popgraph.compiler import parse_ir
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import BufferOp
+from popgraph.dialects.tile.program.work import size
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array, SharedArrays
 
@@ -246,6 +249,20 @@ def test_programs_that_share_compute_what_each_computes_alone(drawn: list[Plan])
         alone = ReferenceExecutable(plan.module(), WeightStore()).run({})
         for name, array in made.run({}).items():
             np.testing.assert_array_equal(array, alone[name])
+
+
+@given(plans())
+def test_what_is_not_shared_has_memory_of_its_own(plan: Plan) -> None:
+    module = plan.module()
+    program = find_program(module, "main")
+    layout = Layout(program, sharing.packings(program, print_kernels(module), "gcc"))
+    pieces = dict[int, int]()
+    for op in program.walk():
+        if isinstance(op, BufferOp) and op.space.data == "persistent":
+            number, begin = layout.place(op)
+            if layout.table.slots[number] == PERSISTENT:
+                assert 0 <= begin <= layout.table.persistent - size(op.results[0].type)
+                assert pieces.setdefault(begin, op.offset.value.data) == op.offset.value.data
 
 
 def shared_pieces(plan: Plan) -> list[int]:
