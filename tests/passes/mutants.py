@@ -23,6 +23,7 @@ from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.testing import (
     Network,
+    attentions,
     clamps,
     controlled,
     learning_convolutions,
@@ -215,6 +216,10 @@ def composed_backwards(original: Any) -> Any:
 
 def bias_unscaled(original: Any) -> Any:
     return lambda rule, layer, scale, shift: original(rule, layer, scale, shift / scale)
+
+
+def scale_of_one(original: Any) -> Any:
+    return lambda rule, scale, like: original(rule, 1.0, like)
 
 
 def neutral_on_both_sides(original: Any) -> Any:
@@ -848,6 +853,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "the bias moves behind a scale without it",
         f"{PASSES}.graphcore.canonicalize.scaling:shifted",
         bias_unscaled,
+    ),
+    Mutant(
+        "canonicalize",
+        "a scale that moves is lost",
+        f"{PASSES}.graphcore.canonicalize.operand_scales:ScaleFewest._number",
+        scale_of_one,
+        shows_in=attentions,
     ),
     Mutant(
         "canonicalize",
