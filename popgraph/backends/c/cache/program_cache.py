@@ -66,6 +66,7 @@ class ProgramKey:
             "library": saved.library,
             "arena": saved.table.arena,
             "checks": [asdict(check) for check in saved.table.checks],
+            "donations": dict(saved.table.donations),
             "slots": slots,
             "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
@@ -97,7 +98,7 @@ class ProgramKey:
             raise ValueError("another program's file")
         slots = tuple(_slot(row, weights, pieces) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
-        table = Table(slots, header["arena"], len(pieces[0]), checks)
+        table = Table(slots, header["arena"], len(pieces[0]), checks, dict(header["donations"]))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
         return Saved(header["name"], header["library"], table, pieces[0], notices)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array, ArrayStore
@@ -57,6 +58,8 @@ class Table:
     """In bytes; `prepare` fills it."""
     checks: tuple[IndexCheck, ...] = ()
     """What the outputs that nobody sees tell of a run."""
+    donations: Mapping[str, str] = field(default_factory=dict)
+    """The output of each input in whose memory it may be made."""
 
     def named(self, space: str) -> dict[str, int]:
         """The slots of all inputs, outputs or variables by name."""
