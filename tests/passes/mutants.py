@@ -995,7 +995,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-attention",
         "the loops of a product stay in the order of its result",
-        f"{PASSES}.structured.fusion.fuse_attention:_in_order",
+        f"{PASSES}.structured.fusion.fuse_attention:_of_rows",
         unturned,
     ),
     Mutant(
