@@ -62,13 +62,17 @@ class AssignLayouts(Pass):
 
 
 def chosen(block: Block, tuning: Tuning) -> dict[SSAValue, AxisOrder]:
-    """The order of the axes of every value that does not keep its own."""
+    """
+    The order of the axes of every value that does not keep its own.
+
+    Where wishes meet, that of the contraction with the most products counts.
+    """
     orders: dict[SSAValue, AxisOrder] = {}
-    for op in block.ops:
-        if isinstance(op, tile.ContractOp):
-            for value, order in wishes(op, tuning):
-                if _is_free(value):
-                    _spread(value, order, orders)
+    contractions = [op for op in block.ops if isinstance(op, tile.ContractOp)]
+    for op in sorted(contractions, key=lambda op: -prod(op.sizes)):
+        for value, order in wishes(op, tuning):
+            if _is_free(value):
+                _spread(value, order, orders)
     return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
 
 

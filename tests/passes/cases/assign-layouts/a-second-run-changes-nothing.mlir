@@ -24,7 +24,7 @@ builtin.module {
   }
 }
 // -----
-#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, (d2 + d5))>
+#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d3, (d2 + d5))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d5, d3)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, (d1 + d5), d2)>
 #map3 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d2, d3, d4, d5)>
@@ -36,11 +36,11 @@ builtin.module {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x2x8xf32>
-    %4 = tile.contract %0, %2 : tensor<2x8x3xf32>, tensor<1x2x8xf32> domain [2, 1, 2, 8, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %4 = tile.contract %0, %2 : tensor<2x8x3xf32>, tensor<1x2x8xf32> domain [1, 2, 2, 8, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
-    } -> tensor<2x1x2x8xf32>
-    %6 = tile.view %4 : tensor<2x1x2x8xf32> -> tensor<2x2x8xf32>
+    } -> tensor<1x2x2x8xf32>
+    %6 = tile.view %4 : tensor<1x2x2x8xf32> -> tensor<2x2x8xf32>
     %7 = pg.constant #pg.data<seed 2 : tensor<16x1x2xf32>>
     %8 = tile.assemble(%6 : tensor<2x2x8xf32>) offsets [0, 1, 0] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x3x8xf32>
     %9 = tile.view %7 : tensor<16x1x2xf32> -> tensor<8x2x1x2xf32>
