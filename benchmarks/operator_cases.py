@@ -912,7 +912,7 @@ REASONS = {
     "RotaryEmbedding": LOOKED_UP,
     "ai.onnx.ml.LabelEncoder": "finds keys by halving, one after the other",
     "Det": "each step of the elimination is a pass over all matrices, with a choice of pivots",
-    "Exp": "right to 0.9 units in the last place down to the smallest numbers: 25 instructions",
+    "Exp": "right to 0.9 units in the last place down to the smallest numbers: 17 instructions",
     "Softmax": "its exponentials are right to 0.9 units in the last place: half of the time",
     "TopK": "elements go through a heap one by one; more than 65,536 are sorted by it, too",
     f"{MICROSOFT}.QLinearConcat": "the pieces are in memory as floats between two passes",

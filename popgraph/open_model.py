@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -143,16 +143,16 @@ class OpenModel:
         """Which program has each variable as it is now: not all have the same."""
         self._looking, self._building, self._stepping = Lock(), Lock(), Lock()
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One step of the program for these inputs."""
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        """One step of the program for these inputs; see `Executable.run`."""
         call, program = self._program(self.interface.call(inputs))
         rest = inputs
         if call.values:
             rest = {name: array for name, array in inputs.items() if name not in call.values}
         if not program.variables:
-            return program.run(rest)
+            return program.run(rest, donate)
         with self._stepping:
-            return self._up_to_date(program).run(rest)
+            return self._up_to_date(program).run(rest, donate)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The program for these inputs; those that are structural are none of its own."""

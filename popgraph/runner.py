@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.open_model import Call, OpenModel
@@ -16,8 +18,8 @@ from popgraph.support.errors import PopgraphError, RunError
 class Called(Protocol):
     """A model whose arrays say what is to run."""
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs for these inputs."""
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        """The outputs for these inputs; see `Executable.run`."""
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for inputs like these."""
@@ -44,6 +46,9 @@ class Overriding:
 class Runner:
     """
     A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
+
+    With `donate=["x"]`, an output is made in the memory of the array `x`: `run.donations` says
+    which one. What was in it is lost, also where the run ends with an error.
 
     Unknown dimensions, and the values of inputs that decide structure (the shape that Reshape
     gets), are taken from the arrays of a call; the program for each combination is compiled once
@@ -121,9 +126,24 @@ class Runner:
             rows.append(("programs", f"{len(self.kept)} compiled"))
         return title, rows
 
+    @property
+    def donations(self) -> Mapping[str, str]:
+        """The inputs that can be donated, with the output that is made in the memory of each."""
+        return {} if self.static is None else self.static.donations
+
     def __call__(
-        self, inputs: Mapping[str, Array] | None = None, /, **named: Array
+        self,
+        inputs: Mapping[str, Array] | None = None,
+        /,
+        *,
+        donate: Collection[str] = (),
+        **named: Array,
     ) -> dict[str, Array]:
+        if isinstance(donate, np.ndarray):
+            raise RunError(
+                "donate is an array, not a list of names",
+                hint='an input of that name is given in a dict: run({"donate": array})',
+            )
         if inputs is not None and not isinstance(inputs, Mapping):
             raise RunError(
                 f"inputs are given by name, not as {type(inputs).__name__}",
@@ -131,7 +151,9 @@ class Runner:
             )
         given = named if inputs is None else {**inputs, **named}
         other = self.overriding.runner(given) if self.overriding else None
-        return self.made.run(given) if other is None else other(given)
+        if other is not None:
+            return other(given, donate=donate)
+        return self.made.run(given, donate) if donate else self.made.run(given)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for these inputs; those that are structural are none of its own."""

@@ -372,6 +372,7 @@ NUMBERS = {
     "changes.py:MOST_ENTRIES": "the length of a text",
     "changes.py:SHOWN_DIGITS": "the length of a text",
     "changes.py:SHOWN_ENTRIES": "the length of a text",
+    "graphcore/canonicalize/operand_scales.py:MODERATE": "a share of the exponents of an f32",
     "graphcore/canonicalize/powers.py:MOST_SEEN": "ends a search, whatever the machine",
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",

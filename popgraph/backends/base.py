@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -30,6 +30,14 @@ def check_dtype(name: str, array: Array, dtype: DType) -> None:
         )
 
 
+def refuse_donations(donate: Collection[str], why: str) -> None:
+    """RunError if any input is donated, for programs that make all outputs anew."""
+    if donate:
+        raise RunError(
+            f"no input can be donated: {why}", hint="leave donate out: the outputs are the same"
+        )
+
+
 class Executable(ABC):
     """A program for known shapes: named inputs and outputs, and named variables that persist."""
 
@@ -38,8 +46,17 @@ class Executable(ABC):
     variables: dict[str, tuple[DType, Shape]]
 
     @abstractmethod
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One step: the outputs for these inputs; variables move on to their next values."""
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        """
+        One step: the outputs for these inputs; variables move on to their next values.
+
+        Outputs may be made in the memory of the inputs in `donate`, which the caller loses.
+        """
+
+    @property
+    def donations(self) -> Mapping[str, str]:
+        """The inputs that can be donated, with the output that is made in the memory of each."""
+        return {}
 
     @abstractmethod
     def read(self, variable: str) -> Array:

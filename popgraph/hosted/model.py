@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import Executable, refuse_donations
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
@@ -44,6 +44,10 @@ Watch: TypeAlias = Callable[[Step, Values], None]
 
 def unwatched(step: Step, values: Values) -> None:
     """Sees nothing."""
+
+
+WHY_NOT = "Python computes a part of the model"
+"""Why no input can be donated."""
 
 
 class HostedModel:
@@ -97,8 +101,14 @@ class HostedModel:
             {name: (dtypes.from_numpy(array.dtype), array.shape) for name, array in arrays.items()},
         )
 
-    def run(self, inputs: Mapping[str, Any], watch: Watch = unwatched) -> dict[str, Any]:
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        donate: Collection[str] = (),
+        watch: Watch = unwatched,
+    ) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
+        refuse_donations(donate, WHY_NOT)
         values = self._literals | self._host.given(inputs)
         pending = deque(self.steps)
         while pending:
@@ -258,7 +268,8 @@ class HostedExecutable(Executable):
         self.outputs = {}
         self.variables = {}
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], donate: Collection[str] = ()) -> dict[str, Any]:
+        refuse_donations(donate, WHY_NOT)
         return self._model.run({**inputs, **self._known})
 
     def read(self, variable: str) -> Array:

@@ -48,7 +48,7 @@ def run_steps(
         called, rest = piece.for_call(taken(step, values))
         found.append(RanSegment(step, called, rest))
 
-    model.run(inputs, watch)
+    model.run(inputs, watch=watch)
     return found
 
 

@@ -188,6 +188,12 @@ class Tuning:
     """A matrix of scores that is smaller stays near between the products."""
     attention_rows_l2: float = 1 / 8
     """The scores of one block of rows, with a copy; they are gone through three times."""
+    most_local_bytes: int = 512 * 1024
+    """Bytes of scores, with a copy: a kernel has its local memory on a thread's stack."""
+    row_buffer_l2: float = 1 / 32
+    """What a long row may take instead: it is read again from there, not from memory."""
+    attention_block_l2: float = 1 / 2
+    """What one block of long rows may take, with its copy, so that no matrix goes to memory."""
     row_buffer_l1: float = 0.5
     """Local memory of fused rows: it leaves room for the operands in L1."""
     least_rows: int = 8

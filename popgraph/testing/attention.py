@@ -13,16 +13,24 @@ def attentions(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     softmax(q k * scale + mask) v for one or two leading dimensions; heads may be put together.
 
-    Keys and values often fill vectors, and the scores are an output sometimes.
+    The scale may as well be part of queries, of keys, or of both, as exporters have it. Keys and
+    values often fill vectors, and the scores are an output sometimes.
     """
     batch = draw(st.sampled_from([(1,), (2,), (1, 2)]))
     rows, width = draw(st.integers(2, 5)), draw(st.integers(2, 3))
     keys = draw(st.sampled_from([4, 8, 5]))
     values = draw(st.sampled_from([4, 4, 5]))
     inputs = ((*batch, rows, width), (*batch, width, keys), (*batch, keys, values))
-    nodes = [Node("MatMul", (0, 1))]
+    nodes = list[Node]()
+    factors = [0, 1]
+    for number in factors:
+        if draw(st.integers(0, 2)) == 0:
+            scale = Constant((1,), dtype, fill=draw(st.sampled_from([0.25, -3.0])))
+            nodes.append(Node("Mul", (number, scale)))
+            factors[number] = len(inputs) + len(nodes) - 1
+    nodes.append(Node("MatMul", tuple(factors)))
     if draw(st.booleans()):
-        nodes.append(Node("Mul", (len(inputs), Constant((), dtype, fill=0.5))))
+        nodes.append(Node("Mul", (len(inputs) + len(nodes) - 1, Constant((), dtype, fill=0.5))))
     if draw(st.booleans()):
         nodes.append(Node("Add", (len(inputs) + len(nodes) - 1, Constant((keys,), dtype, seed=1))))
     scores = len(inputs) + len(nodes) - 1

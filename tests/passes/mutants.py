@@ -23,6 +23,7 @@ from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.testing import (
     Network,
+    attentions,
     clamps,
     controlled,
     learning_convolutions,
@@ -215,6 +216,10 @@ def composed_backwards(original: Any) -> Any:
 
 def bias_unscaled(original: Any) -> Any:
     return lambda rule, layer, scale, shift: original(rule, layer, scale, shift / scale)
+
+
+def scale_of_one(original: Any) -> Any:
+    return lambda rule, scale, like: original(rule, 1.0, like)
 
 
 def neutral_on_both_sides(original: Any) -> Any:
@@ -887,6 +892,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "canonicalize",
+        "a scale that moves is lost",
+        f"{PASSES}.graphcore.canonicalize.operand_scales:ScaleFewest._number",
+        scale_of_one,
+        shows_in=attentions,
+    ),
+    Mutant(
+        "canonicalize",
         "masks of pooled elements ask the gradient",
         f"{PASSES}.graphcore.canonicalize.pools:_pooled",
         gradient_for_pooled,
@@ -1019,7 +1031,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-attention",
         "the loops of a product stay in the order of its result",
-        f"{PASSES}.structured.fusion.fuse_attention:_in_order",
+        f"{PASSES}.structured.fusion.fuse_attention:_of_rows",
         unturned,
     ),
     Mutant(

@@ -200,7 +200,8 @@ class Place:
         if self.name == "read-narrow":
             return narrow_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
-            return networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
+            drawn = networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
+            return drawn | attentions(dtype="f64")  # few others scale a factor of a product
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
         if self.name == "structured-to-loops" and not self.training:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import Executable, refuse_donations
 from popgraph.backends.reference.graph import Graph, State
 from popgraph.backends.reference.program import Program
 from popgraph.dialects import element_types
@@ -82,7 +82,8 @@ class ReferenceExecutable(Executable):
             for name, array in self._state.items()
         }
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        refuse_donations(donate, "the reference backend computes nothing in place")
         inputs = {name: np.asarray(array) for name, array in inputs.items()}
         self.check(inputs)
         with np.errstate(all="ignore"), fitting_memory():

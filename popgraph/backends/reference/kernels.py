@@ -19,7 +19,7 @@ from popgraph.backends.reference.bodies import (
     yielded,
 )
 from popgraph.backends.reference.memory import numpy_dtype, unwritten
-from popgraph.dialects.tile import PrefetchOp, ReceiveOp, SendOp
+from popgraph.dialects.tile import ApartOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape
@@ -245,6 +245,15 @@ def shuffle_step(op: vector.ShuffleOp, scope: Scope) -> Step:
     return step
 
 
+def apart_step(op: ApartOp, scope: Scope) -> Step:
+    lhs, rhs, result = scope.slot(op.lhs), scope.slot(op.rhs), scope.slot(op.result)
+
+    def step(frame: Frame) -> None:
+        frame[result] = frame[lhs].ctypes.data != frame[rhs].ctypes.data
+
+    return step
+
+
 def prefetch_step(op: PrefetchOp, scope: Scope) -> Step:
     index = scope.slot(op.index)
 
@@ -287,6 +296,7 @@ KERNEL: Vocabulary = {
     vector.ExtractOp: extract_step,
     vector.InsertOp: insert_step,
     vector.ShuffleOp: shuffle_step,
+    ApartOp: apart_step,
     PrefetchOp: prefetch_step,
     ReceiveOp: receive_step,
     SendOp: send_step,

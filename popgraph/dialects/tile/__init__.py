@@ -7,6 +7,7 @@ from xdsl.ir import Dialect
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import (
+    ApartOp,
     CompareOp,
     ConvertOp,
     DotOp,
@@ -69,7 +70,7 @@ LOOPS = (KernelOp, LaunchOp)
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
 
-LANES = (CompareOp, ConvertOp, DotOp, PrefetchOp, RemainderOp, SelectOp)
+LANES = (ApartOp, CompareOp, ConvertOp, DotOp, PrefetchOp, RemainderOp, SelectOp)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
 MESSAGES = (ReceiveOp, SendOp)
@@ -82,6 +83,7 @@ TILE = Dialect(
 )
 
 __all__ = [
+    "ApartOp",
     "LANES",
     "LOOPS",
     "MESSAGES",

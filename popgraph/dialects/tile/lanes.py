@@ -186,6 +186,21 @@ class DotOp(IRDLOperation):
 
 
 @irdl_op_definition
+class ApartOp(IRDLOperation):
+    """Whether two memories are apart, and not one and the same; they never overlap in part."""
+
+    name = "tile.apart"
+    lhs = operand_def(MemRefType)
+    rhs = operand_def(MemRefType)
+    result = result_def(i1)
+    traits = traits_def(Pure())
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)"
+
+    def __init__(self, lhs: SSAValue, rhs: SSAValue) -> None:
+        super().__init__(operands=[lhs, rhs], result_types=[i1])
+
+
+@irdl_op_definition
 class PrefetchOp(IRDLOperation):
     """
     Asks for an element of a memory that will be read later, or `written`. It changes nothing.

@@ -42,6 +42,14 @@ class InPlace:
             if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
                 yield operands[i], self.storage[launch.results[j]]
 
+    def replaces(self, old: Storage, new: Storage) -> bool:
+        """Whether the first launch that writes a value writes it over an old one, read no more."""
+        if not old.readers or max(old.readers) != new.first or not self.may_replace(old, new):
+            return False
+        pairs = self.pairs(self.body.steps[new.first])
+        whole = [result for source, result in pairs if source is old and result.root is new]
+        return any(not result.is_part and not result.start for result in whole)
+
     def share(self, section: Section) -> None:
         """Results take over the memory of operands that nobody reads any more."""
         for time, launch in enumerate(section.steps):

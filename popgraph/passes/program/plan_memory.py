@@ -103,6 +103,7 @@ class _Planner:
             arena = max(arena, size)
         checks = self._graph.return_op.checks
         program = ProgramOp(self._graph.sym_name.data, arena, self._persistent, bound, checks)
+        program.donated = self._donations()
         writer = SectionWriter(self._storage, self._programs, self._copies)
         writer.write(self._prepare, program.prepare.block, [])
         writer.write(self._body, program.body.block, self._declared)
@@ -207,6 +208,18 @@ class _Planner:
             copy = Copy(value, storage, target)
             # What is there from the start is copied before an update can change it.
             (self._body.after if storage.space == "output" else self._body.before).append(copy)
+
+    def _donations(self) -> dict[str, str]:
+        """Each input over which an output of its type may be written, if the caller says so."""
+        found = dict[str, str]()
+        for name, value in self._graph.inputs.items():
+            for output, result in self._graph.outputs.items():
+                old, new = self._storage[value], self._storage[result].root
+                if old.space != "input" or (new.space, new.label) != ("output", output):
+                    continue
+                if value.type == result.type and self._in_place.replaces(old, new):
+                    found.setdefault(name, output)
+        return found
 
     def _place_updates(self) -> None:
         """

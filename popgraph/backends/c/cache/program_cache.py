@@ -79,6 +79,7 @@ class ProgramKey:
             "library": saved.library,
             "arena": saved.table.arena,
             "checks": [asdict(check) for check in saved.table.checks],
+            "donations": dict(saved.table.donations),
             "slots": rows,
             "places": written.places,
             "homes": written.elsewhere,
@@ -107,7 +108,8 @@ class ProgramKey:
         header, persistent = files.own.header, files.own.piece(0)
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
-        table = Table(slots, header["arena"], len(persistent), checks)
+        donations = dict(header["donations"])
+        table = Table(slots, header["arena"], len(persistent), checks, donations)
         prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
         return Saved(header["name"], header["library"], table, prepared, notices)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array, ArrayStore
@@ -63,6 +64,8 @@ class Table:
     """In bytes; `prepare` fills it."""
     checks: tuple[IndexCheck, ...] = ()
     """What the outputs that nobody sees tell of a run."""
+    donations: Mapping[str, str] = field(default_factory=dict)
+    """The output of each input in whose memory it may be made."""
 
     @property
     def packings(self) -> dict[str, int]:

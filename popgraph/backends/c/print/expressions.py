@@ -67,6 +67,7 @@ def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
         "bits": str(found.bits),
         "greater": _extreme("GREATER", found, count),
         "less": _extreme("LESS", found, count),
+        "exp": "POPGRAPH_EXP_F32_16" if (found.name, count) == ("f32", 16) else "POPGRAPH_EXP",
     }
 
 

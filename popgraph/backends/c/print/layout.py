@@ -123,7 +123,7 @@ class Layout:
     @property
     def table(self) -> Table:
         """The memory, apart from the IR that it was read from."""
-        return Table(tuple(self.slots), *self._sizes, self._checks)
+        return Table(tuple(self.slots), *self._sizes, self._checks, self.program.donated)
 
 
 def _called(program: ProgramOp) -> dict[str, Operation]:

@@ -98,6 +98,7 @@ FLOAT: Mapping[str, Row] = {
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
     "math.ceil": _function("ceil"),
     "math.floor": _function("floor"),
+    "math.exp": Row("popgraph_exp{f}({a})", "{exp}({T}, {E}, {n}, popgraph_exp{f}, {a})"),
     "math.fma": _function("fma", "{a}, {b}, {c}"),
     # The rounding mode is never changed, so this is to the nearest, ties to even.
     "math.roundeven": _function("rint"),

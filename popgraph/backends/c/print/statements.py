@@ -20,7 +20,7 @@ from popgraph.backends.c.print.pointers import (
     reached_from,
 )
 from popgraph.dialects import element_types
-from popgraph.dialects.tile import DotOp, PrefetchOp, ReceiveOp, SendOp
+from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.ranks.codes import exchange_code
 
@@ -289,6 +289,12 @@ def _prefetch(body: Body, op: Operation) -> None:
     body.line(f"__builtin_prefetch((const void *)({address}), {int(bool(op.written))}, 2);")
 
 
+def _apart(body: Body, op: Operation) -> None:
+    assert isinstance(op, ApartOp)
+    lhs, rhs = body.name(op.lhs), body.name(op.rhs)
+    body.define(op.result, f"(const void *){lhs} != (const void *){rhs}")
+
+
 def _bytes(memory: SSAValue) -> int:
     assert isinstance(memory.type, MemRefType)
     return types.element(memory.type).bits // 8 * prod(types.dense(memory.type))
@@ -322,6 +328,7 @@ _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     memref.CopyOp: _copy,
     vector.LoadOp: _vector_load,
     vector.StoreOp: _vector_store,
+    ApartOp: _apart,
     PrefetchOp: _prefetch,
     ReceiveOp: _receive,
     SendOp: _send,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
+from popgraph.backends.c.memory.donations import donated, in_memory_of
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
@@ -170,20 +172,30 @@ class CExecutable(Executable):
             if view.nbytes >= LARGE
         }
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    @property
+    def donations(self) -> Mapping[str, str]:
+        return self.table.donations
+
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        taken = self._donated(inputs, donate) if donate else {}
         section = self._step_section
         with section.lock:
             if section.busy or section.interrupted:
                 self._check_whole()
             section.busy = True
             try:
-                made = self._run(inputs)
+                made = self._run(inputs, taken)
             finally:
                 section.busy = False
         raise_errors((check, made.pop(name)) for name, check in self._checks.items())
         return made
 
-    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
+        self.check({name: as_array(name, value) for name, value in inputs.items()})
+        return donated(inputs, donate, self.donations)
+
+    def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
+        """`taken` are arrays of inputs in which outputs are made."""
         if len(inputs) != len(self._inputs):
             self.check(inputs)
         for name, view in self._inputs.items():
@@ -194,15 +206,28 @@ class CExecutable(Executable):
                 or array.shape != view.shape
             ):
                 array = self._unusual(inputs, name)
-            view[...] = array
-        for made in self._made.values():
-            made.allocate()
+            if name not in taken:
+                view[...] = array
+        given = {self.donations[name]: array for name, array in taken.items()}
+        for name, made in self._made.items():
+            if name not in given:
+                made.allocate()
         for memory in self._scratch:
             fill_with_poison(memory)
-        self._entry(self._address)
+        with ExitStack() as stack:
+            for name, array in taken.items():
+                stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
+            self._entry(self._address)
         if self._code.exchanges:
             raise_failure()
-        return {name: view.copy() for name, view in self._outputs.items()}
+        return {
+            name: given[name] if name in given else view.copy()
+            for name, view in self._outputs.items()
+        }
+
+    def _places(self, name: str) -> tuple[int, int]:
+        """Where the table says where a donated input and its output are."""
+        return self.table.named("input")[name], self.table.named("output")[self.donations[name]]
 
     def _check_whole(self) -> None:
         """RunError while a step of this program is unfinished."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     IntegerAttr,
     MemRefType,
     StringAttr,
@@ -129,7 +130,8 @@ class ProgramOp(IRDLOperation):
 
     `prepare` runs once after constants and variables are in place, `body` in every step.
     `arena` and `persistent` are sizes in bytes; `lower_bound` is the largest set of arena bytes
-    alive at once, which no plan can beat. `checks` says which outputs tell of indices.
+    alive at once, which no plan can beat. `checks` says which outputs tell of indices. `donations`
+    are names of inputs, each followed by that of the output that may be in the same memory.
     """
 
     name = "tile.program"
@@ -138,12 +140,13 @@ class ProgramOp(IRDLOperation):
     persistent = prop_def(IntegerAttr)
     lower_bound = prop_def(IntegerAttr)
     checks = opt_prop_def(IndexChecksAttr)
+    donations = opt_prop_def(ArrayAttr[BytesAttr])
     prepare = region_def("single_block")
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
     assembly_format = (
         "$sym_name `arena` $arena `persistent` $persistent `lower_bound` $lower_bound "
-        "(`checks` $checks^)? `prepare` $prepare `body` $body attr-dict"
+        "(`checks` $checks^)? (`donations` $donations^)? `prepare` $prepare `body` $body attr-dict"
     )
 
     def __init__(
@@ -168,6 +171,18 @@ class ProgramOp(IRDLOperation):
     @property
     def index_checks(self) -> tuple[IndexCheck, ...]:
         return checks_of(self.checks)
+
+    @property
+    def donated(self) -> dict[str, str]:
+        """The output of each input whose memory it may have."""
+        names = [name.text for name in self.donations or ()]
+        return dict(zip(names[::2], names[1::2], strict=True))
+
+    @donated.setter
+    def donated(self, outputs: Mapping[str, str]) -> None:
+        if outputs:
+            names = [BytesAttr.of(name) for pair in outputs.items() for name in pair]
+            self.properties["donations"] = ArrayAttr(names)
 
     def verify_(self) -> None:
         sizes = {"arena": self.arena.value.data, "persistent": self.persistent.value.data}

@@ -14,6 +14,7 @@ from popgraph.passes.graphcore.canonicalize import (
     lookups,
     loops,
     movement,
+    operand_scales,
     pieces,
     pools,
     powers,
@@ -31,6 +32,7 @@ RULES = (
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,
+    *operand_scales.RULES,
     *shuffles.RULES,
     *branches.RULES,
     *loops.RULES,
@@ -44,7 +46,8 @@ class Canonicalize(Pass):
     Algebra: what changes nothing goes, chains become one, constant scales move into weights.
 
     Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py`,
-    `powers.py` and `projections.py`, which round differently, and in `pieces.py`, which keep a -0.
+    `operand_scales.py`, `powers.py` and `projections.py`, which round differently, and in
+    `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

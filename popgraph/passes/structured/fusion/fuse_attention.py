@@ -64,7 +64,7 @@ class Attention:
 
     def join(self) -> None:
         """Puts the products into the nest; a result in another order is copied behind it."""
-        nest, mixed = self.nest, _in_order(self.mixed, self.order)
+        nest, mixed = self.nest, _of_rows(self.mixed, self.order)
         inner = [self.scores, *nest.nested, mixed]
         inside = {nest.body.block.args[list(nest.inputs).index(self.scores.outputs[0])]}
         new = _empty_nest(self, mixed)
@@ -88,10 +88,11 @@ class Attention:
         old = self.mixed.outputs[0]
         Rewriter.insert_op(new, InsertPoint.before(self.mixed))
         result: SSAValue = new.outputs[0]
-        if mixed is not self.mixed:
+        if result.type != old.type or self.order != tuple(range(len(self.order))):
             copied = movement(result, selection(self.order), tensor(old).get_shape())
             insert_made_for(self.mixed, copied)
             result = copied.outputs[0]
+        if mixed is not self.mixed:
             mixed.erase()
         result.name_hint = old.name_hint
         old.replace_all_uses_with(result)
@@ -149,6 +150,7 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) 
         and prod(scores.sizes[: shared + 1]) * element_bytes(value.type)
         > target.l2(target.tuning.attention_scores_l2)
         and _is_whole(scores)
+        and not _is_k_outer(scores)
     )
 
 
@@ -176,20 +178,34 @@ def _is_whole(op: tile.ContractOp) -> bool:
     schedule = op.schedule
     return (
         schedule is not None
-        and not schedule.k_outer.data
         and schedule.m_outer_dim.data < 0
         and op.sizes[schedule.n_dim.data] % schedule.nr == 0
         and len(op.outputs) == 1
     )
 
 
+def _is_k_outer(op: tile.ContractOp) -> bool:
+    """Whether a product goes through all rows for each chunk of terms."""
+    return op.schedule is not None and bool(op.schedule.k_outer.data)
+
+
 def _step(
     scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp, target: Target
 ) -> int:
-    """How many rows fit into local memory: whole blocks of them; 0 when there is no gain."""
+    """
+    How many rows fit into local memory: whole blocks of them; 0 when there is no gain.
+
+    Of long rows a block may take more, if such blocks are all: factors go by once for each one.
+    """
     row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0].type)
-    rows = min(nest.sizes[-1], target.l2(target.tuning.attention_rows_l2) // (2 * row))
+    tuning = target.tuning
+    fitting = min(target.l2(tuning.attention_rows_l2), tuning.most_local_bytes // 2) // (2 * row)
     block = max(_block(scores), _block(mixed))
+    if fitting < block:
+        local = min(target.l2(tuning.attention_block_l2), tuning.most_local_bytes)
+        even = [rows for rows in range(1, block + 1) if nest.sizes[-1] % rows == 0]
+        fitting = max(fitting, *[rows for rows in even if 2 * rows * row <= local], 0)
+    rows = min(nest.sizes[-1], fitting)
     return rows // block * block if rows > block else rows
 
 
@@ -205,15 +221,17 @@ def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
     return all(form.stride(dim) is not None for form in forms for dim in dims)
 
 
-def _in_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
-    """The same product with its parallel loops in another order, schedule and all."""
-    if order == tuple(range(len(order))):
-        return op
-    new, schedule = with_permuted_results(op, order), op.schedule
+def _of_rows(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """The same product with its parallel loops in another order, for few rows at a time."""
+    schedule = op.schedule
     assert schedule is not None
+    is_in_order = order == tuple(range(len(order)))
+    if is_in_order and not _is_k_outer(op):
+        return op
+    new = op.clone() if is_in_order else with_permuted_results(op, order)
     numbers = schedule.numbers
     for name in ("n_dim", "m_dim"):
         if numbers[name] >= 0:
             numbers[name] = order.index(numbers[name])
-    new.properties["schedule"] = ScheduleAttr.of(**numbers)
+    new.properties["schedule"] = ScheduleAttr.of(**{**numbers, "k_outer": 0})
     return new

@@ -159,7 +159,7 @@ class Group:
             and self._reads_own_rows()
             and all(member.walks_along_rows(self.shared) for member in self.members)
             and self._has_many_rows()
-            and self._local_bytes() <= self.target.l1(self.target.tuning.row_buffer_l1)
+            and self._local_bytes() <= _most_local_bytes(self.target)
         )
 
     def rows_together(self) -> int:
@@ -294,3 +294,10 @@ def put_into_nest(group: Group) -> tile.NestOp:
         reader.detach()
         Rewriter.insert_op(reader, InsertPoint.after(nest))
     return nest
+
+
+def _most_local_bytes(target: Target) -> int:
+    """What the local memory of a nest may take; a long row may leave L1, but not for memory."""
+    tuning = target.tuning
+    long = min(target.l2(tuning.row_buffer_l2), tuning.most_local_bytes // 2)
+    return max(target.l1(tuning.row_buffer_l1), long)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from xdsl.ir import BlockArgument, OpResult, SSAValue
@@ -50,7 +51,9 @@ def scatter_kernel(op: tile.ScatterOp, target: Target) -> tile.KernelOp:
     chunk, *sources, result = kernel.body.block.args
     parts = spans(writer, groups, cut, chunk)
     initial = sources.pop() if op.initial is not None else None
-    _start(writer, op, initial, result, parts[0] if cut else None)
+    copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
+    with copied:  # What the result starts with is there where both are in one memory.
+        _start(writer, op, initial, result, parts[0] if cut else None)
     if 0 not in op.sizes:
         runs = [Run(*pair) for pair in zip(groups, parts, strict=True)]
         _combine(writer, op, runs, sources, result)

@@ -217,6 +217,12 @@ class Writer:
             lambda: create_unchecked(vector.LoadOp, memory, position, types=(type_,)),
         )
 
+    def apart(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        """Whether two memories are not one and the same."""
+        op = tile.ApartOp(lhs, rhs)
+        self.do(op)
+        return op.result
+
     def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
         self.do(tile.PrefetchOp(memory, self.value(index), written=written))
 

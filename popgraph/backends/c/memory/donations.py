@@ -1,0 +1,90 @@
+"""Donated inputs: arrays of the caller in whose memory outputs are made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from popgraph.backends.base import as_array
+from popgraph.backends.c.memory.pages import address
+from popgraph.backends.c.memory.zero_copy import Pointers
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+
+
+def donated(
+    inputs: Mapping[str, Array], donate: Collection[str], donations: Mapping[str, str]
+) -> dict[str, Array]:
+    """
+    The arrays of the donated inputs; RunError for one whose memory no output can have.
+
+    `inputs` fit the program, and `donations` has the output of each that can be donated.
+    """
+    if isinstance(donate, str):
+        raise RunError(f"donate is {donate!r}, not a list of names", hint=f"donate=[{donate!r}]")
+    found = dict[str, Array]()
+    for name in dict.fromkeys(donate):
+        _check_name(name, inputs, donations)
+        found[name] = _memory_of(name, inputs[name])
+    for name in found:
+        for other, array in inputs.items():
+            if other != name and np.may_share_memory(found[name], as_array(other, array)):
+                raise RunError(
+                    f"input {name!r} cannot be donated: input {other!r} is in the same memory",
+                    hint=f"give a copy of one of them, or leave {name!r} out of donate",
+                )
+    outputs = [donations[name] for name in found]
+    for name, output in zip(found, outputs, strict=True):
+        if outputs.count(output) > 1:
+            rivals = ", ".join(repr(one) for one in found if donations[one] == output)
+            raise RunError(
+                f"output {output!r} can be made in one donated input only",
+                f"input {name!r}",
+                f"donate one of {rivals}",
+            )
+    return found
+
+
+def _check_name(name: str, inputs: Mapping[str, Array], donations: Mapping[str, str]) -> None:
+    if name not in inputs:
+        known = ", ".join(map(repr, inputs)) or "none"
+        raise RunError(f"the model has no input {name!r} to donate", hint=f"its inputs are {known}")
+    if name not in donations:
+        others = ", ".join(f"{one!r} (becomes {donations[one]!r})" for one in donations) or "none"
+        raise RunError(
+            f"input {name!r} cannot be donated: no output is computed over it",
+            hint="one of the same type must be an update of it (ScatterND, ScatterElements, "
+            f"elementwise operators) behind all that reads it; inputs that can be: {others}",
+        )
+
+
+def _memory_of(name: str, value: object) -> Array:
+    """An array that may be written where it is."""
+    why = ""
+    if not isinstance(value, np.ndarray):
+        why = f"a {type(value).__name__} is no NumPy array"
+    elif not value.flags.writeable:
+        why = "the array is read-only"
+    elif not (value.flags.c_contiguous and value.flags.aligned):
+        why = "the array is not contiguous"
+    if why:
+        raise RunError(
+            f"input {name!r} cannot be donated: {why}",
+            hint=f"np.array({name}, order='C') is a copy that can be",
+        )
+    return np.asarray(value)
+
+
+@contextmanager
+def in_memory_of(array: Array, pointers: Pointers, numbers: Collection[int]) -> Iterator[None]:
+    """These entries of the table point to an array as long as this is open."""
+    before = [(number, pointers[number]) for number in numbers]
+    for number in numbers:
+        pointers[number] = address(array)
+    try:
+        yield
+    finally:
+        for number, pointer in before:
+            pointers[number] = pointer

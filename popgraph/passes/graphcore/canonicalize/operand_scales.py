@@ -1,0 +1,113 @@
+"""Canonicalization of scaled operands: a scale moves to where it meets the fewest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import bf16, f32, f64
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import BroadcastOp, MatMulOp, MulOp, ReshapeOp, TransposeOp
+from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.program import ConstantOp
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved, with_operands
+from popgraph.support.shapes import prod
+
+MOVEMENTS = (TransposeOp, ReshapeOp, BroadcastOp)
+"""What keeps every element, so that a scale may as well come after it, or not at all."""
+WIDE = (f32, f64, bf16)
+"""Elements with room for a moderate scale on either factor; those of f16 end at 65504."""
+MODERATE = 2.0**16
+"""The largest scale that moves, and the inverse of the smallest: it neither overflows nor hides."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A value times one number, moved after that."""
+
+    product: MulOp
+    plain: SSAValue
+    scale: float
+    movements: Sequence[Movement]
+
+    @property
+    def elements(self) -> int:
+        return prod(shape_of(self.product.result))
+
+    def without_scale(self) -> SSAValue:
+        return moved(self.plain, self.movements)
+
+
+class ScaleFewest(Rule[MatMulOp]):
+    """
+    q @ (k * c)  ->  (q * c) @ k or (q @ k) * c; (q * b) @ (k * c)  ->  (q * (b * c)) @ k
+
+    Only when c is one number of moderate size, nobody else reads k * c, and the other factor or
+    the product has fewer elements. A literal that nobody else reads counts as none: it is scaled
+    when it is folded.
+    """
+
+    ROOTS = (MatMulOp,)
+
+    def rewrite(self, op: MatMulOp) -> Operand | None:
+        for number in (0, 1):
+            found = self._scaled(op.operands[number])
+            made = None if found is None else self._rewritten(op, number, found)
+            if made is not None:
+                return made
+        return None
+
+    def _scaled(self, value: SSAValue) -> Scaled | None:
+        """The value as a product with one number, if that may move."""
+        movements = list[Movement]()
+        while isinstance(value.owner, MOVEMENTS) and value.has_one_use():
+            movements.insert(0, value.owner)
+            value = value.owner.x
+        op = value.owner
+        if not isinstance(op, MulOp) or not value.has_one_use():
+            return None
+        if tensor_of(value).element_type not in WIDE:
+            return None
+        for plain, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            array = self.array(factor)
+            if array is None or array.size != 1 or shape_of(plain) != shape_of(value):
+                continue
+            scale = float(array.reshape(()))
+            if 1 / MODERATE <= abs(scale) <= MODERATE:
+                return Scaled(op, plain, scale, movements)
+        return None
+
+    def _rewritten(self, op: MatMulOp, number: int, found: Scaled) -> Operand | None:
+        other = op.operands[1 - number]
+        partner = self._scaled(other)
+        results = prod(shape_of(op.result))
+        if partner is not None and partner.elements <= found.elements:
+            scale = self._number(partner.scale * found.scale, other)
+            both = moved(MulOp(partner.plain, scale), partner.movements)
+            return self._product(op, number, found, both)
+        if self._elements(other) < min(found.elements, results + 1):
+            factor = MulOp(other, self._number(found.scale, other))
+            return self._product(op, number, found, factor.result)
+        if results < found.elements:
+            product = self._product(op, number, found, other)
+            return MulOp(product, self._number(found.scale, other))
+        return None
+
+    def _product(self, op: MatMulOp, number: int, found: Scaled, other: SSAValue) -> Operand:
+        factors = [other, other]
+        factors[number] = found.without_scale()
+        return with_operands(op, factors)
+
+    def _elements(self, value: SSAValue) -> int:
+        """How many elements it takes to scale a value."""
+        if isinstance(value.owner, ConstantOp) and value.has_one_use():
+            return 0
+        return prod(shape_of(value))
+
+    def _number(self, scale: float, like: SSAValue) -> Operand:
+        return self.literal(np.array(scale, dtype_of(like).numpy))
+
+
+RULES = (ScaleFewest,)
