@@ -362,10 +362,10 @@ def sparse_tensor(count: int) -> onnx.SparseTensorProto:
 
 
 def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors.numpy")
+    package = pytest.importorskip("safetensors.numpy")
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     write_file(tmp_path / "w.safetensors", safetensors({"a/b": array, "é": array[0]}))
-    found = safetensors.load_file(tmp_path / "w.safetensors")
+    found = package.load_file(tmp_path / "w.safetensors")
     assert np.array_equal(found["a/b"], array)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,9 +38,7 @@ def test_an_attribute_is_of_one_kind(kind: str) -> None:
             continue
         with pytest.raises(popart_exception) as caught:
             get("mine", {y})
-        assert caught.value.args[0] == (
-            f"Node attribute mine is not {words}. Use a different getNodeAttribute function."
-        )
+        assert caught.value.args[0] == f"Attribute mine is not {words}."
 
 
 def test_a_node_is_found_by_all_its_outputs() -> None:
@@ -126,3 +125,42 @@ def test_the_ways_to_cut_a_product() -> None:
         "Unsupported mat mul serialization mode 'columns'. Supported modes are 'input_channels', "
         "'reducing_dim', 'output_channels' or 'none'"
     )
+
+
+def test_hints_are_for_the_operators_that_take_them() -> None:
+    builder, y = one_node()
+    refused: list[tuple[Callable[[], object], str]] = [
+        (
+            lambda: builder.setPartialsType(y, "HALF"),
+            "Builder::setPartialsType should only be called on operators: Conv, MatMul; but was "
+            "given: Relu",
+        ),
+        (
+            lambda: builder.setEnableConvDithering(y, 1),
+            "Builder::setEnableConvDithering should only be called on convolutions but was given: "
+            "Relu",
+        ),
+        (
+            lambda: builder.setEnableConvDithering(y, 2),
+            "enableConvDithering must be a bool value",
+        ),
+        (
+            lambda: builder.removeNodeAttribute("mine", {y}),
+            "Cannot remove attribute mine as it does not exist.",
+        ),
+        (lambda: builder.aiGraphcore.copyvarupdate([y]), "copyvarupdate should have two args."),
+        (
+            lambda: builder.aiGraphcore.multiconv([], debugContext="both"),
+            "MultiConvOp 'both' has no input tensors. Provide at least one set of inputs",
+        ),
+        (
+            builder.addUntypedInputTensor,
+            "Can not add untyped tensors to the top-level graph. Use "
+            "Builder::addInputTensor(const TensorInfo &tensorInfo, const std::string &debugPrefix) "
+            "instead.",
+        ),
+    ]
+    for call, text in refused:
+        with pytest.raises(popart_exception) as caught:
+            call()
+        assert caught.value.args[0] == text

@@ -292,6 +292,8 @@ class AiGraphcoreOpset1(Operands):
     @one_result("CopyVarUpdate")
     def copyvarupdate(self, args: list[str], debugContext: object = "") -> Results:
         """Gives the variable args[0] the value args[1] at the end of the step."""
+        if len(args) != 2:
+            raise popart_exception("copyvarupdate should have two args.")
         return self._type(args)
 
     @one_result("SplineWeighting")
@@ -580,6 +582,11 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> list[str]:
         """Convolutions side by side; each has data, weights and perhaps a bias."""
+        if not args:
+            raise popart_exception(
+                f"MultiConvOp '{debugContext}' has no input tensors. Provide at least one set of "
+                "inputs"
+            )
         given = {
             "dilations": dilations,
             "inDilations": inDilations,

@@ -107,7 +107,10 @@ class Annotations(ABC):
 
     def removeNodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> None:
         op = self._node_of(nodeOutputNames)
-        self._attribute(op, attributeName)
+        if attributeName not in self._held(op):
+            raise popart_exception(
+                f"Cannot remove attribute {attributeName} as it does not exist.", op.where()
+            )
         set_attribute(op, attributeName, None, self.weights)
 
     def nodeHasAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> bool:
@@ -153,12 +156,21 @@ class Annotations(ABC):
         op = self._node_of(ids)
         if kind_of_attribute(self._attribute(op, name)) != kind:
             raise popart_exception(
-                f"Node attribute {name} is not {_KINDS[kind]}. Use a different getNodeAttribute "
-                "function.",
+                f"Attribute {name} is not {_KINDS[kind]}.",
                 op.where(),
                 "getNodeAttribute gives an attribute of any kind",
             )
         return self.getNodeAttribute(name, ids)
+
+    def _check_operator(
+        self, call: str, ids: NodeIds, operators: tuple[str, ...], words: str
+    ) -> None:
+        """Refuses a hint for what is not one of these operators, which PopART has words for."""
+        found = self._node_of(ids).op_type
+        if found not in operators:
+            raise popart_exception(
+                f"Builder::{call} should only be called on {words} but was given: {found}"
+            )
 
     def _node_of(self, ids: NodeIds) -> OnnxOp:
         """The node that has these outputs, and no others."""
@@ -310,6 +322,9 @@ class Annotations(ABC):
         self._annotate(MEMORY, nodeOutputNames, float(availableMemoryProportion))
 
     def setPartialsType(self, nodeOutputName: NodeIds, partialsType: str) -> None:
+        self._check_operator(
+            "setPartialsType", nodeOutputName, ("Conv", "MatMul"), "operators: Conv, MatMul;"
+        )
         if partialsType.upper() not in ("HALF", "FLOAT"):
             raise popart_exception(f"Unknown partials type {partialsType}; HALF or FLOAT")
         self._annotate(PARTIALS, nodeOutputName, partialsType.upper())
@@ -319,6 +334,9 @@ class Annotations(ABC):
         return "FLOAT" if held is None else str(to_python(held, self.weights))
 
     def setEnableConvDithering(self, nodeOutputName: NodeIds, enableConvDithering: int) -> None:
+        if enableConvDithering not in (0, 1):
+            raise popart_exception("enableConvDithering must be a bool value")
+        self._check_operator("setEnableConvDithering", nodeOutputName, ("Conv",), "convolutions")
         self._annotate(DITHERING, nodeOutputName, int(enableConvDithering))
 
     def setSerializeMatMul(

@@ -184,6 +184,12 @@ class Builder(Annotations):
 
     def addUntypedInputTensor(self, debugContext: object = "") -> str:
         """An input of a subgraph whose type follows from the call."""
+        if self._parent is None:
+            raise popart_exception(
+                "Can not add untyped tensors to the top-level graph. Use "
+                "Builder::addInputTensor(const TensorInfo &tensorInfo, const std::string "
+                "&debugPrefix) instead."
+            )
         return self._input(UNKNOWN, debugContext)
 
     def _input(self, type_: Attribute, name: object) -> str:
