@@ -16,6 +16,12 @@ from popgraph.session.about import getSupportedOperations
 from popgraph.support.errors import PopgraphError
 
 
+def serialised(written: Written, mode: str, factor: int) -> str:
+    product = str(written.onnx.matmul([written.f(4, 6), written.f(6, 8)]))
+    written.builder.setSerializeMatMul({product}, mode, factor)
+    return product
+
+
 class Written:
     """A builder, and short names for its inputs, constants and operators."""
 
@@ -50,6 +56,29 @@ def refused(write: Write, opset: int) -> str:
 
 
 ONNX: list[tuple[Write, int, str]] = [
+    (
+        lambda w: serialised(w, "input_channels", 3),
+        10,
+        "Invalid serialisation factor 3 for input channels dim 4. input_channels dim should be a "
+        "multiple of the serialisation factor ",
+    ),
+    (
+        lambda w: serialised(w, "reducing_dim", 4),
+        10,
+        "Invalid serialisation factor 4 for reducing dimension 6. reducing_dim dim should be a "
+        "multiple of the serialisation factor ",
+    ),
+    (
+        lambda w: serialised(w, "output_channels", 3),
+        10,
+        "Invalid serialisation factor 3 for output channels dim 8. output_channels dim should be "
+        "a multiple of the serialisation factor ",
+    ),
+    (
+        lambda w: serialised(w, "output_channels", 0),
+        10,
+        "Invalid serialisation factor 0. Serialisation factor must be a non-zero positive integer.",
+    ),
     (
         lambda w: w.onnx.argmax([w.f()]),
         10,

@@ -53,6 +53,34 @@ def matmul(node: Node) -> Complaints:
         )
 
 
+_SERIALISED = {
+    "input_channels": (0, -2, "input channels dim"),
+    "reducing_dim": (0, -1, "reducing dimension"),
+    "output_channels": (1, -1, "output channels dim"),
+}
+"""What a serialised product is cut along: an operand, its axis, and PopART's words for that."""
+
+
+def serialised(node: Node) -> Complaints:
+    mode = str(node.attributes.get("__serialize_matmul_mode", "none"))
+    factor = node.attributes.get("__serialize_matmul_factor", 0)
+    if mode not in _SERIALISED or not isinstance(factor, int):
+        return
+    if factor == 0:
+        yield (
+            "Invalid serialisation factor 0. Serialisation factor must be a non-zero positive "
+            "integer."
+        )
+        return
+    operand, axis, words = _SERIALISED[mode]
+    shape = node.shape(operand)
+    if shape is not None and len(shape) >= -axis and shape[axis] % factor:
+        yield (
+            f"Invalid serialisation factor {factor} for {words} {shape[axis]}. {mode} dim should "
+            "be a multiple of the serialisation factor "
+        )
+
+
 def alike(node: Node) -> Complaints:
     """Before opset 8, sums and means do not broadcast."""
     if node.version < 8 and len(set(node.types)) > 1:
@@ -98,7 +126,7 @@ def random(node: Node) -> Complaints:
 ROWS = {
     "Clip": (bounds,),
     "Dropout": (dropped,),
-    "MatMul": (matmul,),
+    "MatMul": (matmul, serialised),
     **dict.fromkeys(BROADCASTING, (broadcasting,)),
     **dict.fromkeys(VARIADIC, (alike,)),
     **dict.fromkeys(RANDOM, (random,)),

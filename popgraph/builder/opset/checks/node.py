@@ -24,8 +24,9 @@ class Node:
     """
     An operator with the names and types of its operands, "" for one that is absent.
 
-    `attributes` are those that the model gives. `streamed` are the operands that are inputs of the
-    model, of which nothing is known before a step; `values` the elements of constants.
+    `attributes` are those that the model gives, notes among them. `streamed` are the operands that
+    are inputs of the model, of which nothing is known before a step; `values` the elements of
+    constants.
     """
 
     op_type: str

@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from popgraph.builder.opset.checks.node import Node
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
+from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.program import WeightStore
@@ -40,7 +41,7 @@ def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) 
         _trimmed(["" if value is None else _name(value) for value in operands]),
         op.output_names,
         [UNKNOWN if value is None else value.type for value in operands],
-        {name: to_python(value, store) for name, value in op.onnx_attributes().items()},
+        {name: to_python(value, store) for name, value in all_attributes(op, store).items()},
         op.domain,
         place,
         frozenset(at for at, value in enumerate(operands) if outer and value in inputs),
