@@ -50,9 +50,8 @@ typedef u32 popgraph_u32x16 __attribute__((vector_size(64)));
 
 static inline popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
     typedef popgraph_f32x16 V;
-    typedef popgraph_u32x16 M;
-    x = POPGRAPH_GREATER_F32_16(V, M, (V){0} - 104.0f, x);
-    x = POPGRAPH_LESS_F32_16(V, M, (V){0} + 89.0f, x);
+    x = POPGRAPH_GREATER_F32_16(V, popgraph_u32x16, (V){0} - 104.0f, x);
+    x = POPGRAPH_LESS_F32_16(V, popgraph_u32x16, (V){0} + 89.0f, x);
     const V n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
     const V r = (x - n * 0.693145751953125f) - n * 1.42860682e-6f;
     const V p = POPGRAPH_EXP_PART(r);
