@@ -74,6 +74,8 @@ class ScaleFewest(Rule[MatMulOp]):
             array = self.array(factor)
             if array is None or array.size != 1 or shape_of(plain) != shape_of(value):
                 continue
+            if _is_scaled_when_folded(plain):
+                continue
             scale = float(array.reshape(()))
             if 1 / MODERATE <= abs(scale) <= MODERATE:
                 return Scaled(op, plain, scale, movements)
@@ -102,12 +104,14 @@ class ScaleFewest(Rule[MatMulOp]):
 
     def _elements(self, value: SSAValue) -> int:
         """How many elements it takes to scale a value."""
-        if isinstance(value.owner, ConstantOp) and value.has_one_use():
-            return 0
-        return prod(shape_of(value))
+        return 0 if _is_scaled_when_folded(value) else prod(shape_of(value))
 
     def _number(self, scale: float, like: SSAValue) -> Operand:
         return self.literal(np.array(scale, dtype_of(like).numpy))
+
+
+def _is_scaled_when_folded(value: SSAValue) -> bool:
+    return isinstance(value.owner, ConstantOp) and value.has_one_use()
 
 
 RULES = (ScaleFewest,)
