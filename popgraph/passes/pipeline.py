@@ -21,6 +21,7 @@ from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
+from popgraph.passes.graphcore.fold_depth import FoldDepth
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
@@ -142,6 +143,12 @@ PIPELINE: tuple[Step, ...] = (
         "graphcore",
         SkipPadding,
         "gradients of convolutions are convolutions by now, and weights literals if they are known",
+        optional=True,
+    ),
+    Step(
+        "graphcore",
+        FoldDepth,
+        "once no tap that meets padding alone is left to be copied",
         optional=True,
     ),
     Step(

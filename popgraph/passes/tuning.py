@@ -58,6 +58,11 @@ class Tuning:
     most_pieces: int = 3
     """Along an axis: where taps are three, as they mostly are, more would save nothing."""
 
+    # Convolutions over volumes
+
+    least_folded_channels: int = 32
+    """Channels from which on transforms of images save more than the copies of depth take."""
+
     # Factors in fewer bits
 
     most_narrow_uses: int = 6

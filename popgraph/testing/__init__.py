@@ -8,7 +8,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
 from popgraph.testing.clamps import clamps
 from popgraph.testing.control import controlled, training_controlled
-from popgraph.testing.convolutions import learning_convolutions, wide_convolutions
+from popgraph.testing.convolutions import learning_convolutions, volumes, wide_convolutions
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
@@ -47,6 +47,7 @@ __all__ = [
     "training_networks",
     "quantized_products",
     "scaled_weights",
+    "volumes",
     "whole_products",
     "wide_convolutions",
 ]

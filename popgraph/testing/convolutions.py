@@ -1,4 +1,4 @@
-"""Random convolutions: those whose weights learn, and those whose windows reach far."""
+"""Random convolutions: those whose weights learn, whose windows reach far, and of volumes."""
 
 from __future__ import annotations
 
@@ -60,5 +60,21 @@ def wide_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
         pads = [*reach, *reach]
     weight = Constant((behind, before // groups, *kernel), dtype, seed=draw(st.integers(0, 3)))
     options = {"dilations": dilations, "strides": strides, "pads": pads, "group": groups}
+    node = Node("Conv", (0, weight), tuple(options.items()))
+    return Network(((draw(st.integers(1, 2)), before, *space),), (node,), dtype)
+
+
+@st.composite
+def volumes(draw: DrawFn, dtype: str = "f32") -> Network:
+    """A convolution over three axes of space, mostly with a window of 3x3 for the last two."""
+    before, behind, taps = (draw(st.integers(1, 3)) for _ in range(3))
+    space = [draw(st.integers(2, 5)) for _ in range(3)]
+    window = [taps, *draw(st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 3)]))]
+    strides = [draw(st.sampled_from([1, 1, 2])), *draw(st.sampled_from([(1, 1), (1, 1), (1, 2)]))]
+    dilations = [draw(st.sampled_from([1, 1, 2])), 1, 1]
+    reach = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
+    pads = [draw(st.integers(max(0, reach[at % 3] - space[at % 3] + 1), 3)) for at in range(6)]
+    weight = Constant((behind, before, *window), dtype, seed=draw(st.integers(0, 3)))
+    options = {"dilations": dilations, "strides": strides, "pads": pads}
     node = Node("Conv", (0, weight), tuple(options.items()))
     return Network(((draw(st.integers(1, 2)), before, *space),), (node,), dtype)

@@ -348,6 +348,18 @@ def other_way_round(original: Any) -> Any:
     return joined
 
 
+# fold-depth
+
+
+def first_tap_only(original: Any) -> Any:
+    """Every tap meets what the first one does."""
+
+    def met(self: Any, op: Any, taps: int, depth: int) -> Any:
+        return [original(self, op, taps, depth)[0]] * taps
+
+    return met
+
+
 # read-narrow
 
 
@@ -806,6 +818,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "pieces stand in the wrong order",
         f"{PASSES}.graphcore.skip_padding:joined",
         other_way_round,
+    ),
+    Mutant(
+        "fold-depth",
+        "every tap of the depth meets what the first one does",
+        f"{PASSES}.graphcore.fold_depth:SumOverDepth._met",
+        first_tap_only,
     ),
     Mutant(
         "contract-in-words",

@@ -43,6 +43,7 @@ from popgraph.testing import (
     separable_convolutions,
     training_controlled,
     training_networks,
+    volumes,
     whole_products,
     wide_convolutions,
 )
@@ -131,6 +132,7 @@ SMALL = Tuning(
     least_tile_bytes=8,
     least_block_terms=2,
     least_piece=2,
+    least_folded_channels=1,
 )
 """Small networks are worth scheduling and fusing."""
 
@@ -197,6 +199,8 @@ class Place:
             return scaled_weights(dtype="f64")
         if self.name == "skip-padding":  # few others have padding beyond the nearest elements
             return wide_convolutions(dtype="f64")
+        if self.name == "fold-depth":  # no others have three axes of space
+            return volumes(dtype="f64")
         if self.name == "read-narrow":
             return narrow_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
