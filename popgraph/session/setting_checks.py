@@ -15,7 +15,7 @@ from popgraph.builder.opset.enums import (
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.passes.optimizer_spec import Adam, OptimizerSpec
+from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
@@ -34,7 +34,7 @@ def check_settings(options: SessionOptions, flow: DataFlow, rule: OptimizerSpec 
     complaints = (
         *_complaints(options, flow),
         *_of_pipelines(options, rule),
-        *_of_transforms(options, trains=rule is not None),
+        *_of_transforms(options, rule),
     )
     for complaint in complaints:
         raise popart_exception(complaint, "SessionOptions")
@@ -122,10 +122,10 @@ def _of_pipelines(options: SessionOptions, rule: OptimizerSpec | None) -> Iterat
         )
 
 
-def _of_transforms(options: SessionOptions, *, trains: bool) -> Iterator[str]:
+def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Iterator[str]:
     pieces = options.batchSerializationSettings
     forward = pieces.transformContext is BatchSerializationTransformContext.Fwd
-    if trains and forward and pieces.method is BatchSerializationMethod.Loop:
+    if rule is not None and forward and pieces.method is BatchSerializationMethod.Loop:
         yield (
             "Loop batch serialization is only supported in "
             "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
@@ -136,6 +136,9 @@ def _of_transforms(options: SessionOptions, *, trains: bool) -> Iterator[str]:
             f"Negative memory {threshold} threshold detected in MergeAuto. The option "
             "mergeVarUpdateMemThreshold must be positive. "
         )
+    merges = options.mergeVarUpdate is not MergeVarUpdateType.Off
+    if merges and rule is not None and not isinstance(rule, SGD):
+        yield f"{type(rule).__name__}Combo is not a VarUpdateOp supported in Merge Pattern"
     merging = options.replicatedCollectivesSettings.prepareScheduleForMergingCollectives
     if merging and options.accumulateOuterFragmentSettings.schedule is _SERIAL:
         yield (

@@ -31,6 +31,7 @@ class Entry:
 
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
+_SHOWN = "shown in `_serializeIr`; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
@@ -150,15 +151,19 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             tensorLocationSettingsOverride virtualGraphMode
             virtualGraphSplitRatios
         """,
+        (Standing.QUIET, _SHOWN): """
+            decomposeGradSum enableOutlining mergeVarUpdate mergeVarUpdateMemThreshold
+            outlineThreshold
+        """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
-            batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
+            batchSerializationSettings bufferingDepthMap defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
-            enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams
+            enableOutliningCopyCostPruning enablePrefetchDatastreams
             executionPhaseSettings experimentalSettings kahnTieBreaker
-            mergeVarUpdate mergeVarUpdateMemThreshold outlineSequenceBreakCost outlineThreshold
+            outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
             scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs
             stashAllTensorsInferencePipeline subgraphCopyingStrategy swapLimitScheduler

@@ -2,95 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import popgraph.session as popart
-from popgraph.builder.popart.builder import Builder
-
-Graphs = dict[str, list[dict[str, Any]]]
-
-
-def ir_of(session: Any) -> Graphs:
-    found: Graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
-    return found
-
-
-def types(graphs: Graphs, graph: str = "maingraph") -> list[str]:
-    return [op["type"] for op in graphs[graph]]
-
-
-def options(**given: object) -> popart.SessionOptions:
-    made = popart.SessionOptions()
-    made.enableOutlining = False
-    for name, value in given.items():
-        setattr(made, name, value)
-    return made
-
-
-def minimal(*more: str) -> popart.Patterns:
-    """The patterns that PopART cannot do without, and others."""
-    found = popart.Patterns(popart.PatternsLevel.Minimal)
-    for name in more:
-        found.enablePattern(name, True)
-    return found
-
-
-def weight(builder: Builder, *shape: int, name: str = "w") -> str:
-    return str(builder.addInitializedInputTensor(np.ones(shape, np.float32), name))
-
-
-def trained(
-    builder: Builder,
-    loss: str,
-    *anchors: str,
-    optimizer: Any = None,
-    patterns: popart.Patterns | None = None,
-    given: popart.SessionOptions | None = None,
-    device: Any = None,
-) -> Graphs:
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, [loss, *anchors]),
-        loss,
-        optimizer or popart.ConstSGD(0.1),
-        device,
-        patterns=patterns,
-        userOptions=given or options(),
-    )
-    return ir_of(session)
-
-
-def inferred(
-    builder: Builder,
-    *anchors: str,
-    patterns: popart.Patterns | None = None,
-    given: popart.SessionOptions | None = None,
-    device: Any = None,
-) -> Graphs:
-    session = popart.InferenceSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, list(anchors)),
-        device,
-        patterns=patterns,
-        userOptions=given or options(),
-    )
-    return ir_of(session)
-
-
-def layers(builder: Builder, count: int) -> str:
-    """So many layers, and a loss."""
-    value = builder.addInputTensor("FLOAT", [8, 4], "x")
-    labels = builder.addInputTensor("INT32", [8], "labels")
-    for number in range(count):
-        matrix = weight(builder, 4, 4, name=f"w{number}")
-        value = builder.aiOnnx.relu([builder.aiOnnx.matmul([value, matrix])])
-    return str(builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([value], 1), labels]))
+from tests.session.popart_graphs import (
+    inferred,
+    layers,
+    minimal,
+    options,
+    trained,
+    types,
+    weight,
+)
 
 
 def test_every_operator_has_popart_s_keys_and_every_value_is_a_text() -> None:
@@ -186,106 +113,6 @@ def test_a_tensor_that_is_read_twice_has_a_sum_of_gradients() -> None:
     (summed,) = [op for op in graphs["maingraph"] if op["outputs"][0]["name"] == "Gradient___w"]
     assert summed["type"] in ("Add", "AddLhsInplace", "AddRhsInplace")
     assert len(summed["inputs"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "wanted"),
-    [
-        (popart.ConstSGD(0.1), {"SGD0VarUpdate": 1}),
-        (
-            popart.SGD({"defaultMomentum": (0.9, True)}),
-            {"Accumulate": 1, "SGD1VarUpdate": 1, "SGD1AcclUpdate": 1},
-        ),
-        (popart.Adam({}), {"Accumulate": 2, "AdamUpdater": 1, "AdamVarUpdate": 1}),
-        (
-            popart.Adam({}, mode=popart.AdamMode.Lamb),
-            {"Accumulate": 2, "AdamUpdater": 1, "LambSquare": 2, "AdamVarUpdate": 1},
-        ),
-        (
-            popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
-            {"Accumulate": 1, "RMSPropUpdater": 1, "ScaledVarUpdate": 1},
-        ),
-        (
-            popart.Adaptive({}, mode=popart.AdaptiveMode.AdaDelta),
-            {"Accumulate": 2, "AdaDeltaUpdater": 1, "ScaledVarUpdate": 1},
-        ),
-    ],
-    ids=["sgd", "momentum", "adam", "lamb", "rmsprop", "adadelta"],
-)
-def test_optimizers_are_written_as_their_operators(optimizer: Any, wanted: dict[str, int]) -> None:
-    builder = popart.Builder()
-    loss = layers(builder, 1)
-    found = Counter(types(trained(builder, loss, optimizer=optimizer)))
-    assert {name: found[name] for name in wanted} == wanted
-
-
-def test_states_have_the_types_in_which_they_are_kept() -> None:
-    builder = popart.Builder()
-    loss = layers(builder, 1)
-    optimizer = popart.Adam({}, accl1_type=popart.DataType.FLOAT16)
-    ops = trained(builder, loss, optimizer=optimizer)["maingraph"]
-    (updater,) = (op for op in ops if op["type"] == "AdamUpdater")
-    kinds = {one["name"].partition("___")[0]: one["type"] for one in updater["inputs"]}
-    assert kinds == {"w0": "FLOAT", "Accl1": "FLOAT16", "Accl2": "FLOAT", "Step": "FLOAT"}
-
-
-def test_numbers_that_may_change_are_inputs_of_updates() -> None:
-    builder = popart.Builder()
-    loss = layers(builder, 1)
-    rule = popart.SGD({"defaultLearningRate": (0.1, False), "lossScaling": (2.0, False)})
-    graphs = trained(builder, loss, optimizer=rule)
-    update = graphs["maingraph"][-1]
-    names = [one["name"] for one in update["inputs"]]
-    assert "scaledLearningRate0___default___FLOAT" in names
-    read = {one["name"] for op in graphs["maingraph"] for one in op["inputs"]}
-    assert "lossScaling_FLOAT" in read
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "accumulation", "replicas", "wanted"),
-    [
-        (popart.ConstSGD(0.1), 1, 2, ["ReplicatedAllReduce", "SGD0VarUpdate"]),
-        (popart.ConstSGD(0.1), 2, 1, ["Accumulate", "AccumulatorScale", "SGD0VarUpdate"]),
-        (
-            popart.SGD({"defaultMomentum": (0.9, True)}),
-            2,
-            2,
-            ["Accumulate", "ReplicatedAllReduceInplace", "SGD1AcclUpdate", "SGD1VarUpdate"],
-        ),
-        (
-            popart.SGD({"defaultMomentum": (0.9, True)}),
-            1,
-            2,
-            ["Accumulate", "ReplicatedAllReduce", "SGD1AcclUpdate", "SGD1VarUpdate"],
-        ),
-    ],
-)
-def test_gradients_of_micro_batches_and_replicas_are_added_up(
-    optimizer: Any, accumulation: int, replicas: int, wanted: list[str]
-) -> None:
-    builder = popart.Builder()
-    loss = layers(builder, 1)
-    given = options(
-        accumulationFactor=accumulation,
-        enableGradientAccumulation=accumulation > 1,
-        replicatedGraphCount=replicas,
-        enableReplicatedGraphs=replicas > 1,
-    )
-    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": replicas})
-    graphs = trained(builder, loss, optimizer=optimizer, given=given, device=device)
-    names = {"SGD0VarUpdate", "SGD1VarUpdate", "SGD1AcclUpdate"}
-    ops = [
-        op
-        for op in graphs["maingraph"]
-        if op["type"] in names or op["type"].startswith(("Accum", "Replicated"))
-    ]
-    assert sorted(op["type"] for op in ops) == wanted
-    outer = {
-        op["type"]
-        for op in ops
-        if op["attributes"]["__execution_context"] == "AccumulateOuterFragment"
-    }
-    assert outer == (set(wanted) - {"Accumulate"} if accumulation > 1 else set())
 
 
 # patterns

@@ -26,6 +26,20 @@ def session(**options: object) -> popart.InferenceSession:
     return popart.InferenceSession(builder.getModelProto(), flow, userOptions=given)
 
 
+def test_updates_of_adam_are_not_merged() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2])
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32))
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])])
+    given = popart.SessionOptions()
+    given.mergeVarUpdate = popart.MergeVarUpdateType.All
+    flow = popart.DataFlow(1, [loss])
+    with pytest.raises(popart_exception, match="AdamCombo is not a VarUpdateOp supported in Merge"):
+        popart.TrainingSession(
+            builder.getModelProto(), flow, loss, popart.Adam({}), None, userOptions=given
+        )
+
+
 def test_options_that_do_not_go_together() -> None:
     with pytest.raises(popart_exception, match="not supported with implicit recomputation"):
         session(aliasZeroCopy=True)

@@ -97,7 +97,7 @@ def place_automatically(graph: OpGraph, shares: Shares) -> None:
             op.settings = replace(op.settings, ipu=0)
         return
     shares.check()
-    order = scheduled(graph, {})
+    order = scheduled(graph)
     home, parts = _parted(graph, order, shares)
     _share_out(parts, shares)
     for op in order:

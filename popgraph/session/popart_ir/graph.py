@@ -50,6 +50,10 @@ class Settings:
         return replace(self, name=name)
 
 
+_STEP_OF_ADAM = 3
+"""AdamUpdater counts its steps, and only that."""
+
+
 @dataclass(eq=False)
 class Op:
     """An operator: its type, its tensors by index, its attributes."""
@@ -66,6 +70,13 @@ class Op:
     backward: bool = False
     """It belongs to what follows from the loss."""
     number: int = -1
+
+    @property
+    def changes(self) -> int | None:
+        """The input that it writes over, if any."""
+        if not self.writes or not self.inputs or not self.outputs:
+            return None
+        return _STEP_OF_ADAM if self.type == "AdamUpdater" else 0
 
     def input(self, index: int) -> str:
         return self.inputs[index]
@@ -101,6 +112,8 @@ class OpGraph:
         """Anchors."""
         self.constants: dict[str, float] = {}
         """Scalars that patterns brought, by tensor."""
+        self.later: dict[Op, set[Op]] = {}
+        """What must wait until an operator is done, besides what reads its results."""
         self._producers: dict[str, Op] = {}
         self._consumers: dict[str, dict[Op, None]] = {}
         self._numbers = self._fresh = 0
@@ -154,6 +167,10 @@ class OpGraph:
         for id in op.inputs.values():
             self._consumers.setdefault(id, {})[op] = None
         return op
+
+    def run_after(self, op: Op, first: Op) -> None:
+        """Has an operator wait for another one of which it reads nothing."""
+        self.later.setdefault(first, set()).add(op)
 
     def remove(self, op: Op) -> None:
         self.ops.remove(op)

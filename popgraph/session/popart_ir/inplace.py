@@ -28,6 +28,9 @@ _VIEWS = {
 }
 """What only shows its operand another way, by its form in place and the priority of that."""
 
+_PRESENT_VIEWS = frozenset(["SliceInplace", "ReshapeInplace", "ConcatInplace"])
+"""What comes in place already."""
+
 _UNARY = words(
     """
     Asin Atan Ceil Clip Elu Exp Expm1 Floor Gelu GeluErf HardSigmoid LeakyRelu Log1p
@@ -72,8 +75,6 @@ class InPlace:
         self._graph = graph
         self._group: dict[str, set[str]] = {}
         self._modifiers: dict[Op, str] = {}
-        self._after: dict[Op, set[Op]] = {}
-        """What must wait until an operator is done, besides what reads its results."""
         self._made: set[Op] = set()
 
     def run(self) -> None:
@@ -85,17 +86,16 @@ class InPlace:
             if one.priority > 0 and one.op not in self._made and self._is_possible(one):
                 self._apply(one)
 
-    def order(self) -> dict[Op, set[Op]]:
-        """Which operators must come after which, because these are overwritten."""
-        return self._after
-
     def _note_present(self, op: Op) -> None:
         """What is in place already, or updates a variable."""
-        if op.writes or op.type in ("AddLhsInplace", "SliceInplace"):
-            if op.inputs and op.outputs:
+        if op.type in _PRESENT_VIEWS:
+            for id in op.inputs.values():
+                self._join(id, op.output)
+        changed = 0 if op.type == "AddLhsInplace" else op.changes
+        if changed is not None:
+            self._modifiers[op] = op.input(changed)
+            if changed == 0:
                 self._join(op.input(0), op.output)
-            if op.type != "SliceInplace" and op.inputs and op.type != "HostStore":
-                self._modifiers[op] = op.input(0)
 
     def _proposals(self, op: Op) -> Iterator[_Proposal]:
         if "InPlace" in op.settings.excluded or not op.outputs or not op.inputs:
@@ -173,7 +173,7 @@ class InPlace:
         while waiting:
             one = waiting.pop()
             users = [user for id in one.outputs.values() for user in self._graph.consumers(id)]
-            for user in (*users, *self._after.get(one, ())):
+            for user in (*users, *self._graph.later.get(one, ())):
                 if user not in seen:
                     seen.add(user)
                     waiting.append(user)
@@ -190,4 +190,4 @@ class InPlace:
         for modifier, id in self._modifiers.items():
             if id in memory:
                 for reader in self._readers(modifier, memory):
-                    self._after.setdefault(reader, set()).add(modifier)
+                    self._graph.run_after(modifier, reader)

@@ -12,12 +12,15 @@ from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
+from popgraph.session.popart_ir.clipping import clip_gradients
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
+from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.popart_ir.pipeline import (
@@ -40,7 +43,8 @@ from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
-from popgraph.session.popart_ir.updates import Decomposition, add_updates
+from popgraph.session.popart_ir.update_rules import decompose_updates
+from popgraph.session.popart_ir.updates import add_updates
 from popgraph.session.step_shape import StepShape
 
 
@@ -75,9 +79,8 @@ class Ir:
         self._asked = asked
         self._enabled = asked.patterns.enabled()
         self._dots = DotFiles(asked.options)
-        self._after: dict[Op, set[Op]] = {}
         self._graphs = self._made()
-        self._orders = {name: scheduled(graph, self._after) for name, graph in self._graphs.items()}
+        self._orders = {name: scheduled(graph) for name, graph in self._graphs.items()}
 
     def graphNames(self) -> list[str]:
         """The main graph first."""
@@ -131,9 +134,7 @@ class Ir:
         graphs = [main, *called, *self._outlined(main)]
         if "InPlace" in self._enabled:
             for graph in graphs:
-                pass_ = InPlace(graph)
-                pass_.run()
-                self._after |= pass_.order()
+                InPlace(graph).run()
         self._dots.draw("FINAL", graphs)
         return {graph.name: graph for graph in graphs}
 
@@ -158,12 +159,16 @@ class Ir:
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
         self._recompute(main)
+        if options.decomposeGradSum:
+            decompose_gradient_sums(main)
+        if asked.rule is not None:
+            merge_updates(main, options, asked.rule)
         main.prune()
         serialize_matmuls(main)
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
                 follow_gradients(main, scaling, asked.tracked)
-            Decomposition(main, asked.rule, asked.step).run()
+            decompose_updates(main, asked.rule, asked.step, scaling)
             main.prune()
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
@@ -173,6 +178,8 @@ class Ir:
             copy_by_stages(main)
         elif options.virtualGraphMode is not VirtualGraphMode.Off:
             add_copies(main)
+        if asked.rule is not None:
+            clip_gradients(main, asked.rule.clip, accumulates=asked.step.accumulation > 1)
         main.prune()
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
@@ -196,5 +203,5 @@ class Ir:
         if not options.enableOutlining:
             return []
         outliner = Outliner(options.outlineThreshold)
-        outliner.run(main, scheduled(main, {}))
+        outliner.run(main, scheduled(main))
         return list(outliner.graphs.values())

@@ -9,9 +9,9 @@ from popgraph.builder.opset.enums import RecomputationType, RecomputeType
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
+from popgraph.session.popart_ir.placement import COPY, copy_to
 from popgraph.session.stages import merged
 
-COPY = "IpuCopy"
 _STASHED = RESERVED_PREFIXES["reservedStashedPrefix"]
 RESTORED = RESERVED_PREFIXES["reservedRestoredPrefix"]
 _CONSTANT = (Kind.VARIABLE, Kind.CONSTANT)
@@ -121,14 +121,9 @@ def _walk(
         info = graph.infos[id]
         copy = graph.add_tensor(f"{id}_c{ipu}", info) if arrives else graph.fresh(at.id, info)
         producer = graph.producer(at.id)
-        made = Op(
-            COPY,
-            {0: at.id},
-            {0: copy},
-            {"__sourceIpus": f"{{{at.id}: {at.ipu}}}", "__destIpu": home},
-            Settings(ipu=at.ipu, stage=number - 1),
-            backward=producer is not None and producer.backward,
-        )
+        settings = Settings(ipu=at.ipu, stage=number - 1)
+        backward = producer is not None and producer.backward
+        made = copy_to(home, at.id, copy, settings, backward=backward)
         graph.add(made, before=_next(graph, producer, at.id))
         at = _Place(copy, number, home)
     return at

@@ -15,6 +15,8 @@ _RANDOM = {"RandomNormal": 0, "RandomUniform": 0, "Dropout": 1, "ShapedDropout":
 _SEED = TensorInfo("UINT32", [2])
 _FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
 
+COPY = "IpuCopy"
+
 _NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
 
 
@@ -74,14 +76,18 @@ def add_copies(graph: OpGraph) -> None:
                 settings = replace(
                     producer.settings if producer else Settings(), ipu=source, name=""
                 )
-                attributes: dict[str, object] = {
-                    "__sourceIpus": f"{{{id}: {source}}}",
-                    "__destIpu": ipu,
-                }
-                outputs = {0: copied[id, ipu]}
-                made = Op("IpuCopy", {0: id}, outputs, attributes, settings, backward=op.backward)
+                made = copy_to(ipu, id, copied[id, ipu], settings, backward=op.backward)
                 graph.add(made, before=op)
             graph.connect(op, index, copied[id, ipu])
+
+
+def copy_to(ipu: int, id: str, output: str, settings: Settings, *, backward: bool = True) -> Op:
+    """A copy of a tensor to an IPU, from the one of the settings."""
+    attributes: dict[str, object] = {
+        "__sourceIpus": f"{{{id}: {settings.ipu}}}",
+        "__destIpu": ipu,
+    }
+    return Op(COPY, {0: id}, {0: output}, attributes, settings, backward=backward)
 
 
 def _home(graph: OpGraph, id: str) -> int | None:

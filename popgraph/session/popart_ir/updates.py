@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
 from popgraph.passes.graphcore.training.add_optimizer import state_dtype
-from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
-from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
+from popgraph.passes.optimizer_scalars import Compound
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings, Value
 from popgraph.session.step_shape import StepShape
 from popgraph.support import dtypes
 
 
-def _reserved(name: str) -> str:
+def reserved(name: str) -> str:
+    """What the names of tensors of this role begin with."""
     return RESERVED_PREFIXES[f"reserved{name}Prefix"]
 
 
-_UPDATED = _reserved("UpdatedVar")
-
+UPDATED = reserved("UpdatedVar")
 
 COMBINED = "popgraph.update"
 """What an update is, until the operators of its rule take its place."""
 
 WEIGHT = "popgraph.weight"
 """The attribute of an update that names the weight whose numbers it uses."""
+
+_COUNTER = "Counter___"
+_SCALAR = TensorInfo("FLOAT", [])
 
 
 def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
@@ -35,7 +39,7 @@ def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
         if trained and GRADIENT + id in graph.infos:
             users = [op for op in graph.consumers(id) if not op.writes]
             settings = Settings(ipu=users[0].settings.ipu if users else None)
-            updated = graph.add_tensor(_UPDATED + id, graph.infos[id])
+            updated = graph.add_tensor(UPDATED + id, graph.infos[id])
             inputs = {0: id, 1: GRADIENT + id}
             graph.add(
                 Op(
@@ -50,191 +54,195 @@ def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
             )
 
 
-class Decomposition:
-    """Writes updates as the operators of a rule."""
+class Update:
+    """One update, and the parts that the operators of all rules have in common."""
 
-    def __init__(self, graph: OpGraph, rule: OptimizerSpec, step: StepShape) -> None:
-        self._graph, self._rule, self._step = graph, rule, step
-        self._op: Op
-        self._after_batches = False
-
-    def run(self) -> None:
-        for op in [op for op in self._graph.ops if op.type == COMBINED]:
-            self._op, self._after_batches = op, False
-            self._update(op.input(0))
-            self._graph.forget(op)
-
-    def _own(self) -> str:
+    def __init__(
+        self,
+        graph: OpGraph,
+        op: Op,
+        rule: OptimizerSpec,
+        step: StepShape,
+        scaling: str | None = None,
+    ) -> None:
+        self._graph, self._op, self._step = graph, op, step
+        self.scaling = scaling
+        """The loss scale that the host writes, if it does."""
+        self.variable, self.gradient = op.input(0), op.input(1)
+        own = str(op.attributes[WEIGHT])
         """The weight whose numbers count; of a slice, that which it is part of."""
-        return str(self._op.attributes[WEIGHT])
-
-    def _update(self, weight: str) -> None:
-        rule = self._rule.for_weight(self._own())
-        match rule:
-            case SGD() if not rule.has_velocity:
-                self._write("SGD0VarUpdate", weight, self._reduced(weight), weight, _UPDATED)
-            case SGD():
-                self._momentum(rule, weight)
-            case Adam():
-                self._adam(rule, weight)
-            case Adaptive():
-                self._adaptive(rule, weight)
-
-    def _reduced(self, weight: str) -> str:
-        """The gradient of all micro-batches and replicas."""
-        gradient = self._op.input(1)
-        if self._accumulates:
-            accumulator = self._state("Accum", weight)
-            gradient = self._accumulate(weight, accumulator, gradient)
-            self._after_batches = True
-            if self._step.all_replicas > 1:
-                gradient = self._all_reduced(weight, gradient, f"{accumulator}__reduced")
-            zeroed = _UPDATED + accumulator
-            self._add("AccumulatorScale", weight, [accumulator], zeroed)
-        elif self._step.all_replicas > 1:
-            gradient = self._all_reduced(weight, gradient, _reserved("FinalReducedGrad") + weight)
-        return gradient
+        row = dtypes.BY_POPART[self.info.data_type()]
+        self.rule = rule.for_weight(own)
+        self._scalars: Mapping[str, Compound] = rule.compounds(own, row)
 
     @property
-    def _accumulates(self) -> bool:
+    def info(self) -> TensorInfo:
+        """What the variable is."""
+        return self._graph.infos[self.variable]
+
+    @property
+    def ipu(self) -> int | None:
+        """Where the update is."""
+        return self._op.settings.ipu
+
+    @property
+    def updated(self) -> str:
+        """The variable after the update."""
+        return UPDATED + self.variable
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether gradients of several micro-batches add up before the update."""
         return self._step.accumulation > 1
 
-    def _all_reduced(self, weight: str, value: str, output: str) -> str:
-        type_ = "ReplicatedAllReduceInplace" if self._accumulates else "ReplicatedAllReduce"
-        return self._add(type_, weight, [value], output, writes=False)
+    @property
+    def reduces(self) -> bool:
+        """Whether gradients of several replicas add up before the update."""
+        return self._step.all_replicas > 1
 
-    # parts of rules
+    # tensors
 
-    def _state(self, prefix: str, weight: str) -> str:
-        info = self._graph.infos[weight]
-        asked = self._rule.state_type(_reserved(prefix))
-        kept = state_dtype(dtypes.BY_POPART[info.data_type()], asked)
-        state = TensorInfo(kept.popart, info.shape())
-        return self._graph.add_tensor(_reserved(prefix) + weight, state, Kind.VARIABLE)
+    def named(self, role: str) -> str:
+        """The tensor of this role that belongs to the variable."""
+        return reserved(role) + self.variable
 
-    def _add(
-        self, type_: str, weight: str, inputs: list[str], output: str, writes: bool = True
-    ) -> str:
-        graph = self._graph
-        graph.add_tensor(output, graph.infos[inputs[0]])
-        settings = replace(self._op.settings, name=type_, after_batches=self._after_batches)
-        tensors = dict(enumerate(inputs))
-        made = Op(type_, tensors, {0: output}, {}, settings, writes=writes, backward=True)
-        graph.add(made, before=self._op)
-        return output
+    def kept_as(self, role: str) -> str:
+        """The element type of a state."""
+        row = dtypes.BY_POPART[self.info.data_type()]
+        return state_dtype(row, self.rule.state_type(reserved(role))).popart
 
-    def _write(self, type_: str, weight: str, value: str, variable: str, prefix: str) -> str:
-        """A variable, changed by a value and by the host's numbers of the rule."""
-        inputs = [variable, value, *self._scalars(type_, weight)]
-        return self._add(type_, weight, inputs, prefix + variable)
+    def state(self, role: str) -> str:
+        """A variable of the optimizer, as large as the one that is trained."""
+        info = TensorInfo(self.kept_as(role), self.info.shape())
+        return self._graph.add_tensor(self.named(role), info, Kind.VARIABLE)
 
-    def _accumulate(self, weight: str, variable: str, value: str) -> str:
-        return self._add("Accumulate", weight, [variable, value], f"{variable}__updated")
+    @property
+    def accumulated_as(self) -> str:
+        """The element type in which gradients are added up."""
+        asked = self.rule.accum_type
+        return dtypes.BY_NAME[asked].popart if asked in dtypes.BY_NAME else self.info.data_type()
 
-    def _scalars(self, type_: str, weight: str) -> list[str]:
-        """The numbers that the host writes, of those that the operator reads."""
-        graph = self._graph
-        row = dtypes.BY_POPART[graph.infos[weight].data_type()]
-        found = []
-        for compound in self._rule.compounds(self._own(), row).values():
-            if not compound.constant and compound.prefix in _READ.get(type_, ()):
-                info = TensorInfo(compound.dtype.popart, [])
-                found.append(graph.add_tensor(compound.variable, info, Kind.STREAM))
+    def own_tensor(self, id: str) -> str:
+        """A variable of the optimizer that is like the one that is trained."""
+        return self._graph.add_tensor(id, self.info, Kind.VARIABLE)
+
+    def is_known(self, id: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return id in self._graph.infos
+
+    def own_number(self, id: str) -> str:
+        """A variable of the optimizer that is one number."""
+        return self._graph.add_tensor(id, _SCALAR, Kind.VARIABLE)
+
+    def fresh(self, base: str) -> str:
+        """A new tensor like `base`."""
+        return self._graph.fresh(base, self._graph.infos[base])
+
+    def streamed(self, scalars: Mapping[int, str]) -> dict[int, str]:
+        """Those of the rule's scalars, by input, that the host writes."""
+        found = {}
+        for index, prefix in scalars.items():
+            scalar = self._scalars.get(prefix)
+            if scalar is not None and not scalar.constant:
+                info = TensorInfo(scalar.dtype.popart, [])
+                found[index] = self._graph.add_tensor(scalar.variable, info, Kind.STREAM)
         return found
 
-    # rules
+    def number(self, prefix: str) -> float:
+        """The value of a scalar of the rule."""
+        return self._scalars[prefix].value
 
-    def _momentum(self, rule: SGD, weight: str) -> None:
-        combined = rule.combined
-        state = self._state("Accl" if combined else "Accl1", weight)
-        scalars = self._scalars("Accumulate", weight)
-        accumulated = _reserved("AcclToUpdate") + weight
-        if combined and self._accumulates:
-            self._add_up(weight, [state, self._op.input(1), *scalars], accumulated)
-        else:
-            inputs = [state, self._reduced(weight), *scalars]
-            self._add("Accumulate", weight, inputs, accumulated)
-        if not combined:
-            self._add("ScaledVarUpdate", weight, [weight, accumulated], _UPDATED + weight)
-            return
-        value = accumulated
-        if rule.nesterov:
-            output = weight + "_nesterovGradOut"
-            inputs = [self._op.input(1), weight, accumulated]
-            value = self._add("SGD1Nesterov", weight, inputs, output, writes=False)
-        self._write("SGD1VarUpdate", weight, value, weight, _UPDATED)
-        final = _reserved("AcclFinalOut") + weight
-        inputs = [accumulated, *self._scalars("SGD1AcclUpdate", weight)]
-        self._add("SGD1AcclUpdate", weight, inputs, final)
+    # operators
 
-    def _add_up(self, weight: str, inputs: list[str], accumulated: str) -> None:
-        """Gradients of micro-batches go into the velocity, of which replicas then have the sum."""
-        reduces = self._step.all_replicas > 1
-        first = _reserved("AcclToReduce") + weight if reduces else accumulated
-        self._add("Accumulate", weight, inputs, first)
-        self._after_batches = True
-        if reduces:
-            self._all_reduced(weight, first, accumulated)
+    def add(
+        self,
+        type_: str,
+        inputs: Mapping[int, str],
+        output: str,
+        *,
+        like: str = "",
+        info: TensorInfo | None = None,
+        writes: bool = True,
+        for_each: bool = False,
+        attributes: Mapping[str, Value] | None = None,
+    ) -> Op:
+        """
+        Adds an operator whose result is like its first input, or like another tensor.
 
-    def _adam(self, rule: Adam, weight: str) -> None:
-        gradient = self._regular(rule, rule.decay, weight)
-        first = self._accumulate(weight, self._state("Accl1", weight), gradient)
-        second = self._accumulate(weight, self._state("Accl2", weight), gradient)
-        inputs = [weight, first, second]
-        if rule.corrects_bias:
-            step = _reserved("Step") + weight
-            info = TensorInfo("FLOAT", [])
-            inputs.append(self._graph.add_tensor(step, info, Kind.VARIABLE))
-        updater = _reserved("AdamUpdater") + weight
-        self._add("AdamUpdater", weight, inputs, updater)
-        norms = []
-        if rule.is_lamb and rule.max_weight_norm.value != 0:
-            for prefix, tensor in (("LambR1Sq", weight), ("LambR2Sq", updater)):
-                output = _reserved(prefix) + weight
-                norms.append(self._add("LambSquare", weight, [tensor], output, writes=False))
-        inputs = [weight, updater, *norms, *self._scalars("AdamVarUpdate", weight)]
-        self._add("AdamVarUpdate", weight, inputs, _UPDATED + weight)
+        It runs once gradients are added up, unless it does `for_each` micro-batch.
+        """
+        graph = self._graph
+        graph.add_tensor(output, info or graph.infos[like or inputs[min(inputs)]])
+        late = self.accumulates and not for_each
+        settings = replace(self._op.settings, name=type_, after_batches=late)
+        made = Op(type_, dict(inputs), {0: output}, dict(attributes or {}), settings)
+        made.writes, made.backward = writes, True
+        return graph.add(made, before=self._op)
 
-    def _regular(self, rule: OptimizerSpec, decays: bool, weight: str) -> str:
-        """The gradient of a rule, divided by the loss scale and with its L2 regularization."""
-        gradient = self._reduced(weight)
-        if not rule.loss_scaling.constant:
-            gradient = self._add("Mul", weight, [gradient], f"{gradient}__unscaled", writes=False)
-        elif rule.loss_scaling.value != 1:
-            gradient = self._add("Scale", weight, [gradient], f"{gradient}__unscaled", writes=False)
-        if not decays and (rule.weight_decay.value or not rule.weight_decay.constant):
-            output = f"{gradient}__regularized"
-            gradient = self._add("ScaledAdd", weight, [gradient, weight], output, writes=False)
-        return gradient
+    def order(self, first: Op, later: Op) -> None:
+        """Has one operator run before another one that it shares memory with."""
+        self._graph.run_after(later, first)
 
-    def _adaptive(self, rule: Adaptive, weight: str) -> None:
-        gradient = self._regular(rule, rule.decay, weight)
-        first = self._accumulate(weight, self._state("Accl1", weight), gradient)
-        inputs, delta = [gradient, first], rule.mode == "ada_delta"
-        if rule.mode == "centered_rms_prop":
-            inputs.append(self._accumulate(weight, self._state("Accl2", weight), gradient))
-        if delta:
-            inputs.append(self._state("Accl2", weight))
-        type_ = "AdaDeltaUpdater" if delta else "RMSPropUpdater"
-        updater = f"AdaptiveUpdater___{weight}"
-        value = self._add(type_, weight, inputs, updater, writes=False)
-        if delta:
-            self._accumulate(weight, _reserved("Accl2") + weight, updater)
-        if rule.has_velocity:
-            if rule.tf_variant:
-                scale = "Scale" if rule.learning_rate.constant else "Mul"
-                value = self._add(scale, weight, [value], f"{updater}__scaled", writes=False)
-            value = self._accumulate(weight, self._state("Accl3", weight), value)
-        inputs = [weight, value, *self._scalars("ScaledVarUpdate", weight)]
-        self._add("ScaledVarUpdate", weight, inputs, _UPDATED + weight)
+    def accumulate(
+        self,
+        variable: str,
+        value: str,
+        output: str = "",
+        *,
+        factor: Mapping[int, str] | None = None,
+        for_each: bool = False,
+    ) -> Op:
+        """Adds a value to a variable, in the way of the rule."""
+        inputs = {0: variable, 1: value} | self.streamed(factor or {})
+        return self.add("Accumulate", inputs, output or self.fresh(variable), for_each=for_each)
 
+    def reduced(self, value: str, output: str = "") -> str:
+        """The sum over replicas: of gradients as they come, or in place of what is added up."""
+        type_ = "ReplicatedAllReduceInplace" if self.accumulates else "ReplicatedAllReduce"
+        return self.add(type_, {0: value}, output or self.fresh(value), writes=False).output
 
-_READ: dict[str, tuple[str, ...]] = {
-    "SGD0VarUpdate": ("scaledLearningRate0", "weightDecayScaleFactor0"),
-    "Accumulate": ("dampeningScaleFactor1", "dampeningScaleFactor2"),
-    "SGD1VarUpdate": ("scaledLearningRate1",),
-    "SGD1AcclUpdate": ("scaledMomentum1", "scaledWeightDecay1"),
-    "AdamVarUpdate": ("learningRate", "maxWeightNorm"),
-    "ScaledVarUpdate": ("learningRate", "weightDecay"),
-}
-"""The scalars that an operator reads, by the prefixes of their names."""
+    def accumulated(self, final: str = "") -> str:
+        """The gradient of all micro-batches and replicas; `final` is its name if it is new."""
+        if not self.accumulates:
+            return self.reduced(self.gradient, final) if self.reduces else self.gradient
+        state = self.state("Accum")
+        added = self._added_up(state, "" if self.reduces else final)
+        return self.reduced(added, final) if self.reduces else added
+
+    def _added_up(self, state: str, output: str) -> str:
+        output = output or self.fresh(state)
+        inputs = {0: state, 1: self.gradient}
+        if self.rule.keeps_means:
+            inputs[2] = self._counter()
+        made = self.add("Accumulate", inputs, output, for_each=True)
+        if self.rule.keeps_means:
+            self._graph.run_after(self._counting(inputs[2]), made)
+        return output
+
+    def _counting(self, counter: str) -> Op:
+        """What counts micro-batches."""
+        return next(op for op in self._graph.consumers(counter) if op.input(0) == counter)
+
+    def _counter(self) -> str:
+        """How many micro-batches there were: one for each IPU and stage, begun where it is new."""
+        settings = self._op.settings
+        id = _COUNTER
+        id += "" if settings.ipu is None else f"_VGraph{settings.ipu}"
+        id += "" if settings.stage is None else f"_PStage{settings.stage}"
+        if id not in self._graph.infos:
+            self.own_number(id)
+            one = self._graph.constant("one", 1.0, _SCALAR)
+            counted = self.add("Accumulate", {0: id, 1: one}, self.fresh(id), for_each=True)
+            self.add("AccumulatorScale", {0: counted.output}, self.fresh(id))
+        return id
+
+    @property
+    def clears(self) -> bool:
+        """Whether what gradients were added up in is emptied; a mean begins anew by itself."""
+        return self.accumulates and not self.rule.keeps_means
+
+    def clear(self, state: str, *after: Op) -> None:
+        """Empties a state once these operators have read it."""
+        made = self.add("AccumulatorScale", {0: state}, UPDATED + state)
+        for op in after:
+            self.order(op, made)
