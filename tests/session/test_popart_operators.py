@@ -524,6 +524,42 @@ def test_a_result_of_a_body_may_be_several_of_a_loop(backend: str) -> None:
     np.testing.assert_array_equal(found[rows], [[2, -2], [4, -4], [8, -8]])
 
 
+def counted(trips: str, counter: str) -> tuple[popart.Builder, str, list[str]]:
+    """A loop that adds how often it has turned, with trip count and counter of these types."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    turns = builder.aiOnnx.constant(np.array(3, trips))
+    always = builder.aiOnnx.constant(np.array(True))
+    body = builder.createSubgraphBuilder()
+    number = body.addInputTensor(counter, [])
+    going = body.addInputTensor("BOOL", [])
+    value = body.addInputTensor("FLOAT", [2])
+    added = body.aiOnnx.add([value, body.aiOnnx.cast([number], "FLOAT")])
+    for id in (going, added, body.aiOnnx.identity([number])):
+        body.addOutputTensor(id)
+    results = builder.aiOnnx.loop([turns, always, x], 2, body)
+    for id in results:
+        builder.addOutputTensor(id)
+    return builder, x, results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("trips", ["int32", "int64", "uint32", "uint64"])
+@pytest.mark.parametrize("counter", ["INT32", "INT64"])
+def test_loops_count_in_any_whole_numbers(trips: str, counter: str, backend: str) -> None:
+    builder, x, (last, numbers) = counted(trips, counter)
+    compiled = popgraph.compile(builder.getModelProto(), backend=backend)
+    found = compiled({x: np.array([1, -1], np.float32)})
+    np.testing.assert_array_equal(found[last], [4, 2])
+    np.testing.assert_array_equal(found[numbers], np.array([0, 1, 2], counter.lower()))
+    assert found[numbers].dtype == counter.lower()
+
+
+def test_no_loop_turns_half_a_time() -> None:
+    with pytest.raises(popart.popart_exception, match="unsupported trip count data type FLOAT"):
+        counted("float32", "INT64")
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["gather", "gatherelements", "scatter", "scatterelements"])
 def test_indices_without_a_sign(name: str, backend: str) -> None:

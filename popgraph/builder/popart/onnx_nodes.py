@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.popart.loops import loop
 from popgraph.builder.popart.scans import SCANS_OF_POPART, NodeWriter, scan
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.types import static_shape
@@ -38,6 +39,8 @@ def popart_node(
             args = _with_updates_of_indices(builder, version, args, context)
     elif op_type == "ConvTranspose":
         return _transposed_convolution(builder, args, attributes, context)
+    elif op_type == "Loop":
+        return loop(builder, args, attributes, outputs, context)
     elif op_type == "Scan" and version in SCANS_OF_POPART:
         return scan(builder, args, attributes, outputs, context)
     return builder.plain_node(op_type, args, attributes, outputs, context)
