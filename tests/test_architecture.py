@@ -136,6 +136,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "hoist_constants": "",
         "hoist_invariants": "",
         "move_updates": "",
+        "round_cheaply": "analysis",
     },
     "passes/structured/to_loops": {
         "emit": "",
@@ -407,6 +408,11 @@ NUMBERS = {
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
+    "structured/analysis/quotients.py:_GREATEST": "a share of the exponents of an f32",
+    "structured/analysis/quotients.py:_MOST": "ends a proof that would take long",
+    "structured/analysis/quotients.py:_NEIGHBOURS": "more floats than an error in the last place",
+    "structured/analysis/quotients.py:_SMALLEST": "a share of the exponents of an f32",
+    "structured/round_cheaply.py:_LARGEST": "the digits of an f32",
 }
 """Numbers of passes that are neither a fact of a processor nor a threshold, and what they are."""
 

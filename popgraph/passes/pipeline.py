@@ -51,6 +51,7 @@ from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
 from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.round_cheaply import RoundCheaply
 from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
@@ -174,6 +175,7 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
     ),
+    Step("structured", RoundCheaply, "bodies hold whole chains by now", optional=True),
     Step(
         "structured",
         MapToTiles,

@@ -141,8 +141,8 @@ class Tuning:
     """Cycles for each byte of a block beyond that, as weights go by beside it."""
     winograd_utilization: float = 0.9
     """Share of the time that multipliers are busy in a long sum."""
-    winograd_ramp_sums: int = 8
-    """Vectors of sums in registers below which products wait for each other."""
+    winograd_overlap: float = 0.35
+    """Of products and the arrival of weights: the share of the shorter that the other hides."""
     winograd_output_cycles: PerTile = PerTile(30.0, 90.0)
     """Cycles to transform the results of a tile back, per vector of channels."""
     winograd_tile_cycles: PerTile = PerTile(40.0, 120.0)

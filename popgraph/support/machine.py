@@ -42,6 +42,8 @@ class Machine:
     """Vector multiply-adds that begin in a cycle."""
     fma_latency: float = 4.0
     """Cycles until a sum is ready for the next product."""
+    fuses_multiply_add: bool = True
+    """Whether a multiply-add rounds once, and costs no more than a product."""
     words: tuple[str, ...] = BYTES
     """What words hold (`support/words.py`) that vectors multiply faster than floats, best first."""
     vector_load_cycles: float = 1.0
@@ -146,6 +148,7 @@ UNITS: Mapping[str, str] = {
     "aliases": "lines",
     "cores": "cores",
     "words": "kinds of words",
+    "multiply_add": "true or false",
 }
 """The unit of a field by how its name ends."""
 
@@ -174,10 +177,10 @@ TARGETS: Mapping[str, Machine] = {
     for each in (
         replace(GENERIC, source="a generic core with vectors of 64 bytes"),
         _generic("avx2", 32, 16, BYTES),
-        _generic("avx", 32, 16),
-        _generic("sse2", 16, 16, PAIRS),
+        replace(_generic("avx", 32, 16), fuses_multiply_add=False),
+        replace(_generic("sse2", 16, 16, PAIRS), fuses_multiply_add=False),
         _generic("neon", 16, 32),
-        _generic("baseline", 16, 16),
+        replace(_generic("baseline", 16, 16), fuses_multiply_add=False),
     )
 }
 """What POPGRAPH_TARGET names, with generic caches and rates: the same on every machine."""
@@ -189,6 +192,7 @@ EMBEDDED: Mapping[str, Machine] = {
         # of f32, which hold 8 vectors of four numbers, two of them in use by what is loaded.
         replace(
             _generic("armv7e-m", 16, 6),
+            fuses_multiply_add=False,
             l1_bytes=16 * KIB,
             l2_bytes=64 * KIB,
             l3_bytes=256 * KIB,
@@ -197,11 +201,12 @@ EMBEDDED: Mapping[str, Machine] = {
         # rv64gc: 32 registers of numbers, four of them as a vector.
         replace(
             _generic("riscv64", 16, 8),
+            fuses_multiply_add=False,
             l2_bytes=512 * KIB,
             l3_bytes=2 * MIB,
             source="rv64gc: four numbers at a time in scalar registers; generic rates",
         ),
-        _generic("wasm32", 16, 16),
+        replace(_generic("wasm32", 16, 16), fuses_multiply_add=False),
     )
 }
 """Machines that run no Python, for which C is exported."""

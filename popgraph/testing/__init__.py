@@ -18,6 +18,7 @@ from popgraph.testing.strategies import networks, training_networks
 from popgraph.testing.whole_products import (
     narrow_products,
     quantized_products,
+    roundings,
     scaled_weights,
     whole_products,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "training_controlled",
     "training_networks",
     "quantized_products",
+    "roundings",
     "scaled_weights",
     "volumes",
     "whole_products",

@@ -46,10 +46,11 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product or convolution of a dequantized input with dequantized weights, divided and rounded.
+    A product or convolution of a dequantized input with dequantized weights, which is rounded.
 
     Zero points and scales are those of the tensor, or of each column or map; weights may come
-    transposed, and a bias may be added. Numbers are such that products are exact.
+    transposed, and a bias may be added. The sums are divided before, or rectified and quantized.
+    Numbers are such that products are exact.
     """
     nodes: list[Node] = []
 
@@ -93,10 +94,51 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
         product = add("MatMul", lhs, add("Transpose", rhs, perm=(1, 0)) if turned else rhs)
     if draw(st.booleans()):
         product = add("Add", product, Constant((), "f32", fill=3.0))
-    ratio = add("Div", product, Constant((), "f32", fill=8.0))
-    result = add(draw(st.sampled_from(["Round", "Floor"])), ratio)
+    if draw(st.booleans()):
+        ratio = add("Div", product, Constant((), "f32", fill=8.0))
+        result = add(draw(st.sampled_from(["Round", "Floor"])), ratio)
+    else:
+        result = dequantized(add("Relu", product), 1, 0)
     add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network((shape,), tuple(nodes), dtype)
+
+
+@st.composite
+def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    An input that is quantized, and read as floats, as integers and as it is stored.
+
+    Scales are any numbers, zero points lie at the ends of a type or between them.
+    """
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes)
+
+    name = draw(st.sampled_from(["u8", "i8"]))
+    kind, low = BY_NAME[name].onnx, 0 if name == "u8" else -128
+    zero = draw(st.sampled_from([low, low + 3, low + 128, low + 255]))
+    scale = Constant((), "f32", fill=draw(st.sampled_from([0.037, 0.25, 1 / 3, 0.7, 1.0])))
+    zeros = add("Cast", Constant((), "i64", values=(zero,)), to=kind)
+    value = add("Cast", add("Mul", 0, Constant((), dtype, fill=9.0)), to=BY_NAME["f32"].onnx)
+    stored = add(
+        "QuantizeLinear", add("Relu", value) if draw(st.booleans()) else value, scale, zeros
+    )
+    other = add(
+        "Cast", Constant((), "i64", values=(draw(st.sampled_from([zero, low + 9])),)), to=kind
+    )
+    read = draw(st.sampled_from(["floats", "integers", "stored"]))
+    if read == "floats":
+        result = add("DequantizeLinear", stored, scale, other)
+    elif read == "integers":
+        wide = add("Cast", stored, to=BY_NAME["i32"].onnx)
+        moved = Constant((), "i32", values=(draw(st.sampled_from([zero, 7])),))
+        result = add(draw(st.sampled_from(["Sub", "Add"])), wide, moved)
+    else:
+        result = add("Max", stored, other)
+    add("Cast", result, to=BY_NAME[dtype].onnx)
+    return Network(((3, 5),), tuple(nodes), dtype)
 
 
 @st.composite

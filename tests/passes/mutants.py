@@ -28,6 +28,7 @@ from popgraph.testing import (
     controlled,
     learning_convolutions,
     quantized_products,
+    roundings,
     separable_convolutions,
 )
 
@@ -324,6 +325,29 @@ def from_the_start(original: Any) -> Any:
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
+# round-cheaply
+
+
+def the_other_way(original: Any) -> Any:
+    """What is taken away is added, and the other way around."""
+
+    def moved(reader: Any, value: Any) -> Any:
+        found = original(reader, value)
+        return None if found is None else -found
+
+    return moved
+
+
+def too_small(original: Any) -> Any:
+    """A reciprocal is a hundredth too small."""
+
+    def of(divisor: Any, first: Any, last: Any) -> Any:
+        found = original(divisor, first, last)
+        return found and replace(found, high=found.high * 0.99)
+
+    return of
+
+
 # skip-padding
 
 
@@ -376,7 +400,7 @@ def whatever_comes(original: Any) -> Any:
 
 def nothing_contributed(original: Any) -> Any:
     """What the zero contributes to sums is not given back."""
-    return lambda op: gc.SubOp(original(op), original(op))
+    return lambda *args: gc.SubOp(original(*args), original(*args))
 
 
 def another_zero(original: Any) -> Any:
@@ -806,6 +830,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "every part of a sum begins where the first does",
         f"{PASSES}.graphcore.contract_in_floats:_part",
         from_the_start,
+    ),
+    Mutant(
+        "round-cheaply",
+        "zeros move numbers the wrong way",
+        f"{PASSES}.structured.round_cheaply:_moved_by",
+        the_other_way,
+        shows_in=roundings,
+    ),
+    Mutant(
+        "round-cheaply",
+        "quotients are a hundredth too small",
+        f"{PASSES}.structured.analysis.quotients:Reciprocal.of",
+        too_small,
+        shows_in=roundings,
+    ),
+    Mutant(
+        "contract-quantized",
+        "whatever is rounded is said to be clipped where its zero is",
+        f"{PASSES}.graphcore.contract_quantized:RectifyByClipping._is_kept_from",
+        whatever_comes,
     ),
     Mutant(
         "skip-padding",

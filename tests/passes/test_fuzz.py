@@ -39,6 +39,7 @@ from popgraph.testing import (
     networks,
     products,
     quantized_products,
+    roundings,
     scaled_weights,
     separable_convolutions,
     training_controlled,
@@ -195,6 +196,8 @@ class Place:
             return whole_products(dtype="f64") | quantized_products(dtype="f64")
         if self.name == "contract-quantized":
             return quantized_products(dtype="f64")
+        if self.name == "round-cheaply":  # few others round to few bits
+            return roundings(dtype="f64")
         if self.name == "scale-sums":  # no other has weights of few bits
             return scaled_weights(dtype="f64")
         if self.name == "skip-padding":  # few others have padding beyond the nearest elements

@@ -41,7 +41,7 @@ CNN = Network(
     "f32",
     (5,),
 )
-VECTORS = ("vector_bytes", "registers", "words")
+VECTORS = ("vector_bytes", "registers", "words", "fuses_multiply_add")
 """What is of the vectors of a machine, not of its caches and rates."""
 STEP = """
 opset 21

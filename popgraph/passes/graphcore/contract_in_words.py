@@ -123,9 +123,17 @@ class SumInWords(Rule[AnyContraction]):
         else:
             sums = DotMatMulOp(lhs, rhs, words=words.name)
         if factor.zero is not None:
-            sums = SubOp(sums, MulOp(factor.whole_zero(), _sums_of(op)))
+            sums = SubOp(sums, self._of_zero(op, factor))
         element = tensor_of(op.result).element_type
         return sums if element == i32 else CastOp(sums, to=element)
+
+    def _of_zero(self, op: AnyContraction, factor: Shifted) -> Operand:
+        """What the zero adds to the sums, computed once where all of it is known."""
+        zero = factor.whole_zero()
+        known = [computed_array(one, self.weights) is not None for one in (zero, op.operands[1])]
+        if prod(shape_of(zero)) == 1 and all(known):
+            return _sums_of(op, zero)
+        return MulOp(zero, _sums_of(op))
 
     def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
         """Words with such around them as hold the zero."""
@@ -160,11 +168,13 @@ class Shifted:
         return AddOp(wide, scalar(self.up, wide)).result if self.up else wide
 
 
-def _sums_of(op: AnyContraction) -> Operand:
+def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
     """The sums of what the left factor is multiplied by, as they broadcast to the result."""
     rhs = op.operands[1]
     wide = rhs if tensor_of(rhs).element_type == i32 else CastOp(rhs, to=i32).result
     rank = len(shape_of(rhs))
+    if times is not None:
+        wide = MulOp(wide, ReshapeOp(times, shape=()).result).result
     if isinstance(op, MatMulOp):
         return ReduceSumOp(wide, axes=[rank - 2], keepdims=True)
     sums = ReduceSumOp(wide, axes=list(range(1, rank)), keepdims=False)

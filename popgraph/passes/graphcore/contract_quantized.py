@@ -8,19 +8,22 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, f32, i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
+    CompareOp,
     ConvOp,
     DivOp,
     MatMulOp,
     MulOp,
+    ReluOp,
     ReshapeOp,
     RoundOp,
     SubOp,
     TransposeOp,
+    WhereOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
@@ -199,6 +202,54 @@ class ScaleBeforeRounding(Rule[DivOp]):
         )
 
 
+class RectifyByClipping(Rule[DivOp]):
+    """
+    clip (round (relu x / s) + z, z, high)  ->  clip (round (x / s) + z, z, high)
+
+    What is negative ends at z either way. Only when nobody reads the quotient otherwise, and s is a
+    positive literal.
+    """
+
+    ROOTS = (DivOp,)
+
+    def rewrite(self, op: DivOp) -> Operand | None:
+        rectified, divisor = op.lhs.owner, computed_array(op.rhs, self.weights)
+        if not isinstance(rectified, ReluOp) or divisor is None or not np.all(divisor > 0):
+            return None
+        readers = [use.operation for use in op.result.uses]
+        if not readers or not all(self._ends_at_zero(reader) for reader in readers):
+            return None
+        return DivOp(rectified.operands[0], op.rhs)
+
+    def _ends_at_zero(self, op: Operation) -> bool:
+        """Whether a rounding is moved and then kept from being lower than zero was moved to."""
+        if not isinstance(op, RoundOp) or not op.result.has_one_use():
+            return False
+        (moved,) = (use.operation for use in op.result.uses)
+        zero: Array | None = np.zeros(())
+        value = op.result
+        if isinstance(moved, AddOp):
+            zero, value = computed_array(moved.rhs, self.weights), moved.result
+        if zero is None or zero.size != 1:
+            return False
+        return self._is_kept_from(value, float(zero.reshape(())))
+
+    def _is_kept_from(self, value: SSAValue, zero: float) -> bool:
+        """Whether a value is only read for `where (value > low), value, low`, with low >= zero."""
+        readers = [use.operation for use in value.uses]
+        compares = [one for one in readers if isinstance(one, CompareOp)]
+        wheres = [one for one in readers if isinstance(one, WhereOp)]
+        if len(readers) != 2 or not compares or not wheres:
+            return False
+        (compare,), (where,) = compares, wheres
+        if compare.predicate.data != "gt" or compare.operands[0] is not value:
+            return False
+        if where.operands[0] is not compare.result or where.operands[1] is not value:
+            return False
+        bounds = [computed_array(one.operands[-1], self.weights) for one in (compare, where)]
+        return all(low is not None and low.size > 0 and np.all(low >= zero) for low in bounds)
+
+
 @dataclass(frozen=True)
 class ContractQuantized(Pass):
     """Matrix products and convolutions of dequantized numbers become those of integers, scaled."""
@@ -215,4 +266,9 @@ class ContractQuantized(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights = compilation.weights
-        apply_rules(module, [ContractIntegers(weights, self.target), ScaleBeforeRounding(weights)])
+        rules = (
+            ContractIntegers(weights, self.target),
+            RectifyByClipping(weights),
+            ScaleBeforeRounding(weights),
+        )
+        apply_rules(module, rules)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from xdsl.dialects import arith, vector
+from xdsl.dialects import arith, math, vector
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
@@ -271,8 +271,15 @@ def greater_of(op: Operation) -> tuple[SSAValue, SSAValue] | None:
 
 
 def clamped(value: SSAValue) -> tuple[float, float] | None:
-    """Between which numbers a float lies, of which `min (a > low ? a : low), high` says so."""
+    """
+    Between which numbers a float lies, of which `min (a > low ? a : low), high` says so.
+
+    What is rounded then does not leave them if they are whole.
+    """
     least = value.owner
+    if isinstance(least, math.RoundEvenOp):
+        found = clamped(least.operand)
+        return found if found and all(bound.is_integer() for bound in found) else None
     if not isinstance(least, arith.MinimumfOp):
         return None
     chosen = least.lhs.owner

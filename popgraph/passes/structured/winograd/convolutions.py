@@ -93,14 +93,15 @@ class WinogradCandidate:
     @property
     def cycles(self) -> float:
         """
-        Cycles on one thread: work + fetches + (late tiles) + (transform of weights).
+        Cycles on one thread: work + fetches - overlap + (late tiles) + (transform of weights).
 
+        Weights arrive while products are summed: of the shorter of both, `winograd_overlap`.
         Late tiles cost late_tile_cycles for each byte beyond L2; the transform of weights that are
         not constant costs weight_cycles per vector of results and permute_cycles per weight.
         """
         tuning = self.target.tuning
         blocks = -(-self.found.tiles(self.size) // self.tiles)
-        cycles = self._work + self._fetches(blocks)
+        cycles = self._together(self._work, self._fetches(blocks))
         if self.at_once:
             late = max(0, self._transformed_bytes - self.target.machine.l2_bytes)
             cycles += tuning.late_tile_cycles[self.size] * late
@@ -123,14 +124,17 @@ class WinogradCandidate:
         blocks = -(-self.found.tiles(self.size) // self.tiles)
         if not self.at_once:
             own = -(-blocks // threads)
-            return self._work * own / blocks + self._fetches(own)
+            return self._together(self._work * own / blocks, self._fetches(own))
         chunks = blocks * (self._lanes // (self.vectors * self.width) or 1)
         results = prod(self.found.op.sizes[:4]) * lane_bytes(self.found.kind)
         machine = self.target.machine
         remote = self._transformed_bytes / machine.remote_bpc
         remote += results / threads / machine.remote_strided_bpc
         work = self._work * -(-chunks // threads) / chunks
-        return work + self._fetches(blocks) / threads + remote
+        return self._together(work, self._fetches(blocks) / threads) + remote
+
+    def _together(self, work: float, fetches: float) -> float:
+        return work + fetches - self.target.tuning.winograd_overlap * min(work, fetches)
 
     @property
     def _transformed_bytes(self) -> int:
@@ -152,7 +156,7 @@ class WinogradCandidate:
         lanes = machine.fmas_per_cycle * self.width
         work = taps * total * channels * self._lanes / (lanes * tuning.winograd_utilization)
         sums = min(self.rows, self.tiles) * self.vectors
-        short = max(1.0, tuning.winograd_ramp_sums / sums)
+        short = max(1.0, machine.fmas_per_cycle * machine.fma_latency / sums)
         coming = tuning.winograd_tile_cycles[self.size] * -(-channels // self.width)
         going = tuning.winograd_output_cycles[self.size] * (self._lanes // self.width)
         return work * short + total * (coming + going)

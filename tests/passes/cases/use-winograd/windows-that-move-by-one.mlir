@@ -33,8 +33,8 @@ builtin.module {
 #map3 = affine_map<(d0, d1, d2, d3) -> (d3)>
 #map4 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
 #map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
-#layout = #tile.layout<#map2, #pg.ints[16, 49, 16]>
-!tensor = tensor<16x49x16xf32, #layout>
+#layout = #tile.layout<#map2, #pg.ints[36, 17, 16]>
+!tensor = tensor<36x16x16xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<1x16x16x16xf32>):
@@ -50,15 +50,15 @@ builtin.module {
       %5 = arith.extf %4 : f32 to f64
       tile.yield %5 : f64
     } -> tensor<1x16x3x3x16xf64>
-    %6 = pg.constant #pg.blob<"c1518da4c7825a6d494076f9241931f6ce2ac00faf13ef32c764cc3af3937257" : tensor<16x3x3xf64>>
-    %7 = tile.contract %6, %3 : tensor<16x3x3xf64>, tensor<1x16x3x3x16xf64> domain [1, 16, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = pg.constant #pg.blob<"d7cf8f0843944cc47ccd0775a23b20731d1f49fea491ff1d8be40ca6c4f20e22" : tensor<36x3x3xf64>>
+    %7 = tile.contract %6, %3 : tensor<36x3x3xf64>, tensor<1x16x3x3x16xf64> domain [1, 36, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%8: f64):
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
-    } -> tensor<1x16x16x16xf32>
-    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 2 : i64 -> !tensor
-    %y = tile.winograd %10, %7 : !tensor, tensor<1x16x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
-        domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 49 : i64 epilogue_maps [#map3]
+    } -> tensor<1x36x16x16xf32>
+    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 4 : i64 -> !tensor
+    %y = tile.winograd %10, %7 : !tensor, tensor<1x36x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16] offset [0, 0] size 4 : i64 tiles 16 : i64 epilogue_maps [#map3]
         schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%11: f32, %12: f32):
       %13 = arith.addf %11, %12 : f32

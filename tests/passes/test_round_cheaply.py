@@ -1,0 +1,73 @@
+"""Tests that quotients are products only where every float is rounded alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import popgraph
+from popgraph.passes.structured.analysis.quotients import Reciprocal
+from popgraph.support.arrays import Array
+from popgraph.support.machine import TARGETS
+from tests.passes.rounding_models import quantized_and_back
+
+SCALES = st.floats(2.0**-20, 2.0**20, width=32)
+
+
+def products(found: Reciprocal, x: Array) -> Array:
+    """x * high + x * low, the first product exact and the sum rounded once."""
+    rest = (x * np.float32(found.low)).astype(np.longdouble)
+    exact = x.astype(np.longdouble) * np.longdouble(found.high)
+    return (exact + rest).astype(np.float32)
+
+
+@given(SCALES, st.integers(0, 2**32 - 1))
+def test_products_are_rounded_as_quotients_are(divisor: float, seed: int) -> None:
+    found = Reciprocal.of(divisor, -128, 127)
+    if found is None:
+        return
+    generator = np.random.default_rng(seed)
+    steps = (np.arange(-128, 127) + 0.5) * divisor
+    near = steps * (1 + generator.integers(-4, 5, (40, 1)) * 2.0**-24)
+    far = generator.uniform(-200, 200, 4000) * divisor
+    x = np.concatenate([near.ravel(), far, [0.0, -0.0]]).astype(np.float32)
+    wanted = np.rint(x / np.float32(divisor)).clip(-128, 127)
+    np.testing.assert_array_equal(np.rint(products(found, x)).clip(-128, 127), wanted)
+
+
+def test_a_reciprocal_is_found_of_nearly_all_scales() -> None:
+    scales = np.random.default_rng(0).uniform(0.001, 1, 200).astype(np.float32)
+    assert sum(Reciprocal.of(float(one), 0, 255) is not None for one in scales) > 195
+
+
+def test_powers_of_two_need_one_product() -> None:
+    assert Reciprocal.of(0.25, 0, 255) == Reciprocal(4.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "first", "last"),
+    [(0.0, 0, 9), (-0.5, 0, 9), (np.inf, 0, 9), (np.nan, 0, 9), (1e-40, 0, 9), (0.5, 0, 99999)],
+)
+def test_some_divisors_have_none(divisor: float, first: int, last: int) -> None:
+    assert Reciprocal.of(divisor, first, last) is None
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+@pytest.mark.parametrize("scale", [0.037, 0.25, 1 / 3])
+def test_numbers_without_an_end_are_quantized_as_before(kind: str, scale: float) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-40, -0.0, 0.5 * scale], np.float32)
+    model = quantized_and_back(kind, scale)
+    cheap = popgraph.compile(model)({"x": x})
+    plain = popgraph.compile(
+        model, options=popgraph.Options(disabled=frozenset(["round-cheaply"]))
+    )({"x": x})
+    for name, wanted in plain.items():
+        np.testing.assert_array_equal(cheap[name], wanted)
+        assert np.array_equal(np.signbit(cheap[name]), np.signbit(wanted))
+
+
+def test_machines_that_round_twice_divide() -> None:
+    fusing = {name for name, machine in TARGETS.items() if machine.fuses_multiply_add}
+    assert fusing == {"avx512", "avx2", "neon"}
