@@ -26,8 +26,10 @@ from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
-from popgraph.passes.graphcore.training.add_optimizer import RANK, UPDATED, AddOptimizer
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training

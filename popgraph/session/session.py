@@ -25,7 +25,8 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.ipu import IpuModel
-from popgraph.passes.graphcore.training.add_optimizer import ACCUMULATED, COUNTER
+from popgraph.passes.graphcore.training.add_optimizer import COUNTER
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication

@@ -25,7 +25,8 @@ from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore import bucket_exchanges
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
-from popgraph.passes.graphcore.training.add_optimizer import RANK, AddOptimizer
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
+from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.optimizer_spec import Adam
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
