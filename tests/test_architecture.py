@@ -121,7 +121,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "variables": "terms",
         "weight_context": "terms variables",
         "ranks": "terms weight_context",
-        "add_optimizer": "autodiff ranks terms update_rules variables weight_context",
+        "replica_accumulators": "autodiff terms update_rules variables weight_context",
+        "add_optimizer": "autodiff ranks replica_accumulators terms update_rules variables "
+                         "weight_context",
     },
     "passes/onnx": {
         "index_bounds": "",

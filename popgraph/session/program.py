@@ -29,12 +29,15 @@ from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
 from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.passes.graphcore.training.replica_accumulators import OWN
 from popgraph.passes.graphcore.training.variables import UPDATED
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
+from popgraph.session.accumulators import adds_up, is_accumulated
 from popgraph.session.buffers import Stream
 from popgraph.session.grouped_weights import Grouped, GroupedWeight
 from popgraph.session.model import SessionModel
@@ -149,7 +152,7 @@ class Program:
                 found.after_step.append(id)
             elif id in known:
                 found.tensors.append(id)
-            elif self._request.optimizer is None:
+            elif self._request.optimizer is None or not is_accumulated(id, self._request.optimizer):
                 raise _no_such_anchor(id, known)
             elif self._canonical(id).startswith(GRADIENT):
                 found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
@@ -214,7 +217,7 @@ class Program:
         self._tell_groups()
         training = options.training
         if training is not None:
-            after = [one for id in training.after_step for one in self.replicas.states(id)]
+            after = [one for id in training.after_step for one in self._states(id)]
             self._rule = self.rule_of_groups(training.optimizer)
             training = replace(
                 training, optimizer=self._rule, after_step=tuple(dict.fromkeys(after))
@@ -264,7 +267,9 @@ class Program:
             names = dict.fromkeys(replicas.variables(id))
             specific += [Specific(name, "at_once", size) for name in names]
         clip = [part for one in rule.clip for part in self._clipped_together(one)]
-        return replace(rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count)
+        return replace(
+            rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count, in_turn=1
+        )
 
     def _clipped_together(self, clip: ClipNorm) -> Iterator[ClipNorm]:
         """What replicas clip of a group of weights: each the copies that it has."""
@@ -308,12 +313,31 @@ class Program:
         """The outputs that an anchor comes from, under the names that passes give them."""
         id = self._request.aliases.get(id, id)
         if id in self._after_step:
-            return self.replicas.states(id)
+            return self._states(id)
         outputs = self._graph.outputs
         for name in (id, self._canonical(id)):
             if (found := self.results(name))[0] in outputs:
                 return found
         raise _no_such_anchor(id, outputs)
+
+    def _states(self, id: str) -> list[str]:
+        """What a state is after the step, replica by replica."""
+        found = self.replicas.states(id)
+        is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
+        return (
+            self.replicas.copies(id) if is_own and adds_up(id, self._request.optimizer) else found
+        )
+
+    @property
+    def of_all_replicas(self) -> frozenset[str]:
+        """The anchors of states that all replicas have in common."""
+        rule = self._request.optimizer
+        return frozenset(id for id in self._after_step if not adds_up(id, rule))
+
+    @property
+    def accumulators(self) -> set[str]:
+        """The variables in which a replica adds up what is its own, for anchors."""
+        return {name for name in self.updated if name.startswith(OWN)}
 
     def check_work(self) -> None:
         """Refuses a model of which no node is needed for an anchor or for a weight."""
@@ -341,7 +365,7 @@ class Program:
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
-            kept = name in self.streamed or name.startswith(DELAYED)
+            kept = name in self.streamed or name.startswith((DELAYED, OWN))
             if name not in (SEED, RANK) and not kept:
                 variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
         found = {}

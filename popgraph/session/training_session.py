@@ -204,6 +204,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     return replace(
         rule,
         accumulation=shape.updated_by,
+        in_turn=shape.replicas,
         ranks=shape.ranks,
         message_type=options.exchangeType,
         shard_from=options.states_sharded_from,

@@ -92,11 +92,20 @@ def spread(made: Any, replicas: int) -> Any:
 
 
 def trained(
-    model: bytes, loss: str, optimizer: Any, made: Any, data: Array, backend: str = "reference"
+    model: bytes,
+    loss: str,
+    optimizer: Any,
+    made: Any,
+    data: Array,
+    backend: str = "reference",
+    anchor: str = "",
 ) -> tuple[dict[str, Array], Array]:
-    """The weights after steps on the data, whose axes are steps, micro-batches, replicas, ..."""
+    """
+    The weights after steps on the data, whose axes are steps, micro-batches, replicas, ...; and
+    the values of an anchor, which is the loss unless it is said.
+    """
     device = popart.DeviceManager().createCpuDevice(backend=backend)
-    flow = popart.DataFlow(1, [loss])
+    flow = popart.DataFlow(1, [loss, anchor] if anchor else [loss])
     session = popart.TrainingSession(model, flow, loss, optimizer, device, userOptions=made)
     session.prepareDevice()
     if draws(model):
@@ -106,7 +115,7 @@ def trained(
     losses = []
     for step in data:
         session.run(popart.PyStepIO({"x": np.ascontiguousarray(step)}, anchors))
-        losses.append(anchors[loss].copy())
+        losses.append(anchors[anchor or loss].copy())
     session.weightsToHost()
     return dict(session.weights()), np.array(losses)
 
@@ -179,6 +188,23 @@ def test_replicas_of_ranks() -> None:
 def test_accumulation() -> None:
     for name in ("SGD", "separate momentum"):
         same(OPTIMIZERS[name], accumulation=ACCUMULATION)
+
+
+def test_accumulators() -> None:
+    """Those of a replica hold its own gradients, in whatever process the others are."""
+    for name, prefix in (("SGD", "Accum___"), ("momentum, decay, scaled", "Accl___")):
+        model, loss = network()
+        for local, mean in ((1, True), (2, False)):
+            shape = (STEPS, ACCUMULATION, local * RANKS, MICRO, FEATURES)
+            data = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            how: dict[str, Any] = {"accumulation": ACCUMULATION, "mean": mean}
+            given = options(local * RANKS, **how), data
+            _, whole = trained(model, loss, OPTIMIZERS[name](), *given, anchor=f"{prefix}w")
+            mine = slice(RANK * local, RANK * local + local)
+            apart = spread(options(local, **how), local), data[:, :, mine]
+            _, own = trained(model, loss, OPTIMIZERS[name](), *apart, anchor=f"{prefix}w")
+            own = own.reshape(STEPS, ACCUMULATION, local, *own.shape[-2:])
+            np.testing.assert_allclose(own, whole[:, :, mine], rtol=1e-5, atol=1e-5)
 
 
 def test_dropout_and_statistics() -> None:

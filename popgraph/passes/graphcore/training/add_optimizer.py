@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import shape_of
@@ -19,18 +17,16 @@ from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
 from popgraph.passes.graphcore.training.ranks import add_up, keep_share, take_share, whole_again
+from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
-from popgraph.passes.graphcore.training.variables import UPDATED, Variables
+from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED, Variables
 from popgraph.passes.graphcore.training.weight_context import WeightContext
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options
 from popgraph.passes.replication import belongs
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
-
-COUNTER = "Counter___accumulation"
-"""How many micro-batches have been added up since the last update."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class AddOptimizer(Pass):
             if spec.shares_gradients(context.count):
                 take_share(context)
         if spec.period > 1:
-            before, last = _count(variables, spec.period)
+            before, last = variables.count(COUNTER, spec.period)
             for context in contexts.values():
                 context.accumulate(before, last)
         for context in several:
@@ -116,6 +112,9 @@ class AddOptimizer(Pass):
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
             _finish(contexts[name], rules[name], term)
+        accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
+        for name in self.extra_outputs:
+            accumulators.tell(name, contexts)
 
     def _shows(self, weight: str, *, itself: bool = False) -> bool:
         """Whether a state of a weight, or the weight itself, is an output, which is whole."""
@@ -129,15 +128,6 @@ def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
     whole = context.updated(weight) if context.whole is None else whole_again(context, weight)
     context.variables.set(context.name, whole)
-
-
-def _count(variables: Variables, micro_batches: int) -> tuple[Term, SSAValue]:
-    """How many micro-batches of the batch were before this one, and whether it is the last."""
-    before = variables.get(COUNTER, np.array(0, np.float32))
-    counted = before + 1.0
-    last = counted.equals(float(micro_batches))
-    variables.set(COUNTER, counted.known(0.0).where(last, counted))
-    return before, last
 
 
 def _clipped(spec: OptimizerSpec, entered: Mapping[str, Term]) -> dict[str, Term]:

@@ -8,12 +8,17 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore.base import dtype_of
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
 from popgraph.dialects.program.ops import Literal
+from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
+from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
 """An extra output of this name and a variable's is the variable's next value."""
+COUNTER = "Counter___accumulation"
+"""How many micro-batches have been added up since the last update."""
 
 
 class Variables:
@@ -34,6 +39,23 @@ class Variables:
             literal = self.weights.attribute(first) if isinstance(first, np.ndarray) else first
             self.now[name] = VariableOp(name, literal).result
         return self.term(self.now[name])
+
+    def full(self, shape: Shape, dtype: DType, first: float = 0.0) -> Literal:
+        """A first value whose elements are all the same."""
+        if prod(shape) * dtype.numpy.itemsize <= INLINE_BYTES:
+            return self.weights.attribute(np.full(shape, first, dtype.numpy))
+        key = f"full:{first!r}:{dtype.name}:{shape}"
+        return self.weights.defer(
+            key, shape, dtype.numpy, lambda: np.full(shape, first, dtype.numpy)
+        )
+
+    def count(self, name: str, micro_batches: int) -> tuple[Term, SSAValue]:
+        """How many micro-batches of the batch were before this one, and whether it is the last."""
+        before = self.get(name, np.array(0, np.float32))
+        counted = before + 1.0
+        last = counted.equals(float(micro_batches))
+        self.set(name, counted.known(0.0).where(last, counted))
+        return before, last
 
     def set(self, name: str, value: Term) -> None:
         self.next[name] = value.operand

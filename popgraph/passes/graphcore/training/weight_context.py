@@ -8,7 +8,6 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import VariableOp
 from popgraph.dialects.program.ops import Literal
-from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.variables import Variables
 from popgraph.passes.optimizer_spec import OF_WEIGHT, OptimizerSpec
@@ -61,13 +60,8 @@ class WeightContext:
         last of them.
         """
         self.last = last
-        total = self.state(ACCUMULATED)
-        if self.spec.keeps_means:
-            counted = before.cast(self.compute) + 1.0
-            share = counted.known(1.0) / counted
-            total = total * (1.0 - share) + self.gradient * share
-        else:
-            total += self.gradient
+        averaged = before if self.spec.keeps_means else None
+        total = accumulated(self.state(ACCUMULATED), self.gradient, averaged)
         held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
         kept = total.cast(held.dtype)
         self.tell(ACCUMULATED, kept)
@@ -97,14 +91,11 @@ class WeightContext:
         return self.variables.get(prefix + self.name, literal).cast(self.compute)
 
     def _first_state(self, first: float, of_weight: bool, kept: DType) -> Literal:
-        store, dtype, shape = self.variables.weights, kept.numpy, self.shape
+        store, dtype = self.variables.weights, kept.numpy
         if of_weight and first != 0:
             weight = store.array(self.literal).astype(dtype)
             return store.attribute(weight * np.array(first, dtype))
-        if prod(shape) * dtype.itemsize <= INLINE_BYTES:
-            return store.attribute(np.full(shape, first, dtype))
-        key = f"full:{first!r}:{kept.name}:{shape}"  # of this moment: ranks may take shares later
-        return store.defer(key, shape, dtype, lambda: np.full(shape, first, dtype))
+        return self.variables.full(self.shape, kept, first)
 
     def keep(self, prefix: str, value: Term) -> None:
         old = self.variables.term(self.variables.now[prefix + self.name])
@@ -123,6 +114,15 @@ class WeightContext:
         new = count + 1.0
         self.variables.set(name, self.at_end(new, count))
         return new
+
+
+def accumulated(total: Term, gradient: Term, before: Term | None) -> Term:
+    """The sum with one more gradient; with the number of those before, their mean."""
+    if before is None:
+        return total + gradient
+    counted = before.cast(total.dtype) + 1.0
+    share = counted.known(1.0) / counted
+    return total * (1.0 - share) + gradient * share
 
 
 def state_dtype(weight: DType, asked: str = "") -> DType:
