@@ -565,6 +565,7 @@ class Session(Randomness, IpuOnly):
             self._step,
             self._ipus or 1,
             self._program.tracked,
+            {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
         )
 
     def _frozen(self) -> Collection[str]:

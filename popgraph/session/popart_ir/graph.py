@@ -91,6 +91,8 @@ class OpGraph:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.scope = ""
+        """What names of its tensors begin with, and the attribute of its operators."""
         self.ops: list[Op] = []
         self.infos: dict[str, TensorInfo] = {}
         self.kinds: dict[str, Kind] = {}

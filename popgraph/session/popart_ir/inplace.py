@@ -92,9 +92,9 @@ class InPlace:
     def _note_present(self, op: Op) -> None:
         """What is in place already, or updates a variable."""
         if op.writes or op.type in ("AddLhsInplace", "SliceInplace"):
-            if op.inputs and op.outputs:
+            if 0 in op.inputs and op.outputs:
                 self._join(op.input(0), op.output)
-            if op.type != "SliceInplace" and op.inputs and op.type != "HostStore":
+            if op.type not in ("SliceInplace", "HostStore") and 0 in op.inputs:
                 self._modifiers[op] = op.input(0)
 
     def _proposals(self, op: Op) -> Iterator[_Proposal]:

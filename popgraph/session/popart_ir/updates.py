@@ -62,6 +62,7 @@ class Decomposition:
         for op in [op for op in self._graph.ops if op.type == COMBINED]:
             self._op, self._after_batches = op, False
             self._update(op.input(0))
+            self._empty_accumulator(op.input(0))
             self._graph.forget(op)
 
     def _own(self) -> str:
@@ -89,11 +90,15 @@ class Decomposition:
             self._after_batches = True
             if self._step.all_replicas > 1:
                 gradient = self._all_reduced(weight, gradient, f"{accumulator}__reduced")
-            zeroed = _UPDATED + accumulator
-            self._add("AccumulatorScale", weight, [accumulator], zeroed)
         elif self._step.all_replicas > 1:
             gradient = self._all_reduced(weight, gradient, _reserved("FinalReducedGrad") + weight)
         return gradient
+
+    def _empty_accumulator(self, weight: str) -> None:
+        """For the next batch, once the update has read it; a mean is overwritten by the next."""
+        accumulator = _reserved("Accum") + weight
+        if accumulator in self._graph.infos and not self._rule.keeps_means:
+            self._add("AccumulatorScale", weight, [accumulator], _UPDATED + accumulator)
 
     @property
     def _accumulates(self) -> bool:
