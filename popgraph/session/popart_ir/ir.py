@@ -93,6 +93,11 @@ class Ir:
     def operators(self, graph: str) -> Sequence[Op]:
         return self._orders[graph]
 
+    def body(self, graph: str) -> tuple[Sequence[str], Sequence[str]]:
+        """What a graph takes and gives that an operator calls."""
+        found = self._graphs[graph]
+        return found.inputs, found.results
+
     def infos(self) -> Mapping[str, TensorInfo]:
         """The tensors of the main graph."""
         return next(iter(self._graphs.values())).infos
