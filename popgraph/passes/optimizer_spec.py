@@ -198,7 +198,7 @@ class OptimizerSpec(ABC):
         limits = (self.shard_from, self.shard_gradients_from, self.shard_weights_from)
         wanted = any(0 < fewest <= elements for fewest in limits) and elements >= self.ranks > 1
         alone = any(one.parameter == "ranks" for one in self.specific)
-        return wanted and not (self.clip or alone) and self.is_elementwise
+        return wanted and not alone and self.is_elementwise
 
     def shares_weights(self, elements: int) -> bool:
         """Whether each of them keeps only its share of the weight."""

@@ -16,7 +16,13 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
-from popgraph.passes.graphcore.training.ranks import add_up, keep_share, take_share, whole_again
+from popgraph.passes.graphcore.training.ranks import (
+    add_up,
+    keep_share,
+    sum_of_ranks,
+    take_share,
+    whole_again,
+)
 from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
@@ -110,7 +116,7 @@ class AddOptimizer(Pass):
                 (take_share if context in shared else add_up)(context)
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
-        for name, term in _clipped(spec, entered).items():
+        for name, term in _clipped(spec, entered, contexts).items():
             _finish(contexts[name], rules[name], term)
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
@@ -130,8 +136,14 @@ def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     context.variables.set(context.name, whole)
 
 
-def _clipped(spec: OptimizerSpec, entered: Mapping[str, Term]) -> dict[str, Term]:
-    """What enters the updates, shrunk where a group's norm is larger than its maximum."""
+def _clipped(
+    spec: OptimizerSpec, entered: Mapping[str, Term], contexts: Mapping[str, WeightContext]
+) -> dict[str, Term]:
+    """
+    What enters the updates, shrunk where a group's norm is larger than its maximum.
+
+    Of what ranks have shares, they add up the squares of all of them.
+    """
     result = dict(entered)
     for group in spec.clip:
         members = [name for name in entered if name in group.weights or not group.weights]
@@ -140,8 +152,12 @@ def _clipped(spec: OptimizerSpec, entered: Mapping[str, Term]) -> dict[str, Term
                 f"no trained weight is among {list(group.weights)}", "clip norm settings"
             )
         wide = entered[members[0]].dtype
-        squares = [norm_squared(entered[name]).cast(wide) for name in members]
-        length = reduce(add, squares).sqrt()
+        squares = {name: norm_squared(entered[name]).cast(wide) for name in members}
+        shared = [name for name in members if contexts[name].has_share]
+        parts = [squares.pop(name) for name in shared]
+        if shared:
+            squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
+        length = reduce(add, squares.values()).sqrt()
         shrink = length.known(group.maximum) / length.maximum(group.maximum)
         for name in members:
             result[name] = entered[name] * shrink.cast(entered[name].dtype)

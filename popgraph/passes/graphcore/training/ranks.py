@@ -55,6 +55,13 @@ def take_share(weight: WeightContext) -> None:
     weight.weight = weight.variables.term(SSAValue.get(reshaped(own, weight.shape)))
 
 
+def sum_of_ranks(term: Term, weight: WeightContext) -> Term:
+    """The sum of a number of each rank that updates a share of a weight."""
+    row = reshaped(term.operand, (1,))
+    total = ExchangeOp(row, weight.last, kind=ALL_REDUCE, size=weight.spec.ranks)
+    return weight.variables.term(SSAValue.get(reshaped(total, ())))
+
+
 def whole_again(weight: WeightContext, share: Term) -> Term:
     """The weight after the step, of which each rank has updated a share."""
     assert weight.whole is not None, "a rank that updates a share knows the whole"

@@ -50,6 +50,11 @@ class WeightContext:
         self.is_told = False
         """Whether the gradient is already that of all ranks."""
 
+    @property
+    def has_share(self) -> bool:
+        """Whether this rank updates only a share of the weight."""
+        return self.is_share or self.whole is not None
+
     def average(self) -> None:
         """The gradient is a share of the mean of those that the runs of all ranks have added up."""
         self.gradient = self.gradient * (1.0 / (self.spec.at_once * self.spec.ranks))
@@ -61,9 +66,10 @@ class WeightContext:
         """
         self.last = last
         averaged = before if self.spec.keeps_means else None
-        total = accumulated(self.state(ACCUMULATED), self.gradient, averaged)
-        held = self.variables.term(self.variables.now[ACCUMULATED + self.name])
-        kept = total.cast(held.dtype)
+        held = state_dtype(self.dtype, self.spec.state_type(ACCUMULATED))
+        zeros = self.variables.full(shape_of(self.gradient.operand), held)
+        so_far = self.variables.get(ACCUMULATED + self.name, zeros).cast(self.compute)
+        kept = accumulated(so_far, self.gradient, averaged).cast(held)
         self.tell(ACCUMULATED, kept)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
