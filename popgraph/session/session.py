@@ -510,11 +510,26 @@ class Session(Randomness, IpuOnly):
             self._steps.check(stepio)
             self._delayed.begin_step()
             with self._executions.step(str(debugName)):
-                run = partial(self._run_replicas, executable, forward=forward)
-                self._steps.run(stepio, run, self._program.of_forward if forward else None)
+                in_row = partial(self._run_in_row, executable)
+                if forward or self._looks_on or not self._steps.run_in_row(stepio, in_row):
+                    run = partial(self._run_replicas, executable, forward=forward)
+                    self._steps.run(stepio, run, self._program.of_forward if forward else None)
         self._has_run = True
         if self._program.moved:
             self._weights.in_sync = False
+
+    @property
+    def _looks_on(self) -> bool:
+        """Whether something is to be done between micro-batches."""
+        several = self._share.own.all_replicas > 1
+        return several or self._delayed.are_any or self._options.enableFloatingPointChecks
+
+    def _run_in_row(
+        self, executable: Executable, inputs: Mapping[str, Array], count: int
+    ) -> Mapping[str, Array]:
+        """All micro-batches of a step, by one call."""
+        self._executions.inputs = {id: rows[-1] for id, rows in inputs.items()}
+        return executable.run_in_row(inputs, count)
 
     def _run_replicas(
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]], *, forward: bool

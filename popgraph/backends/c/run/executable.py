@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from popgraph.backends.c.run.exchanges import raise_failure
 from popgraph.backends.c.run.library import Code, load
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.errors import BackendError, RunError
-from popgraph.support.index_checks import raise_errors
+from popgraph.support.index_checks import IndexCheck, raise_errors
 from popgraph.support.locks import ExclusiveSection
 from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
@@ -214,9 +214,12 @@ class CExecutable(Executable):
                 made.allocate()
         for memory in self._scratch:
             fill_with_poison(memory)
-        with ExitStack() as stack:
-            for name, array in taken.items():
-                stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
+        if taken:
+            with ExitStack() as stack:
+                for name, array in taken.items():
+                    stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
+                self._entry(self._address)
+        else:
             self._entry(self._address)
         if self._code.exchanges:
             raise_failure()
@@ -224,6 +227,54 @@ class CExecutable(Executable):
             name: given[name] if name in given else view.copy()
             for name, view in self._outputs.items()
         }
+
+    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        views = {name: view for name, view in self._outputs.items() if isinstance(view, np.ndarray)}
+        if len(views) < len(self._outputs) or not self._are_rows(inputs, count):
+            return super().run_in_row(inputs, count)
+        made = {name: np.empty((count, *view.shape), view.dtype) for name, view in views.items()}
+        read = [(view, inputs[name]) for name, view in self._inputs.items()]
+        written = [(view, made[name]) for name, view in views.items()]
+        checks = [(check, views[name]) for name, check in self._checks.items()]
+        section = self._step_section
+        with section.lock:
+            if section.busy or section.interrupted:
+                self._check_whole()
+            section.busy = True
+            try:
+                self._run_each(read, written, checks, count)
+            finally:
+                section.busy = False
+        return {name: rows for name, rows in made.items() if name not in self._checks}
+
+    def _are_rows(self, inputs: Mapping[str, Array], count: int) -> bool:
+        return inputs.keys() == self._inputs.keys() and all(
+            inputs[name].shape == (count, *view.shape) and inputs[name].dtype == view.dtype
+            for name, view in self._inputs.items()
+        )
+
+    def _run_each(
+        self,
+        inputs: Sequence[tuple[Array | ReadInPlace, Array]],
+        outputs: Sequence[tuple[Array, Array]],
+        checks: Sequence[tuple[IndexCheck, Array]],
+        count: int,
+    ) -> None:
+        """The loop over runs, which does as little as possible for each."""
+        entry, address, scratch = self._entry, self._address, self._scratch
+        tells = self._code.exchanges
+        for at in range(count):
+            for view, rows in inputs:
+                view[...] = rows[at]
+            for memory in scratch:
+                fill_with_poison(memory)
+            entry(address)
+            if tells:
+                raise_failure()
+            for memory, rows in outputs:
+                rows[at] = memory
+            if checks:
+                raise_errors(checks)
 
     def _places(self, name: str) -> tuple[int, int]:
         """Where the table says where a donated input and its output are."""
