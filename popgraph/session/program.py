@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32
 from xdsl.ir import SSAValue
 
 from popgraph.backends.base import Executable
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.turns import TakingTurns
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
@@ -28,9 +30,10 @@ from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.graphcore.training.replica_accumulators import OWN
-from popgraph.passes.graphcore.training.variables import UPDATED
+from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
@@ -449,12 +452,26 @@ class Program:
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
 
     def build(self, backend: str, threads: int) -> Executable:
-        """Makes the code."""
-        return self._build_request(backend, threads).executable()
+        """Makes the code: if several micro-batches make an update, one program for the last."""
+        if backend != "c" or not is_in_turns(self._module):
+            return self._build_request(backend, threads).executable()
+        assert self._rule is not None, "what counts micro-batches trains"
+        others, last = (self._turn(threads, last=last) for last in (False, True))
+        return TakingTurns(others, last, COUNTER, self._rule.period)
+
+    def _turn(self, threads: int, *, last: bool) -> CExecutable:
+        """The program of micro-batches that are, or are not, the last before an update."""
+        request = self._build_request("c", threads)
+        settle_turn(request.module, request.compilation.weights, last=last)
+        made = request.executable()
+        assert isinstance(made, CExecutable), "a session's program has no host steps"
+        return made
 
     def lowered(self, threads: int) -> BuildRequest:
         """The program of kernels, as `build` compiles it for the C backend."""
         request = self._build_request("c", threads)
+        if is_in_turns(request.module):
+            settle_turn(request.module, request.compilation.weights, last=True)
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request

@@ -157,3 +157,76 @@ def test_a_label_out_of_range_ends_the_step() -> None:
     with pytest.raises(IndicesError, match="7 is out of range: 0 to 3 are legal"):
         labels.session.run(stepio)
     labels.session.run(popart.PyStepIO(data(), labels.session.initAnchorArrays()))
+
+
+RULES: dict[str, Any] = {
+    "SGD": lambda: popart.SGD({"defaultLearningRate": (0.1, False)}),
+    "momentum": lambda: popart.SGD({"defaultMomentum": (0.9, False)}),
+    "Adam": lambda: popart.Adam({"defaultWeightDecay": (0.1, True)}),
+    "clipped": lambda: popart.SGD(
+        {"defaultMomentum": (0.5, True)},
+        [popart.ClipNormSettings.clipAllWeights(0.05)],
+    ),
+    "RMSProp": lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
+}
+STATES = {"Adam": "Accl1___w0", "momentum": "Accl___w0", "clipped": "Accl___w0"}
+
+
+def moved(name: str, backend: str) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Weights and states after two steps, and anchors, some of which only an update moves."""
+    builder, random = popart.Builder(), np.random.default_rng(0)
+    y = builder.addInputTensor("FLOAT", [ROWS, 3], "x")
+    for at in range(2):
+        first = random.normal(size=(3, 3)).astype(np.float32)
+        y = builder.aiOnnx.tanh(
+            [builder.aiOnnx.matmul([y, builder.addInitializedInputTensor(first, f"w{at}")])]
+        )
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, FACTOR
+    anchors = [loss, "UpdatedVar___w1", STATES.get(name, "w0")]
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(BATCHES, anchors),
+        loss,
+        RULES[name](),
+        popart.DeviceManager().createCpuDevice(backend=backend),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    arrays = session.initAnchorArrays()
+    for step in data(2)["x"]:
+        session.run(popart.PyStepIO({"x": np.ascontiguousarray(step)}, arrays))
+    session.weightsToHost()
+    return dict(session.weights()), dict(arrays)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_programs_that_take_turns_train_as_one(name: str) -> None:
+    """Only the program of the last micro-batch updates weights; the reference decides each time."""
+    for found, wanted in zip(moved(name, "c"), moved(name, "reference"), strict=True):
+        assert found.keys() == wanted.keys()
+        for id, array in wanted.items():
+            np.testing.assert_allclose(found[id], array, 1e-4, 1e-6, err_msg=id)
+
+
+def test_a_step_that_failed_leaves_the_count_where_it_was() -> None:
+    """The next step completes the batch that the wrong label interrupted."""
+    weights = []
+    wrong = data()
+    wrong["labels"][0, 1, 1, 0] = 9  # in the second micro-batch of the second batch
+    for by_callbacks in (False, True):
+        labels = Labels()
+        anchors = labels.session.initAnchorArrays()
+        for arrays in (wrong, data()):
+            stepio: popart.StepIO = popart.PyStepIO(arrays, anchors)
+            if by_callbacks:
+                stepio = one_by_one({id: one[0] for id, one in arrays.items()}, anchors)
+            if arrays is wrong:
+                with pytest.raises(IndicesError):
+                    labels.session.run(stepio)
+            else:
+                labels.session.run(stepio)
+        weights.append(labels.weights())
+    np.testing.assert_array_equal(*weights)

@@ -94,6 +94,25 @@ class CExecutable(Executable):
         self._code.prepare(self._address)  # Where it has no pointer, it packs nothing.
         return found | {key: shared.share(key, array) for key, array in made.items()}
 
+    def share(self, other: CExecutable) -> None:
+        """From here on both have the same variables, whose values are the other's, and arena."""
+        for name, number in other.table.named("variable").items():
+            if name in self._variables:
+                self._put(self.table.named("variable")[name], other._arrays[number])
+        mine, theirs = (one._arrays[one.table.slots.index(ARENA)] for one in (self, other))
+        assert mine is not None and theirs is not None
+        larger = mine if mine.nbytes > theirs.nbytes else theirs
+        for one in (self, other):
+            one._put(one.table.slots.index(ARENA), larger)
+            one._scratch = one._unwritten() if is_poisoned() else ()
+        self._variables = self._views("variable")
+        self._step_section, self._written = other._step_section, other._written
+
+    def _put(self, number: int, array: Array | None) -> None:
+        """Gives a slot other memory."""
+        assert array is not None
+        self._arrays[number], self._pointers[number] = array, array.ctypes.data
+
     def _unwritten(self) -> tuple[Array, ...]:
         """What holds nothing when a run begins; outputs made in place are new memory each time."""
         arena = self._arrays[self.table.slots.index(ARENA)]
@@ -308,10 +327,10 @@ class CExecutable(Executable):
         with self._step_section:
             if self._step_section.interrupted and variable not in self._written:
                 self._check_whole()
-            return self._variable(variable).copy()
+            return self.variable(variable).copy()
 
     def write(self, variable: str, value: Array) -> None:
-        view = self._variable(variable)
+        view = self.variable(variable)
         value = np.asarray(value)
         if value.shape != view.shape or value.dtype != view.dtype:
             raise RunError(
@@ -323,7 +342,8 @@ class CExecutable(Executable):
             if self._step_section.interrupted:
                 self._written.add(variable)
 
-    def _variable(self, name: str) -> Array:
+    def variable(self, name: str) -> Array:
+        """The memory of a variable."""
         view = self._variables.get(name)
         if view is None:
             known = ", ".join(map(repr, self._variables)) or "none"

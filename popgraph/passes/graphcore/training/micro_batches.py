@@ -1,0 +1,40 @@
+"""Micro-batches: programs for those that only add up gradients, and for the last of a batch."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.graphcore.arithmetic import WhereOp
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.graphcore.training.variables import COUNTER
+
+
+def is_in_turns(module: ModuleOp) -> bool:
+    """Whether a program counts micro-batches, and tells other ranks nothing."""
+    tells = any(isinstance(op, ExchangeOp) for op in module.walk())
+    return not tells and _count(module) is not None
+
+
+def _count(module: ModuleOp) -> WhereOp | None:
+    """Where the counter begins anew, because a batch is complete."""
+    updates = (op for op in only_graph(module).updates() if op.variable.text == COUNTER)
+    chosen = next((op.value.owner for op in updates), None)
+    return chosen if isinstance(chosen, WhereOp) else None
+
+
+def settle_turn(module: ModuleOp, weights: WeightStore, *, last: bool) -> None:
+    """
+    Makes of a program that decides in each run whether a batch is complete one that knows it.
+
+    Where it is not, nothing but accumulators moves: what only updates need goes with them.
+    """
+    graph, chosen = only_graph(module), _count(module)
+    assert chosen is not None, "a program that is in turns counts micro-batches"
+    known = ConstantOp(weights.attribute(np.array(last)))
+    first = graph.block.first_op
+    assert first is not None, "a graph that counts has operations"
+    graph.block.insert_op_before(known, first)
+    chosen.operands[0].replace_all_uses_with(known.result)
