@@ -6,16 +6,14 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.graphcore.arithmetic import WhereOp
-from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.training.variables import COUNTER
 
 
 def is_in_turns(module: ModuleOp) -> bool:
-    """Whether a program counts micro-batches, and tells other ranks nothing."""
-    tells = any(isinstance(op, ExchangeOp) for op in module.walk())
-    return not tells and _count(module) is not None
+    """Whether a program counts micro-batches."""
+    return _count(module) is not None
 
 
 def _count(module: ModuleOp) -> WhereOp | None:
