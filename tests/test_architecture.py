@@ -119,7 +119,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "terms": "",
         "update_rules": "terms",
         "variables": "terms",
-        "micro_batches": "variables",
+        "micro_batches": "variables weight_context",
         "weight_context": "terms variables",
         "ranks": "terms weight_context",
         "replica_accumulators": "autodiff terms update_rules variables weight_context",

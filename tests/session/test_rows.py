@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,27 @@ def test_programs_that_take_turns_train_as_one(name: str) -> None:
         assert found.keys() == wanted.keys()
         for id, array in wanted.items():
             np.testing.assert_allclose(found[id], array, 1e-4, 1e-6, err_msg=id)
+
+
+def test_accumulators_are_emptied_without_zeros_that_are_kept() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [ROWS, 64], "x")
+    w = builder.addInitializedInputTensor(np.ones((64, 64), np.float32), "w")
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([x, w])], 1.0)
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, FACTOR
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createIpuModelDevice({}),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    memory = json.loads(session.getGraphReport())["memory"]["byCategory"]
+    assert memory.get("prepared", 0) == 0
+    assert memory["variable"] >= 2 * 64 * 64 * 4
 
 
 def test_a_step_that_failed_leaves_the_count_where_it_was() -> None:
