@@ -120,6 +120,8 @@ class OptimizerSpec(ABC):
     How many of the accumulated micro-batches one run of the program has; a weight's own number is
     of how many of them it gets gradients.
     """
+    in_turn: int = 1
+    """So many replicas run the program one after the other, each on micro-batches of its own."""
     ranks: int = 1
     """
     So many processes add up their gradients; each runs an equal part of the micro-batches. Those of
@@ -167,6 +169,11 @@ class OptimizerSpec(ABC):
         return self.accumulation // (self.at_once * self.ranks)
 
     @property
+    def replicas(self) -> int:
+        """How many replicas add up their gradients."""
+        return self.in_turn * self.at_once * self.ranks
+
+    @property
     def keeps_means(self) -> bool:
         """Whether what is accumulated is a mean, and not a sum."""
         return self.mean and self.running
@@ -182,16 +189,16 @@ class OptimizerSpec(ABC):
         return self.accumulation_divisor * (self.replication if self.mean else 1.0)
 
     @property
-    def accumulates_apart(self) -> bool:
-        """PopART adds gradients of micro-batches up in a state of its own."""
-        return True
+    def accumulator(self) -> str:
+        """The prefix of the state in which PopART adds up gradients of micro-batches."""
+        return "Accum___"
 
     def shares(self, elements: int) -> bool:
         """Whether processes share out the states of a weight of so many elements."""
         limits = (self.shard_from, self.shard_gradients_from, self.shard_weights_from)
         wanted = any(0 < fewest <= elements for fewest in limits) and elements >= self.ranks > 1
         alone = any(one.parameter == "ranks" for one in self.specific)
-        return wanted and not (self.clip or alone) and self.is_elementwise
+        return wanted and not alone and self.is_elementwise
 
     def shares_weights(self, elements: int) -> bool:
         """Whether each of them keeps only its share of the weight."""
@@ -317,8 +324,8 @@ class SGD(OptimizerSpec):
         return not self.momentum.constant or self.momentum.value != 0
 
     @property
-    def accumulates_apart(self) -> bool:
-        return not (self.has_velocity and self.combined)
+    def accumulator(self) -> str:
+        return "Accl___" if self.has_velocity and self.combined else "Accum___"
 
     @property
     def is_elementwise(self) -> bool:

@@ -33,6 +33,10 @@ class _Place:
         self.size = size
         self._offset = 0
 
+    def has(self, count: int) -> bool:
+        """Whether so many elements are left up to the end."""
+        return self._offset + count <= self.size
+
     def advance(self, count: int, id: str) -> slice:
         start, end = self._offset, self._offset + count
         if end > self.size:
@@ -61,6 +65,10 @@ class Ring:
     @property
     def size(self) -> int:
         return self.array.size
+
+    def has(self, count: int) -> bool:
+        """Whether so many elements are left up to the end."""
+        return self._place.has(count)
 
     def take(self, stream: Stream) -> Array:
         """The next batch, in the element type of the stream."""

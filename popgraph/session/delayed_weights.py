@@ -22,6 +22,10 @@ class DelayedWeights:
         self._delays = delays
         self._past: dict[str, deque[Array]] = {}
 
+    @property
+    def are_any(self) -> bool:
+        return bool(self._delays)
+
     def begin_step(self) -> None:
         self._past = {id: deque(maxlen=delay + 1) for id, delay in self._delays.items()}
 

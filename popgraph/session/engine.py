@@ -14,7 +14,7 @@ from popgraph.builder.opset.exceptions import (
     popart_runtime_error,
 )
 from popgraph.dialects.graphcore.random import SEED
-from popgraph.passes.graphcore.training.add_optimizer import RANK
+from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of

@@ -96,12 +96,6 @@ def replication_of(
     for id, one in grouped.items():
         grouping = one.settings.getReplicaGrouping(one.replicas)
         groups[id], told[id] = _parted(grouping.stride, grouping.groupSize, shape, id)
-    if told and rule is not None and rule.clip and shape.ranks > 1:
-        raise popart_unsupported_exception(
-            "gradients cannot be clipped where replicas of several processes differ in weights",
-            "clip_norm_settings",
-            "all replicas in one process, or the same weights for all of them",
-        )
     everyone = (1, shape.replicas)
     added: dict[str, tuple[int, int]] = {}
     for clip in rule.clip if rule is not None else ():

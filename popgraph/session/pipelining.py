@@ -20,6 +20,7 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
+from popgraph.session.settings import ExecutionPhaseSettings
 from popgraph.session.stages import Staged, Stages
 from popgraph.session.step_shape import StepShape
 
@@ -74,7 +75,7 @@ def check_placement(
     if options.virtualGraphMode is VirtualGraphMode.Manual:
         _check_virtual_graphs(nodes)
     if options.virtualGraphMode is VirtualGraphMode.ExecutionPhases:
-        _check_phases(nodes, options.executionPhaseSettings.phases)
+        _check_phases(nodes, options.executionPhaseSettings)
     if options.enablePipelining:
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
@@ -187,12 +188,26 @@ def _number(note: Attribute | None) -> int | None:
     return None if note is None else int(str(to_python(note)))
 
 
-def _check_phases(nodes: Sequence[_Node], phases: int) -> None:
+def _check_phases(nodes: Sequence[_Node], settings: ExecutionPhaseSettings) -> None:
+    """Phases are on the IPUs that their numbers say, and not before what they read."""
+    phases, stages = settings.phases, settings.stages
+    known: dict[str, int] = {}
     for node in nodes if phases > 1 else ():
-        if node.phase is not None and node.phase >= phases:
+        if node.phase is None:
+            continue  # PopART places it by cost
+        if node.phase >= phases:
             raise popart_exception(
                 f"[StreamingMemory] Maximum phase is {phases - 1}, but op {node} has phase "
                 f"{node.phase}."
+            )
+        phase = max([node.phase, *(known[id] for id in node.inputs if id in known)])
+        known |= dict.fromkeys(node.outputs, phase)
+        if node.ipu is not None and (phase - node.ipu) % stages:
+            raise popart_exception(
+                f"[StreamingMemory] Op {node} inconsistent execution phase {phase} and virtual "
+                f"graph ID {node.ipu}",
+                "SessionOptions.executionPhaseSettings",
+                f"with {stages} stages, phase n is on IPU n modulo {stages}",
             )
 
 

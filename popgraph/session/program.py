@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32
 from xdsl.ir import SSAValue
 
 from popgraph.backends.base import Executable
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.turns import TakingTurns
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
@@ -26,13 +28,19 @@ from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
-from popgraph.passes.graphcore.training.add_optimizer import RANK, UPDATED, AddOptimizer
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.passes.graphcore.training.replica_accumulators import OWN
+from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.session.aborts import take_aborts
+from popgraph.session.accumulators import adds_up, is_accumulated
 from popgraph.session.buffers import Stream
 from popgraph.session.grouped_weights import Grouped, GroupedWeight
 from popgraph.session.model import SessionModel
@@ -147,7 +155,7 @@ class Program:
                 found.after_step.append(id)
             elif id in known:
                 found.tensors.append(id)
-            elif self._request.optimizer is None:
+            elif self._request.optimizer is None or not is_accumulated(id, self._request.optimizer):
                 raise _no_such_anchor(id, known)
             elif self._canonical(id).startswith(GRADIENT):
                 found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
@@ -212,7 +220,7 @@ class Program:
         self._tell_groups()
         training = options.training
         if training is not None:
-            after = [one for id in training.after_step for one in self.replicas.states(id)]
+            after = [one for id in training.after_step for one in self._states(id)]
             self._rule = self.rule_of_groups(training.optimizer)
             training = replace(
                 training, optimizer=self._rule, after_step=tuple(dict.fromkeys(after))
@@ -262,7 +270,9 @@ class Program:
             names = dict.fromkeys(replicas.variables(id))
             specific += [Specific(name, "at_once", size) for name in names]
         clip = [part for one in rule.clip for part in self._clipped_together(one)]
-        return replace(rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count)
+        return replace(
+            rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count, in_turn=1
+        )
 
     def _clipped_together(self, clip: ClipNorm) -> Iterator[ClipNorm]:
         """What replicas clip of a group of weights: each the copies that it has."""
@@ -306,12 +316,31 @@ class Program:
         """The outputs that an anchor comes from, under the names that passes give them."""
         id = self._request.aliases.get(id, id)
         if id in self._after_step:
-            return self.replicas.states(id)
+            return self._states(id)
         outputs = self._graph.outputs
         for name in (id, self._canonical(id)):
             if (found := self.results(name))[0] in outputs:
                 return found
         raise _no_such_anchor(id, outputs)
+
+    def _states(self, id: str) -> list[str]:
+        """What a state is after the step, replica by replica."""
+        found = self.replicas.states(id)
+        is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
+        return (
+            self.replicas.copies(id) if is_own and adds_up(id, self._request.optimizer) else found
+        )
+
+    @property
+    def of_all_replicas(self) -> frozenset[str]:
+        """The anchors of states that all replicas have in common."""
+        rule = self._request.optimizer
+        return frozenset(id for id in self._after_step if not adds_up(id, rule))
+
+    @property
+    def accumulators(self) -> set[str]:
+        """The variables in which a replica adds up what is its own, for anchors."""
+        return {name for name in self.updated if name.startswith(OWN)}
 
     def check_work(self) -> None:
         """Refuses a model of which no node is needed for an anchor or for a weight."""
@@ -339,7 +368,7 @@ class Program:
         store = self._compilation.weights
         for op in self._graph.variables():
             name = op.variable.text
-            kept = name in self.streamed or name.startswith(DELAYED)
+            kept = name in self.streamed or name.startswith((DELAYED, OWN))
             if name not in (SEED, RANK) and not kept:
                 variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
         found = {}
@@ -423,12 +452,26 @@ class Program:
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
 
     def build(self, backend: str, threads: int) -> Executable:
-        """Makes the code."""
-        return self._build_request(backend, threads).executable()
+        """Makes the code: if several micro-batches make an update, one program for the last."""
+        if backend != "c" or not is_in_turns(self._module):
+            return self._build_request(backend, threads).executable()
+        assert self._rule is not None, "what counts micro-batches trains"
+        others, last = (self._turn(threads, last=last) for last in (False, True))
+        return TakingTurns(others, last, COUNTER, self._rule.period)
+
+    def _turn(self, threads: int, *, last: bool) -> CExecutable:
+        """The program of micro-batches that are, or are not, the last before an update."""
+        request = self._build_request("c", threads)
+        settle_turn(request.module, request.compilation.weights, last=last)
+        made = request.executable()
+        assert isinstance(made, CExecutable), "a session's program has no host steps"
+        return made
 
     def lowered(self, threads: int) -> BuildRequest:
         """The program of kernels, as `build` compiles it for the C backend."""
         request = self._build_request("c", threads)
+        if is_in_turns(request.module):
+            settle_turn(request.module, request.compilation.weights, last=True)
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request

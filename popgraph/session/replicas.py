@@ -43,14 +43,18 @@ class InTurn(Replicas):
 
     What they have in common (trained weights, optimizer state) stays in the program, where the
     gradients of all of them add up. Of `own`, such as running statistics, each replica has values
-    of its own, which are put into the program before its turn. Each one `draws` at a step of its
-    own: those of other ranks take their turns in between.
+    of its own, which are put into the program before its turn. Results that are `common` are on
+    all of them what the last one leaves. Each one `draws` at a step of its own: those of other
+    ranks take their turns in between.
     """
 
-    def __init__(self, shape: StepShape, own: Collection[str], *, draws: bool) -> None:
+    def __init__(
+        self, shape: StepShape, own: Collection[str], common: Collection[str], *, draws: bool
+    ) -> None:
         self.count = count = shape.replicas
         self._shape, self._draws = shape, draws and shape.ranks > 1
         self._own = tuple(own) if count > 1 else ()
+        self._common = tuple(common) if count > 1 else ()
         self._values: list[Mapping[str, Array]] = []
         self._inside = 0
 
@@ -62,7 +66,10 @@ class InTurn(Replicas):
             for replica, given in enumerate(inputs):
                 self.enter(executable, replica)
                 results.append(run(given))
-        return results
+        if not self._common:
+            return results
+        last = {id: results[-1][id] for id in self._common}
+        return [{**found, **last} for found in results]
 
     @contextmanager
     def _turns(self, executable: Executable) -> Iterator[None]:

@@ -25,10 +25,11 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.ipu import IpuModel
-from popgraph.passes.graphcore.training.add_optimizer import ACCUMULATED, COUNTER
+from popgraph.passes.graphcore.training.variables import COUNTER
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
-from popgraph.passes.replication import Replication
+from popgraph.passes.replication import Replication, belongs
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.delayed_weights import DelayedWeights
 from popgraph.session.device_checks import check_gcl_options, check_lowering
@@ -158,8 +159,9 @@ class Session(Randomness, IpuOnly):
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         alone = self._program.replicas.is_one
-        own = InTurn(self._share.own, self._own(), draws=self._program.uses_seed)
-        self._replicas: Replicas = own if alone else Together(self._program)
+        own = {*self._own(), *self._program.accumulators}
+        in_turn = InTurn(self._share.own, own, self._common(), draws=self._program.uses_seed)
+        self._replicas: Replicas = in_turn if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
         self._delayed = DelayedWeights(self._delays())
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
@@ -218,6 +220,12 @@ class Session(Randomness, IpuOnly):
     def _own(self) -> Collection[str]:
         """The variables of which every replica has its own value."""
         return self._program.moved
+
+    def _common(self) -> Collection[str]:
+        """The anchors that are the same on all replicas once each has had its turn."""
+        own = self._own()
+        states = self._program.of_all_replicas
+        return [id for id in states if not any(belongs(id, weight) for weight in own)]
 
     def _code(self) -> CodeOptions:
         code = self._options.compilation()
@@ -437,7 +445,8 @@ class Session(Randomness, IpuOnly):
         if id in self._model.weight_names:
             return True
         if rule is not None and id.startswith(ACCUMULATED):
-            apart = rule.for_weight(id.removeprefix(ACCUMULATED)).accumulates_apart
+            own = rule.for_weight(id.removeprefix(ACCUMULATED))
+            apart = own.accumulator == ACCUMULATED
             asked = options.enableGradientAccumulation
             return asked and apart and not options.disableGradAccumulationTensorStreams
         return id != COUNTER and not options.disableOptimizerStateTensorStreams
@@ -501,11 +510,26 @@ class Session(Randomness, IpuOnly):
             self._steps.check(stepio)
             self._delayed.begin_step()
             with self._executions.step(str(debugName)):
-                run = partial(self._run_replicas, executable, forward=forward)
-                self._steps.run(stepio, run, self._program.of_forward if forward else None)
+                in_row = partial(self._run_in_row, executable)
+                if forward or self._looks_on or not self._steps.run_in_row(stepio, in_row):
+                    run = partial(self._run_replicas, executable, forward=forward)
+                    self._steps.run(stepio, run, self._program.of_forward if forward else None)
         self._has_run = True
         if self._program.moved:
             self._weights.in_sync = False
+
+    @property
+    def _looks_on(self) -> bool:
+        """Whether something is to be done between micro-batches."""
+        several = self._share.own.all_replicas > 1
+        return several or self._delayed.are_any or self._options.enableFloatingPointChecks
+
+    def _run_in_row(
+        self, executable: Executable, inputs: Mapping[str, Array], count: int
+    ) -> Mapping[str, Array]:
+        """All micro-batches of a step, by one call."""
+        self._executions.inputs = {id: rows[-1] for id, rows in inputs.items()}
+        return executable.run_in_row(inputs, count)
 
     def _run_replicas(
         self, executable: Executable, inputs: Sequence[Mapping[str, Array]], *, forward: bool
@@ -556,6 +580,7 @@ class Session(Randomness, IpuOnly):
             self._step,
             self._ipus or 1,
             self._program.tracked,
+            {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
         )
 
     def _frozen(self) -> Collection[str]:

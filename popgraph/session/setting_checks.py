@@ -12,6 +12,7 @@ from popgraph.builder.opset.enums import (
     ExchangeStrategy,
     GradientTensorTrackingMethod,
     MergeVarUpdateType,
+    RecomputationType,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
@@ -162,6 +163,13 @@ def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
     if options.aliasZeroCopy and not recomputes_aside:
         yield "Alias zero copy is currently not supported with implicit recomputation."
     loops = options.enableExplicitMainLoops and options.useHostCopyOps
+    annotates = options.explicitRecomputation or not options.enablePipelining
+    stages = options.autoRecomputation is RecomputationType.Pipeline
+    in_pipeline = options.enablePipelining and loops
+    if stages and annotates and not in_pipeline and options.executionPhaseSettings.phases < 2:
+        yield (
+            "Invalid RecomputationType::Pipeline in autoAnnotate when using implicit pipelining."
+        )
     for id in flow.anchors() if loops else ():
         if flow.art(id).id() is AnchorReturnTypeId.EveryN:
             yield (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_runtime_error
@@ -47,6 +49,10 @@ class StepIO(ABC):
         """The names of the inputs that the user provided, as far as they are known before."""
         return []
 
+    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+        """Whether all of this stands in memory in a row, and no input in that of an anchor."""
+        return False
+
 
 IStepIO = StepIO
 """PopART's name."""
@@ -69,6 +75,18 @@ class PyStepIO(StepIO):
 
     def offered_inputs(self) -> list[str]:
         return list(self._inputs)
+
+    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+        read = [(self._inputs.get(one.id), one.elements) for one in inputs]
+        written = [(self._outputs.get(one.id), one.elements) for one in outputs]
+        if not all(isinstance(one, Ring) and one.has(count) for one, count in read + written):
+            return False
+        return not any(
+            np.may_share_memory(one.array, other.array)
+            for one, _ in read
+            for other, _ in written
+            if isinstance(one, Ring) and isinstance(other, Ring)
+        )
 
     def read(self, stream: Stream) -> Array:
         ring = self._inputs.get(stream.id)

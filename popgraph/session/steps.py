@@ -14,6 +14,7 @@ from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.printed_tensors import show
 from popgraph.session.program import Program
+from popgraph.session.rows import Rows, RunInRow
 from popgraph.session.split import Share
 from popgraph.session.step_io import StepIO
 from popgraph.support.arrays import Array
@@ -41,6 +42,7 @@ class Steps:
         self._returned = {id: dataflow.art(id) for id in dataflow.anchors()}
         self._share, self._shape, self._shared = share, share.whole, frozenset(shared)
         self._checked = False
+        self._rows = Rows(program, dataflow, share.whole)
 
     def anchor_arrays(self) -> dict[str, Array]:
         """An array for every anchor, of the shape that a step fills."""
@@ -82,6 +84,11 @@ class Steps:
             f"Testing that the buffer provided by user for input Tensor {id} has the correct "
             f"number of elements, But there is no Tensor named {id} in the model."
         )
+
+    def run_in_row(self, stepio: StepIO, run: RunInRow) -> bool:
+        """Runs a step as one call of the program, if that is possible; whether it was."""
+        rows = self._rows
+        return rows.are_possible and not self._share.is_part and rows.run(stepio, run)
 
     def run(self, stepio: StepIO, run_batch: RunBatch, only: Collection[str] | None = None) -> None:
         """

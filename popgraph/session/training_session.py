@@ -177,6 +177,16 @@ class TrainingSession(TrainingOnly, Session):
         self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
         self.weightsFromHost()
 
+    @property
+    def _looks_on(self) -> bool:
+        return super()._looks_on or self._driver.is_scheduled or self._loss_scale is not None
+
+    def _run_in_row(
+        self, executable: Executable, inputs: Mapping[str, Array], count: int
+    ) -> Mapping[str, Array]:
+        self._driver.steps += count
+        return super()._run_in_row(executable, inputs, count)
+
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
@@ -204,6 +214,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     return replace(
         rule,
         accumulation=shape.updated_by,
+        in_turn=shape.replicas,
         ranks=shape.ranks,
         message_type=options.exchangeType,
         shard_from=options.states_sharded_from,

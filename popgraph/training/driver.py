@@ -69,6 +69,11 @@ class Driver:
         return cls(HostScalars(task.rule, variables, loss), task.rule, task.schedule)
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether the learning rate changes from step to step."""
+        return self._schedule is not None
+
+    @property
     def rate(self) -> float:
         """The learning rate of the step that was run last, or of the first one."""
         rate = self.rule.learning_rate.value

@@ -801,7 +801,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "add-optimizer",
         "the velocity begins with zeros",
-        f"{PASSES}.graphcore.training.add_optimizer:WeightContext._first_state",
+        f"{PASSES}.graphcore.training.weight_context:WeightContext._first_state",
         from_zero,
         training=True,
     ),

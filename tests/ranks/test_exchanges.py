@@ -25,8 +25,9 @@ from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore import bucket_exchanges
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
-from popgraph.passes.graphcore.training.add_optimizer import RANK, AddOptimizer
-from popgraph.passes.optimizer_spec import Adam
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
+from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.passes.optimizer_spec import Adam, ClipNorm
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
@@ -232,8 +233,11 @@ def test_fuzz_of_buckets_kills(
 # Shares
 
 
+@pytest.mark.parametrize("clip", [(), (ClipNorm(0.5),)])
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) -> None:
+def test_each_rank_updates_a_share_and_all_have_the_weight(
+    accumulation: int, clip: tuple[ClipNorm, ...]
+) -> None:
     """Adam, with states of three of five elements, moves a weight as with whole states."""
     compilation, programs = Compilation(), []
     # states are shared out, too few elements are for that, gradients are as well, and weights
@@ -250,7 +254,7 @@ def test_each_rank_updates_a_share_and_all_have_the_weight(accumulation: int) ->
             "shard_gradients_from": gradients_from,
             "shard_weights_from": weights_from,
         }
-        rule = Adam(accumulation=RANKS * accumulation, ranks=RANKS, mean=True, **shards)
+        rule = Adam(accumulation=RANKS * accumulation, ranks=RANKS, mean=True, clip=clip, **shards)
         AddOptimizer.by(rule).run(compilation, module)
         BucketExchanges().run(compilation, module)
         check_ir(module)

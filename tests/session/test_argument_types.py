@@ -61,8 +61,12 @@ MADE: list[Any] = [
 
 OWN = {
     *("Adam.mode_of", "Adaptive.mode_of"),
-    *(f"{io}.{name}" for io in ("PyStepIO", "PyStepIOCallback") for name in ("read", "write")),
-    *("PyStepIO.check", "PyStepIOCallback.check", "AnchorReturnType.keeps"),
+    *(
+        f"{io}.{name}"
+        for io in ("PyStepIO", "PyStepIOCallback")
+        for name in ("check", "holds", "read", "write")
+    ),
+    "AnchorReturnType.keeps",
     *("AnchorReturnType.prefix", "AttributeContextManager()", "KeyValueContextManager()"),
     *("NameContextManager()", "AiGraphcoreOpset1()"),
     *("L1Loss.placed", "NllLoss.placed", "IdentityLoss.placed"),

@@ -148,6 +148,31 @@ def test_gradients_are_those_of_a_group(
     np.testing.assert_array_equal(again["w"], arrays["w"])
 
 
+@pytest.mark.parametrize("name", GROUPS)
+def test_accumulators_are_those_of_a_replica(name: str) -> None:
+    """Of weights of all groups: gradients are added up over a group when a batch is complete."""
+    two = Two(settings_of(name))
+    ids = [f"{prefix}{weight}" for prefix in ("Gradient___", "Accum___") for weight in "wv"]
+    session = popart.TrainingSession(
+        two.builder.getModelProto(),
+        popart.DataFlow(2, ids),
+        two.loss,
+        popart.SGD({"defaultLearningRate": (RATE, False)}),
+        device("c"),
+        userOptions=options(3),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = GENERATOR.normal(size=(2, 3, REPLICAS, 2, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    for weight, shape in {"w": (3, 2), "v": (2, 2)}.items():
+        gradients, own = anchors[f"Gradient___{weight}"], anchors[f"Accum___{weight}"]
+        assert own.shape == (2, 3, REPLICAS, *shape)
+        np.testing.assert_allclose(own, gradients.cumsum(1), 1e-5, 1e-5)
+        assert not np.allclose(own[:, :, 0], own[:, :, 1])
+
+
 def test_a_rule_that_changes_speaks_of_the_weights_of_all_groups() -> None:
     two = Two(settings_of("each"))
     session = popart.TrainingSession(

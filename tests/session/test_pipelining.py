@@ -299,6 +299,21 @@ def test_a_pipeline_that_recomputes_stashes_less() -> None:
     assert set(inputs) == {"x", "Tanh:0_c1"}
 
 
+@pytest.mark.parametrize("name", ["Standard", "Pipeline"])
+def test_what_a_pipeline_keeps_says_what_is_computed_again(name: str) -> None:
+    """The last stage has gradients right behind it; what another IPU reads may be kept."""
+    ops = operators(autoRecomputation=popart.RecomputationType[name], enableOutlining=False)
+    told = {
+        (op["type"], op["attributes"]["__pipeline_stage"], op["attributes"]["recompute"])
+        for op in ops
+        if op["type"] in ("MatMul", "Tanh", "IpuCopy") and "Gradient" not in str(op["inputs"])
+    }
+    again = "YES" if name == "Pipeline" else "NO"
+    products = {("MatMul", "0", "YES"), ("MatMul", "1", "YES"), ("MatMul", "2", "NO")}
+    layers = {("Tanh", "0", again), ("Tanh", "1", again), ("Tanh", "2", "NO")}
+    assert told == products | layers | {("IpuCopy", "0", "NO"), ("IpuCopy", "1", "NO")}
+
+
 def test_a_tensor_passes_the_ipus_of_all_stages_between() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")

@@ -58,19 +58,29 @@ def holds_together(ir: Ir, name: str) -> None:
     st.sets(st.sampled_from(CHOICES)),
     st.booleans(),
     st.sampled_from(list(popart.RecomputationType)[:4]),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.sampled_from([None, "All", "Final", "Sum"]),
 )
 def test_the_ir_of_any_training_holds_together(
     names: list[tuple[str, int, int]],
     chosen: set[str],
     outlined: bool,
     recomputed: popart.RecomputationType,
+    turns: tuple[int, int],
+    looped: str | None,
 ) -> None:
+    """With main loops, the body of each takes and gives what its loop does."""
     builder, loss = built(names)
     options = popart.SessionOptions()
     options.enableOutlining = outlined
     options.autoRecomputation = recomputed
     options.explicitRecomputation = recomputed is popart.RecomputationType.RecomputeAll
-    flow = popart.DataFlow(1, [loss, "Gradient___w", "UpdatedVar___w"])
+    options.useHostCopyOps = options.enableExplicitMainLoops = looped is not None
+    options.enableGradientAccumulation = turns[1] > 1
+    options.accumulationFactor = turns[1]
+    ids = [loss, "Gradient___w", "UpdatedVar___w"]
+    returned = dict.fromkeys(ids, popart.AnchorReturnType(looped or "All"))
+    flow = popart.DataFlow(turns[0], returned)
     session = popart.TrainingSession(
         builder.getModelProto(),
         flow,
@@ -82,5 +92,12 @@ def test_the_ir_of_any_training_holds_together(
     ir = session.getIr()
     for name in ir.graphNames():
         holds_together(ir, name)
-    made = {id for op in ir.operators("maingraph") for id in op.outputs.values()}
+    operators = [op for name in ir.graphNames() for op in ir.operators(name)]
+    made = {id.rpartition("Graph/")[2] for op in operators for id in op.outputs.values()}
     assert {loss, "Gradient___w", "UpdatedVar___w"} <= made
+    loops = [op for op in operators if op.type == "Loop"]
+    assert len(loops) == (sum(turn > 1 for turn in turns) if looped else 0)
+    for loop in loops:
+        first, inner = ir.body(loop.called[0])
+        assert len(first) == 2 + len(loop.inputs)
+        assert len(inner) == len(loop.outputs)

@@ -162,6 +162,97 @@ def test_anchors_of_states_show_what_micro_batches_have_added_up() -> None:
     np.testing.assert_allclose(session.weights()["Accl___w"], before, 1e-5, 1e-6)
 
 
+def anchored(
+    optimizer: Any, made: Any, returned: dict[str, Any], backend: str = "reference", **how: bool
+) -> dict[str, Array]:
+    """The anchors of a step of two batches."""
+    builder, y, loss = linear(1)
+    if how.get("talks"):
+        y = builder.aiGraphcore.replicatedallreduce([y])
+        loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+    flow = popart.DataFlow(2, {id: popart.AnchorReturnType(*how) for id, how in returned.items()})
+    session = popart.TrainingSession(
+        builder.getModelProto(), flow, loss, optimizer, device(backend), userOptions=made
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    shape = (2, made.accumulationFactor, made.replicatedGraphCount, 1, 3)
+    data = np.random.default_rng(2).normal(size=shape).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    return dict(anchors)
+
+
+PLAIN = {"defaultLearningRate": (0.1, True)}
+GRADIENT, ACCUMULATED, VELOCITY = (
+    f"{prefix}w"
+    for prefix in (
+        popart.reservedGradientPrefix(),
+        popart.reservedAccumPrefix(),
+        popart.reservedAcclPrefix(),
+    )
+)
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+@pytest.mark.parametrize("talks", [False, True])
+@pytest.mark.parametrize("kind", ["sum", "mean", "running mean"])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_each_replica_adds_up_gradients_of_its_own(
+    factor: int, kind: str, talks: bool, backend: str
+) -> None:
+    """What they tell each other they tell when a batch is complete, as PopART's replicas do."""
+    made = options(factor, 2, mean=kind != "sum")
+    if kind == "running mean":
+        strategy = popart.MeanReductionStrategy.Running
+        made.meanAccumulationAndReplicationReductionStrategy = strategy
+    every = {GRADIENT: ("All",), ACCUMULATED: ("All",)}
+    found = anchored(popart.SGD(PLAIN), made, every, backend, talks=talks)
+    counts = np.arange(1, factor + 1).reshape(factor, 1, 1, 1) if kind == "running mean" else 1
+    own = found[GRADIENT].cumsum(1) / counts
+    assert own.shape == (2, factor, 2, 3, 2), "batches, micro-batches, replicas and a weight"
+    np.testing.assert_allclose(found[ACCUMULATED], own, 1e-5, 1e-6)
+    assert not np.allclose(own[:, :, 0], own[:, :, 1])
+    for returned, picked in {("Final",): own[-1, -1], ("EveryN", 2): own[:, 1::2]}.items():
+        some = anchored(popart.SGD(PLAIN), made, {ACCUMULATED: returned}, backend, talks=talks)
+        picked = picked.reshape(some[ACCUMULATED].shape)
+        np.testing.assert_allclose(some[ACCUMULATED], picked, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("talks", [False, True])
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_velocity_that_accumulates_is_one_of_each_replica(mean: bool, talks: bool) -> None:
+    """Of which the update takes the mean: each adds as many times its gradients."""
+    optimizer = popart.SGD(PLAIN | {"defaultMomentum": (0.5, True)})
+    made = options(2, 2, mean=mean)
+    every = {GRADIENT: ("All",), VELOCITY: ("All",)}
+    found = anchored(optimizer, made, every, talks=talks)
+    start = np.zeros((3, 2), np.float32)
+    for gradients, velocities in zip(found[GRADIENT], found[VELOCITY], strict=True):
+        own = start + gradients.cumsum(0) * (1 / 2 if mean else 2)
+        np.testing.assert_allclose(velocities, own, 1e-5, 1e-6)
+        start = 0.5 * own[-1].mean(0)
+
+
+def test_replicas_in_turn_leave_the_same_states() -> None:
+    """Also the one that had its turn before the update."""
+    ids = ("UpdatedVar___w", "Accl1___w", "w")
+    for accumulation in (1, 2):
+        made = options(accumulation, 2)
+        found = anchored(popart.Adam({}), made, dict.fromkeys(ids, ("All",)))
+        for id in ids:
+            first, second = np.moveaxis(found[id].reshape(-1, 2, 3, 2), 1, 0)
+            np.testing.assert_array_equal(first, second)
+
+
+def test_accumulators_that_are_not_there_are_no_anchors() -> None:
+    wanted = {ACCUMULATED: ("All",)}
+    with pytest.raises(popart.popart_exception, match="Anchor tensor `Accum___w' not in Ir"):
+        anchored(popart.SGD(PLAIN), options(1, 2), wanted)  # gradients are added up at once
+    with pytest.raises(popart.popart_exception, match="Anchor tensor `Accum___w' not in Ir"):
+        anchored(popart.SGD({"defaultMomentum": (0.9, True)}), options(2, 1), wanted)
+
+
 def test_kernels_accumulate_as_the_reference_does() -> None:
     data = np.random.default_rng(1).normal(size=(STEPS, 2, 2, MICRO, 3)).astype(np.float32)
     given = (data, MICRO, OPTIMIZERS["momentum"], popart.ReductionType.Sum, options(2, 2))

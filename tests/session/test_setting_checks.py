@@ -300,6 +300,36 @@ def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) 
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
 
 
+def test_a_phase_is_on_the_ipu_of_its_number() -> None:
+    """Two stages take turns; what reads a later phase is in it itself."""
+    options = popart.SessionOptions()
+    options.executionPhaseSettings.phases = 4
+    options.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases
+
+    def placed(*places: tuple[int, int]) -> None:
+        builder = popart.Builder()
+        y = builder.addInputTensor("FLOAT", [2])
+        for phase, ipu in places:
+            y = builder.aiOnnx.exp([y])
+            builder.executionPhase(y, phase)
+            builder.virtualGraph(y, ipu)
+        flow = popart.DataFlow(1, [y])
+        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+
+    placed((0, 0), (1, 1), (2, 0))
+    for places, phase, ipu in ((((1, 0),), 1, 0), (((0, 0), (3, 1), (2, 0)), 3, 0)):
+        words = f"inconsistent execution phase {phase} and virtual graph ID {ipu}"
+        with pytest.raises(popart_exception, match=words):
+            placed(*places)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_only_pipelines_recompute_by_stages(explicit: bool) -> None:
+    kind = popart.RecomputationType.Pipeline
+    with pytest.raises(popart_exception, match="Invalid RecomputationType::Pipeline in autoAnno"):
+        session(autoRecomputation=kind, explicitRecomputation=explicit)
+
+
 def test_a_loss_scale_follows_gradients_only_in_training() -> None:
     settings = popart.AutomaticLossScalingSettings(enabled=True)
     with pytest.raises(popart_exception, match="Only compatible when doing training"):

@@ -74,9 +74,8 @@ class Op:
     @property
     def changes(self) -> int | None:
         """The input that it writes over, if any."""
-        if not self.writes or not self.inputs or not self.outputs:
-            return None
-        return _STEP_OF_ADAM if self.type == "AdamUpdater" else 0
+        index = _STEP_OF_ADAM if self.type == "AdamUpdater" else 0
+        return index if self.writes and self.outputs and index in self.inputs else None
 
     def input(self, index: int) -> str:
         return self.inputs[index]
@@ -102,6 +101,8 @@ class OpGraph:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.scope = ""
+        """What names of its tensors begin with, and the attribute of its operators."""
         self.ops: list[Op] = []
         self.infos: dict[str, TensorInfo] = {}
         self.kinds: dict[str, Kind] = {}

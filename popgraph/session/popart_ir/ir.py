@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from popgraph.builder.opset.enums import RecomputationType, VirtualGraphMode
+from popgraph.builder.opset.enums import (
+    AnchorReturnTypeId,
+    RecomputationType,
+    VirtualGraphMode,
+)
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.session.model import SessionModel
@@ -20,6 +24,7 @@ from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
+from popgraph.session.popart_ir.main_loops import MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
@@ -64,6 +69,8 @@ class Asked:
     """Of each replica."""
     tracked: tuple[str, ...] = ()
     """The gradients that an automatic loss scale looks at."""
+    returned: Mapping[str, AnchorReturnTypeId] = field(default_factory=dict)
+    """Which values of an anchor come back."""
 
 
 class Ir:
@@ -88,6 +95,11 @@ class Ir:
 
     def operators(self, graph: str) -> Sequence[Op]:
         return self._orders[graph]
+
+    def body(self, graph: str) -> tuple[Sequence[str], Sequence[str]]:
+        """What a graph takes and gives that an operator calls."""
+        found = self._graphs[graph]
+        return found.inputs, found.results
 
     def infos(self) -> Mapping[str, TensorInfo]:
         """The tensors of the main graph."""
@@ -126,12 +138,14 @@ class Ir:
             self._dots.draw("BWD0", [main, *called])
         main.kept = set(asked.anchors)
         if options.useHostCopyOps:
-            add_loads(main)
+            late = not options.enableExplicitMainLoops
+            add_loads(main, self._priority(late=late))
         main.prune()
         self._finish(main, [*called])
-        for check in ("PREALIAS", "MAINLOOPS"):
-            self._dots.draw(check, [main, *called])
-        graphs = [main, *called, *self._outlined(main)]
+        self._dots.draw("PREALIAS", [main, *called])
+        loops = self._looped(main)
+        self._dots.draw("MAINLOOPS", [main, *loops, *called])
+        graphs = [main, *loops, *called, *self._outlined([main, *loops])]
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
@@ -183,25 +197,46 @@ class Ir:
         main.prune()
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
-        if options.enablePipelining:
+        if options.enablePipelining and not options.enableExplicitMainLoops:
             trains = asked.rule is not None
             everything = not trains and options.stashAllTensorsInferencePipeline
             Stashing(options.autoRecomputation, trains, everything).add(main)
-        if options.useHostCopyOps:
-            add_stores(main, asked.anchors)
+
+    def _priority(self, *, late: bool) -> float:
+        """Of operators that talk to the host."""
+        options = self._asked.options
+        in_parts = options.batchSerializationSettings.factor > 1
+        in_phases = options.executionPhaseSettings.phases > 1
+        late = late and not (options.explicitRecomputation or in_parts or in_phases)
+        return float("-inf") if late else 0.0
+
+    def _looped(self, main: OpGraph) -> list[OpGraph]:
+        """The graphs of main loops, after which anchors are stored from where they are."""
+        asked, options = self._asked, self._asked.options
+        graphs: list[OpGraph] = []
+        homes = {id: (main, id) for id in asked.anchors}
+        if options.enableExplicitMainLoops:
+            loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
+            graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
+            homes = loops.homes
+        for graph, id in homes.values() if options.useHostCopyOps else ():
+            add_stores(graph, [id], self._priority(late=True))
+        return graphs
 
     def _recompute(self, main: OpGraph) -> None:
         options, loss = self._asked.options, self._asked.model.final_loss
         asked = options.autoRecomputation is not RecomputationType.NoRecompute
-        if asked and loss and not options.enablePipelining:
+        aside = options.explicitRecomputation or not options.enablePipelining
+        if asked and loss and aside:
             annotate_recomputation(main, options.autoRecomputation, loss)
         if options.explicitRecomputation:
             recompute_explicitly(main)
 
-    def _outlined(self, main: OpGraph) -> list[OpGraph]:
+    def _outlined(self, graphs: Sequence[OpGraph]) -> list[OpGraph]:
         options = self._asked.options
         if not options.enableOutlining:
             return []
         outliner = Outliner(options.outlineThreshold)
-        outliner.run(main, scheduled(main))
+        for graph in graphs:
+            outliner.run(graph, scheduled(graph))
         return list(outliner.graphs.values())

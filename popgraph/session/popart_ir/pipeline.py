@@ -152,6 +152,7 @@ class Stashing:
         kept = [id for id in graph.infos if self._is_candidate(graph, id)]
         if self.recompute is not RecomputationType.NoRecompute and not self.all_inferred:
             kept = self._reduced(graph, kept)
+            self._annotate(graph, set(kept))
         for id in kept:
             _stash(graph, id)
 
@@ -175,35 +176,71 @@ class Stashing:
 
     def _reduced(self, graph: OpGraph, candidates: Sequence[str]) -> list[str]:
         """Those that cannot be computed again from others, or that other IPUs need."""
-        chosen = set(candidates)
-        arriving = {
-            id
-            for id in graph.infos
-            if graph.producer(id) is None or _of_copy(graph, id)
-            if graph.kind(id) not in _CONSTANT
-        }
-        checkpoints: set[Op] = set()
-        waiting = list(arriving - chosen)
-        while waiting:
-            for op in graph.consumers(waiting.pop()):
-                if op not in checkpoints:
-                    checkpoints.add(op)
-                    if op.type != COPY:
-                        waiting += [id for id in op.outputs.values() if id not in chosen]
+        checkpoints = _computed_once(graph, set(candidates))
         found = []
         for id in candidates:
             producer = graph.producer(id)
-            copied = any(op.type == COPY for op in graph.consumers(id))
+            copied = _is_copied(graph, id)
             if producer is None or producer.type == COPY or copied or producer in checkpoints:
                 found.append(id)
-            else:
-                again = RecomputeType.Recompute
-                producer.settings = replace(producer.settings, recompute=again)
         return found
+
+    def _annotate(self, graph: OpGraph, kept: set[str]) -> None:
+        """
+        Says of forward operators whether they are computed again, from what is kept.
+
+        With full recomputation, what arrives on an IPU is kept for its stage, and the last stage
+        of them, behind which gradients follow at once, computes nothing again.
+        """
+        forward = {op for op in graph.ops if not (op.backward or op.writes or op.type == COPY)}
+        if self._fully:
+            read = {id for op in forward for id in op.inputs.values()}
+            once = _computed_once(graph, kept | (_arriving(graph) & read))
+            ends = {op for op in forward if not kept.isdisjoint(op.outputs.values())}
+            last = max((op.settings.stage or 0 for op in forward), default=0)
+            for op in graph.ops:
+                if op.type == COPY and not op.backward:
+                    found = graph.after(op)
+                    ends.update(one for one in found if one.settings.stage == last)
+        else:
+            once = _computed_once(graph, kept)
+            ends = {op for op in forward for id in op.outputs.values() if _is_copied(graph, id)}
+        for op in graph.ops:
+            if op.type == COPY or op in forward:
+                again = op.type != COPY and op not in once and op not in ends
+                kind = RecomputeType.Recompute if again else RecomputeType.Checkpoint
+                op.settings = replace(op.settings, recompute=kind)
 
 
 _SCALAR = ("___FLOAT", "___FLOAT16")
 """How the names of an optimizer's numbers end, which no pipeline keeps."""
+
+
+def _arriving(graph: OpGraph) -> set[str]:
+    """The tensors that no operator computes on their IPU."""
+    return {
+        id
+        for id in graph.infos
+        if graph.producer(id) is None or _of_copy(graph, id)
+        if graph.kind(id) not in _CONSTANT
+    }
+
+
+def _computed_once(graph: OpGraph, kept: set[str]) -> set[Op]:
+    """The operators that cannot be computed again: what they need arrives, and is not kept."""
+    found: set[Op] = set()
+    waiting = list(_arriving(graph) - kept)
+    while waiting:
+        for op in graph.consumers(waiting.pop()):
+            if op not in found:
+                found.add(op)
+                if op.type != COPY:
+                    waiting += [id for id in op.outputs.values() if id not in kept]
+    return found
+
+
+def _is_copied(graph: OpGraph, id: str) -> bool:
+    return any(op.type == COPY for op in graph.consumers(id))
 
 
 def _of_copy(graph: OpGraph, id: str) -> bool:

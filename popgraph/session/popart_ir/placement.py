@@ -38,13 +38,13 @@ def add_seeds(graph: OpGraph) -> None:
         graph.connect(op, _RANDOM[op.type], seed)
 
 
-def add_loads(graph: OpGraph) -> None:
+def add_loads(graph: OpGraph, priority: float) -> None:
     """Has inputs loaded into tensors of their own."""
     for id in graph.inputs:
         users = graph.consumers(id)
         if graph.kind(id) is not Kind.STREAM or not users:
             continue
-        settings = Settings(ipu=users[0].settings.ipu, priority=float("-inf"))
+        settings = Settings(ipu=users[0].settings.ipu, priority=priority)
         empty, loaded = graph.fresh(id, graph.infos[id]), graph.fresh(id, graph.infos[id])
         graph.replace_uses(id, loaded)
         first = graph.ops[0]
@@ -52,13 +52,13 @@ def add_loads(graph: OpGraph) -> None:
         graph.add(Op("HostLoad", {0: empty}, {0: loaded}, settings=settings), before=first)
 
 
-def add_stores(graph: OpGraph, anchors: Collection[str]) -> None:
+def add_stores(graph: OpGraph, anchors: Collection[str], priority: float) -> None:
     """Has anchors stored on the host."""
     for id in anchors:
         if id in graph.infos:
             producer = graph.producer(id)
             ipu = producer.settings.ipu if producer else None
-            settings = Settings(ipu=ipu, priority=float("-inf"))
+            settings = Settings(ipu=ipu, priority=priority)
             graph.add(Op("HostStore", {0: id}, {}, settings=settings, writes=True))
 
 

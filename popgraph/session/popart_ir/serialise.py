@@ -62,11 +62,11 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
         yield key, f"{key}:{value}"
     if settings.phase is not None:
         yield "__execution_phase", str(settings.phase)
-    context = "AccumulateOuterFragment" if settings.after_batches else "Normal"
-    yield "__execution_context", context
+    inner = "Subgraph" if graph.scope else "Normal"
+    yield "__execution_context", "AccumulateOuterFragment" if settings.after_batches else inner
     if settings.stage is not None:
         yield "__pipeline_stage", str(settings.stage)
-    yield "scope", ""
+    yield "scope", graph.scope
     yield "recomputetype", _recomputed(op)
     for name, given in op.attributes.items():
         if not name.startswith(_OWN) and given is not None:

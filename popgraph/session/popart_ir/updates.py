@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
-from popgraph.passes.graphcore.training.add_optimizer import state_dtype
+from popgraph.passes.graphcore.training.weight_context import state_dtype
 from popgraph.passes.optimizer_scalars import Compound
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings, Value

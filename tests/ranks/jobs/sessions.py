@@ -92,11 +92,20 @@ def spread(made: Any, replicas: int) -> Any:
 
 
 def trained(
-    model: bytes, loss: str, optimizer: Any, made: Any, data: Array, backend: str = "reference"
+    model: bytes,
+    loss: str,
+    optimizer: Any,
+    made: Any,
+    data: Array,
+    backend: str = "reference",
+    anchor: str = "",
 ) -> tuple[dict[str, Array], Array]:
-    """The weights after steps on the data, whose axes are steps, micro-batches, replicas, ..."""
+    """
+    The weights after steps on the data, whose axes are steps, micro-batches, replicas, ...; and
+    the values of an anchor, which is the loss unless it is said.
+    """
     device = popart.DeviceManager().createCpuDevice(backend=backend)
-    flow = popart.DataFlow(1, [loss])
+    flow = popart.DataFlow(1, [loss, anchor] if anchor else [loss])
     session = popart.TrainingSession(model, flow, loss, optimizer, device, userOptions=made)
     session.prepareDevice()
     if draws(model):
@@ -106,7 +115,7 @@ def trained(
     losses = []
     for step in data:
         session.run(popart.PyStepIO({"x": np.ascontiguousarray(step)}, anchors))
-        losses.append(anchors[loss].copy())
+        losses.append(anchors[anchor or loss].copy())
     session.weightsToHost()
     return dict(session.weights()), np.array(losses)
 
@@ -136,12 +145,7 @@ def same(
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, **how), local)
     made.exchangeType = narrow
-    for kind_of in shards:
-        location = popart.TensorLocationSettings(
-            popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
-            minElementsForReplicatedTensorSharding=3,
-        )
-        setattr(made, f"{kind_of}TensorLocationSettings", location)
+    share_out(made, shards)
     if buckets is not None:
         made.exchangeBucketBytes = buckets
     apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
@@ -157,6 +161,16 @@ def same(
             continue  # the running statistics of one process are those of its first replica
         np.testing.assert_allclose(apart[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
     assert not np.allclose(together["w"], network_weight(model, "w")), "nothing was trained"
+
+
+def share_out(made: Any, kinds: Sequence[str]) -> None:
+    """Has ranks share out tensors of these kinds."""
+    for kind in kinds:
+        location = popart.TensorLocationSettings(
+            popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
+            minElementsForReplicatedTensorSharding=3,
+        )
+        setattr(made, f"{kind}TensorLocationSettings", location)
 
 
 def network_weight(model: bytes, name: str) -> Array:
@@ -179,6 +193,23 @@ def test_replicas_of_ranks() -> None:
 def test_accumulation() -> None:
     for name in ("SGD", "separate momentum"):
         same(OPTIMIZERS[name], accumulation=ACCUMULATION)
+
+
+def test_accumulators() -> None:
+    """Those of a replica hold its own gradients, in whatever process the others are."""
+    for name, prefix in (("SGD", "Accum___"), ("momentum, decay, scaled", "Accl___")):
+        model, loss = network()
+        for local, mean in ((1, True), (2, False)):
+            shape = (STEPS, ACCUMULATION, local * RANKS, MICRO, FEATURES)
+            data = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            how: dict[str, Any] = {"accumulation": ACCUMULATION, "mean": mean}
+            given = options(local * RANKS, **how), data
+            _, whole = trained(model, loss, OPTIMIZERS[name](), *given, anchor=f"{prefix}w")
+            mine = slice(RANK * local, RANK * local + local)
+            apart = spread(options(local, **how), local), data[:, :, mine]
+            _, own = trained(model, loss, OPTIMIZERS[name](), *apart, anchor=f"{prefix}w")
+            own = own.reshape(STEPS, ACCUMULATION, local, *own.shape[-2:])
+            np.testing.assert_allclose(own, whole[:, :, mine], rtol=1e-5, atol=1e-5)
 
 
 def test_dropout_and_statistics() -> None:
@@ -209,7 +240,82 @@ def test_shares_of_states() -> None:
     weights = ("weight", *all_of_them)
     same(OPTIMIZERS["Adam"], shards=weights, accumulation=ACCUMULATION, mean=True)
     same(plain, shards=("weight",), backend="c")
-    same(OPTIMIZERS["clipped"], shards=states)  # norms are of whole gradients: nothing is shared
+    same(plain, accumulation=ACCUMULATION, shards=("weight",))
+
+
+def test_norms_of_shares() -> None:
+    """Gradients of which ranks have shares are clipped by the norm of all, as whole ones are."""
+    clipped = OPTIMIZERS["clipped"]
+    settings = popart.ClipNormSettings
+    stages = ("optimizerState",), ("optimizerState", "accumulator"), ("weight",)
+    for shards, mean in zip(stages, (True, False, True), strict=True):
+        same(clipped, accumulation=ACCUMULATION, shards=shards, mean=mean)
+    same(clipped, 2, shards=("optimizerState",), backend="c")
+    groups = [settings(["w"], 0.2), settings(["v", "b"], 0.1)]
+    adam = lambda: popart.Adam(  # noqa: E731
+        {"defaultLearningRate": (0.05, False)}, clip_norm_settings=groups
+    )
+    every = ("weight", "optimizerState", "accumulator")
+    same(adam, shards=every, backend="c")
+    by_hand(2, None, accumulation=ACCUMULATION, shards=every)
+
+
+def test_norms_of_groups() -> None:
+    """Each replica clips what it has by a norm of its own, in whatever process the others are."""
+    for local, *shared in ((1, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 2), (2, 4, 1, 1)):
+        by_hand(local, tuple(shared), accumulation=1 + local % 2)
+
+
+def by_hand(
+    local: int,
+    shared: tuple[int, int, int] | None,
+    *,
+    accumulation: int,
+    shards: Sequence[str] = (),
+) -> None:
+    """Sessions whose weight w may have groups train as NumPy does, with a norm for each replica."""
+    model, loss = network(shared=shared)
+    total, limit, rate = local * RANKS, 0.3, 0.1
+    shape = (STEPS, accumulation, total, MICRO, FEATURES)
+    data = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    clip = [popart.ClipNormSettings.clipAllWeights(limit)]
+    optimizer = popart.SGD({"defaultLearningRate": (rate, True)}, clip)
+    mine = slice(RANK * local, RANK * local + local)
+    made = spread(options(local, accumulation=accumulation), local)
+    share_out(made, shards)
+    found, _ = trained(model, loss, optimizer, made, data[:, :, mine])
+    everyone = list(range(total))
+    groups = popart.VariableSettings(*shared[1:]).groups(total) if shared else [everyone]
+    firsts = {name: network_weight(model, name) for name in ("w", "v", "b")}
+    firsts["w"] = firsts["w"].reshape(len(groups), FEATURES, 5)
+    members = {r: group for group in groups for r in group}
+    of_group = {r: number for number, group in enumerate(groups) for r in group}
+    own = {r: [firsts["w"][of_group[r]], firsts["v"], firsts["b"]] for r in everyone}
+    shrunk = 0
+    for step in data:
+        slopes = {r: slopes_of(own[r], step[:, r]) for r in everyone}
+        for r in everyone:
+            taken = [sum(slopes[one][0] for one in members[r])]
+            taken += [sum(slopes[one][at] for one in everyone) for at in (1, 2)]
+            norm = np.sqrt(sum((one**2).sum() for one in taken))
+            shrunk += norm > limit
+            factor = rate * limit / max(limit, norm)
+            own[r] = [old - factor * one for old, one in zip(own[r], taken, strict=True)]
+    assert shrunk > total
+    stacked = [own[group[0]][0] for group in groups]
+    np.testing.assert_allclose(found["w"].reshape(firsts["w"].shape), stacked, 1e-4, 1e-5)
+    for name, wanted in zip(("v", "b"), own[mine.start][1:], strict=True):
+        np.testing.assert_allclose(found[name], wanted, 1e-4, 1e-5)
+
+
+def slopes_of(weights: Sequence[Array], micro_batches: Array) -> list[Array]:
+    """The gradients of w, v and b, of all rows of all micro-batches."""
+    w, v, b = weights
+    x = micro_batches.reshape(-1, FEATURES)
+    hidden = np.tanh(x @ w)
+    above = 0.1 * np.sign(hidden @ v + b)
+    below = (above @ v.T) * (1 - hidden**2)
+    return [x.T @ below, hidden.T @ above, above.sum(0)]
 
 
 def test_groups() -> None:

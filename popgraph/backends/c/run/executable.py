@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from popgraph.backends.c.run.exchanges import raise_failure
 from popgraph.backends.c.run.library import Code, load
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.errors import BackendError, RunError
-from popgraph.support.index_checks import raise_errors
+from popgraph.support.index_checks import IndexCheck, raise_errors
 from popgraph.support.locks import ExclusiveSection
 from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
@@ -93,6 +93,25 @@ class CExecutable(Executable):
             self._pointers[numbers[key]] = array.ctypes.data
         self._code.prepare(self._address)  # Where it has no pointer, it packs nothing.
         return found | {key: shared.share(key, array) for key, array in made.items()}
+
+    def share(self, other: CExecutable) -> None:
+        """From here on both have the same variables, whose values are the other's, and arena."""
+        for name, number in other.table.named("variable").items():
+            if name in self._variables:
+                self._put(self.table.named("variable")[name], other._arrays[number])
+        mine, theirs = (one._arrays[one.table.slots.index(ARENA)] for one in (self, other))
+        assert mine is not None and theirs is not None
+        larger = mine if mine.nbytes > theirs.nbytes else theirs
+        for one in (self, other):
+            one._put(one.table.slots.index(ARENA), larger)
+            one._scratch = one._unwritten() if is_poisoned() else ()
+        self._variables = self._views("variable")
+        self._step_section, self._written = other._step_section, other._written
+
+    def _put(self, number: int, array: Array | None) -> None:
+        """Gives a slot other memory."""
+        assert array is not None
+        self._arrays[number], self._pointers[number] = array, array.ctypes.data
 
     def _unwritten(self) -> tuple[Array, ...]:
         """What holds nothing when a run begins; outputs made in place are new memory each time."""
@@ -214,9 +233,12 @@ class CExecutable(Executable):
                 made.allocate()
         for memory in self._scratch:
             fill_with_poison(memory)
-        with ExitStack() as stack:
-            for name, array in taken.items():
-                stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
+        if taken:
+            with ExitStack() as stack:
+                for name, array in taken.items():
+                    stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
+                self._entry(self._address)
+        else:
             self._entry(self._address)
         if self._code.exchanges:
             raise_failure()
@@ -224,6 +246,54 @@ class CExecutable(Executable):
             name: given[name] if name in given else view.copy()
             for name, view in self._outputs.items()
         }
+
+    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        views = {name: view for name, view in self._outputs.items() if isinstance(view, np.ndarray)}
+        if len(views) < len(self._outputs) or not self._are_rows(inputs, count):
+            return super().run_in_row(inputs, count)
+        made = {name: np.empty((count, *view.shape), view.dtype) for name, view in views.items()}
+        read = [(view, inputs[name]) for name, view in self._inputs.items()]
+        written = [(view, made[name]) for name, view in views.items()]
+        checks = [(check, views[name]) for name, check in self._checks.items()]
+        section = self._step_section
+        with section.lock:
+            if section.busy or section.interrupted:
+                self._check_whole()
+            section.busy = True
+            try:
+                self._run_each(read, written, checks, count)
+            finally:
+                section.busy = False
+        return {name: rows for name, rows in made.items() if name not in self._checks}
+
+    def _are_rows(self, inputs: Mapping[str, Array], count: int) -> bool:
+        return inputs.keys() == self._inputs.keys() and all(
+            inputs[name].shape == (count, *view.shape) and inputs[name].dtype == view.dtype
+            for name, view in self._inputs.items()
+        )
+
+    def _run_each(
+        self,
+        inputs: Sequence[tuple[Array | ReadInPlace, Array]],
+        outputs: Sequence[tuple[Array, Array]],
+        checks: Sequence[tuple[IndexCheck, Array]],
+        count: int,
+    ) -> None:
+        """The loop over runs, which does as little as possible for each."""
+        entry, address, scratch = self._entry, self._address, self._scratch
+        tells = self._code.exchanges
+        for at in range(count):
+            for view, rows in inputs:
+                view[...] = rows[at]
+            for memory in scratch:
+                fill_with_poison(memory)
+            entry(address)
+            if tells:
+                raise_failure()
+            for memory, rows in outputs:
+                rows[at] = memory
+            if checks:
+                raise_errors(checks)
 
     def _places(self, name: str) -> tuple[int, int]:
         """Where the table says where a donated input and its output are."""
@@ -257,10 +327,10 @@ class CExecutable(Executable):
         with self._step_section:
             if self._step_section.interrupted and variable not in self._written:
                 self._check_whole()
-            return self._variable(variable).copy()
+            return self.variable(variable).copy()
 
     def write(self, variable: str, value: Array) -> None:
-        view = self._variable(variable)
+        view = self.variable(variable)
         value = np.asarray(value)
         if value.shape != view.shape or value.dtype != view.dtype:
             raise RunError(
@@ -272,7 +342,8 @@ class CExecutable(Executable):
             if self._step_section.interrupted:
                 self._written.add(variable)
 
-    def _variable(self, name: str) -> Array:
+    def variable(self, name: str) -> Array:
+        """The memory of a variable."""
         view = self._variables.get(name)
         if view is None:
             known = ", ".join(map(repr, self._variables)) or "none"

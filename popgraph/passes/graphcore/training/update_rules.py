@@ -8,6 +8,9 @@ from typing import Protocol
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 
+VELOCITY = "Accl___"
+"""With a weight's name: the state that is both velocity and accumulator."""
+
 
 class RuleContext(Protocol):
     """What a rule works on: one weight, its gradient, its scalars and its state."""
@@ -82,19 +85,19 @@ class CombinedSGD(UpdateRule):
 
     def enter(self) -> Term:
         decay = self.context.first("scaledWeightDecay1")
-        velocity = self.context.state("Accl___", decay, of_weight=True)
+        velocity = self.context.state(VELOCITY, decay, of_weight=True)
         return velocity + self.context.gradient * self.context.scalar("dampeningScaleFactor1")
 
     def finish(self, entered: Term) -> Term:
         context = self.context
         context.tell("AcclIntoUpdate___", entered)
         if context.accumulates:
-            context.tell("Accl___", entered)
+            context.tell(VELOCITY, entered)
         step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
         weight = context.weight - step * context.scalar("scaledLearningRate1")
         velocity = entered * context.scalar("scaledMomentum1")
         velocity += weight * context.scalar("scaledWeightDecay1")
-        context.keep("Accl___", velocity)
+        context.keep(VELOCITY, velocity)
         context.tell("AcclOutOfAcclUpdate___", velocity)
         return weight
 

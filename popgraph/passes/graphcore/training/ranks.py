@@ -1,0 +1,112 @@
+"""Ranks of a job: gradients that they add up, and the share of a weight that each has."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.ir import Operation, SSAValue, Use
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.graphcore.lookup import GatherOp
+from popgraph.dialects.graphcore.movement import PadOp, SliceOp
+from popgraph.dialects.program import VariableOp, WeightStore
+from popgraph.passes.graphcore.training.terms import Term
+from popgraph.passes.graphcore.training.weight_context import WeightContext
+from popgraph.support import dtypes
+from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from popgraph.support.shapes import prod
+
+RANK = "Rank___fromHost"
+"""The number of this process, where each updates a share of weights."""
+
+
+def add_up(weight: WeightContext) -> None:
+    """From here on the gradient is the sum over all ranks that share the weight."""
+    told, weight.is_told = weight.spec.message_type, True
+    message = weight.gradient.cast(dtypes.BY_NAME[told] if told else weight.compute)
+    row = reshaped(message.operand, (prod(weight.shape),))
+    size, stride = weight.spec.ranks, weight.spec.rank_stride
+    total = ExchangeOp(row, weight.last, kind=ALL_REDUCE, size=size, stride=stride)
+    whole = SSAValue.get(reshaped(total, weight.shape))
+    weight.gradient = weight.variables.term(whole).cast(weight.compute)
+
+
+def take_share(weight: WeightContext) -> None:
+    """
+    From here on weight and gradient are the elements that are this rank's to update.
+
+    Before gradients are accumulated, those of each micro-batch are told, else their sum is.
+    """
+    ranks, share = weight.spec.ranks, -(-weight.count // weight.spec.ranks)
+    told, weight.is_told = weight.spec.message_type, True
+    message = weight.gradient.cast(dtypes.BY_NAME[told] if told else weight.compute)
+    row = _padded(message.operand, share * ranks)
+    part = ExchangeOp(row, weight.last, kind=REDUCE_SCATTER, size=ranks)
+    weight.gradient = weight.variables.term(part.result).cast(weight.compute)
+    if weight.is_share:
+        return
+    weight.whole = weight.weight
+    rows = reshaped(_padded(weight.weight.operand, share * ranks), (ranks, share))
+    own = GatherOp(rows, weight.variables.get(RANK, np.zeros(1, np.int64)).operand, axis=0)
+    weight.shape = (share,)
+    weight.weight = weight.variables.term(SSAValue.get(reshaped(own, weight.shape)))
+
+
+def sum_of_ranks(term: Term, weight: WeightContext) -> Term:
+    """The sum of a number of each rank that updates a share of a weight."""
+    row = reshaped(term.operand, (1,))
+    total = ExchangeOp(row, weight.last, kind=ALL_REDUCE, size=weight.spec.ranks)
+    return weight.variables.term(SSAValue.get(reshaped(total, ())))
+
+
+def whole_again(weight: WeightContext, share: Term) -> Term:
+    """The weight after the step, of which each rank has updated a share."""
+    assert weight.whole is not None, "a rank that updates a share knows the whole"
+    told = ExchangeOp(
+        share.cast(weight.dtype).operand, weight.last, kind=ALL_GATHER, size=weight.spec.ranks
+    )
+    shape = shape_of(weight.whole.operand)
+    row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+    whole = weight.variables.term(SSAValue.get(reshaped(row, shape)))
+    return weight.at_end(whole, weight.whole.cast(weight.dtype))
+
+
+def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
+    """
+    A variable of the elements that a rank has of a weight, whose first values the host gives.
+
+    Whatever reads the weight is told the whole right before.
+    """
+    block, shape, dtype = op.parent, shape_of(op.result), dtype_of(op.result).numpy
+    assert block is not None, "a variable stands in a graph"
+    share = (-(-prod(shape) // ranks),)
+    key = f"share:{dtype_of(op.result).name}:{share}"
+    first = weights.defer(key, share, dtype, lambda: np.zeros(share, dtype))
+    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+        made = VariableOp(op.variable.text, first)
+    readers: dict[Operation, list[Use]] = {}
+    for use in list(op.result.uses):
+        reader = block.find_ancestor_op_in_block(use.operation)
+        assert reader is not None, "what a graph has is read in it"
+        readers.setdefault(reader, []).append(use)
+    for reader, uses in readers.items():
+        with ImplicitBuilder(Builder(InsertPoint.before(reader))):
+            told = ExchangeOp(made.result, kind=ALL_GATHER, size=ranks)
+            row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+            whole = SSAValue.get(reshaped(row, shape))
+        for use in uses:
+            use.operation.operands[use.index] = whole
+    Rewriter.erase_op(op)
+    return made
+
+
+def _padded(value: SSAValue, count: int) -> SSAValue:
+    """The elements in one row, with zeros behind them up to a number of elements."""
+    size = prod(shape_of(value))
+    row = SSAValue.get(reshaped(value, (size,)))
+    if size == count:
+        return row
+    return PadOp(row, low=[0], high=[count - size], interior=[0], value=0.0).result

@@ -1,0 +1,83 @@
+"""The variables of a graph that is to be trained: what each is now, and after the step."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore.base import dtype_of
+from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
+from popgraph.dialects.program.ops import Literal
+from popgraph.dialects.program.weights import INLINE_BYTES
+from popgraph.passes.graphcore.training.terms import Term
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import PassError
+from popgraph.support.shapes import Shape, prod
+
+UPDATED = "UpdatedVar___"
+"""An extra output of this name and a variable's is the variable's next value."""
+COUNTER = "Counter___accumulation"
+"""How many micro-batches have been added up since the last update."""
+
+
+class Variables:
+    """The variables of a graph, old and new, and what they will be after the step."""
+
+    def __init__(self, graph: GraphOp, weights: WeightStore) -> None:
+        self.graph = graph
+        self.weights = weights
+        self.trained: set[str] = set()
+        self.now: dict[str, SSAValue] = {op.variable.text: op.result for op in graph.variables()}
+        self.next: dict[str, SSAValue] = {}
+        self.told: dict[str, Term] = {}
+        """What rules compute on the way, by name."""
+
+    def get(self, name: str, first: Array | Literal) -> Term:
+        """The value at the start of the step of a variable, which is made if there is none."""
+        if name not in self.now:
+            literal = self.weights.attribute(first) if isinstance(first, np.ndarray) else first
+            self.now[name] = VariableOp(name, literal).result
+        return self.term(self.now[name])
+
+    def full(self, shape: Shape, dtype: DType, first: float = 0.0) -> Literal:
+        """A first value whose elements are all the same."""
+        if prod(shape) * dtype.numpy.itemsize <= INLINE_BYTES:
+            return self.weights.attribute(np.full(shape, first, dtype.numpy))
+        key = f"full:{first!r}:{dtype.name}:{shape}"
+        return self.weights.defer(
+            key, shape, dtype.numpy, lambda: np.full(shape, first, dtype.numpy)
+        )
+
+    def count(self, name: str, micro_batches: int) -> tuple[Term, SSAValue]:
+        """How many micro-batches of the batch were before this one, and whether it is the last."""
+        before = self.get(name, np.array(0, np.float32))
+        counted = before + 1.0
+        last = counted.equals(float(micro_batches))
+        self.set(name, counted.known(0.0).where(last, counted))
+        return before, last
+
+    def set(self, name: str, value: Term) -> None:
+        self.next[name] = value.operand
+
+    def term(self, value: SSAValue) -> Term:
+        return Term(value, dtype_of(value), self.weights)
+
+    def emit_updates(self) -> None:
+        for name, value in self.next.items():
+            UpdateOp(name, value)
+
+    def after(self, name: str) -> SSAValue:
+        """The value of a variable after the step; what is an output and none stays what it is."""
+        if name in self.told:
+            return self.told[name].operand
+        variable = name.removeprefix(UPDATED)
+        given = {op.variable.text: op.value for op in self.graph.updates()}
+        found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
+        if found is None:
+            raise PassError(
+                f"the program has no variable {variable!r}",
+                "extra outputs",
+                f"it has {', '.join(self.now) or 'none'}",
+            )
+        return found

@@ -1,0 +1,183 @@
+"""Main loops: the batches of a step and their micro-batches, as operators that call graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from popgraph.builder.opset.enums import AnchorReturnTypeId
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
+from popgraph.session.popart_ir.schedule import scheduled
+
+_STEP, _ACCUMULATION = "stepGraph", "accumulationGraph"
+_NUMBER, _CONDITION = "Iterator___", "LoopCond___"
+_FIRST = 2
+"""The first input of a loop behind the count and the condition, which these loops have not."""
+_AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: "anchorSum___"}
+"""Anchors that come back once in a step, and the names of what a loop hands on of them."""
+
+
+@dataclass
+class _Loop:
+    """A loop and the graph that it runs."""
+
+    op: Op
+    outer: OpGraph
+    body: OpGraph
+    inside: dict[str, str]
+    """The names that tensors of the outer graph have in it."""
+
+
+@dataclass
+class MainLoops:
+    """
+    Writes what a step repeats as graphs that loops call, and the anchors that they return.
+
+    What a batch does is in `stepGraph`, and in it what each of its micro-batches does in
+    `accumulationGraph`; a loop of one turn is none.
+    """
+
+    main: OpGraph
+    batches: int
+    accumulation: int
+    homes: dict[str, tuple[OpGraph, str]] = field(default_factory=dict)
+    """Where the anchors are to be stored from."""
+    _loops: list[_Loop] = field(default_factory=list)
+
+    def run(self, anchors: Mapping[str, AnchorReturnTypeId]) -> list[OpGraph]:
+        """The graphs that loops call, the outer one first."""
+        self.homes = {id: (self.main, id) for id in anchors if id in self.main.infos}
+        if self.batches > 1:
+            self._enter("step", _STEP, self.batches, scheduled(self.main))
+        if self.accumulation > 1:
+            graph = self._loops[-1].body if self._loops else self.main
+            ops = [op for op in scheduled(graph) if not op.settings.after_batches]
+            self._enter("accumulation", _ACCUMULATION, self.accumulation, ops)
+        graphs = [self.main, *(loop.body for loop in self._loops)]
+        for op in (op for graph in graphs for op in graph.ops):
+            op.settings = replace(op.settings, after_batches=False)
+        for id, returned in anchors.items():
+            if id in self.homes and returned in _AT_ONCE and self._loops:
+                self._return_once(id, returned)
+        return graphs[1:]
+
+    def _enter(self, name: str, graph: str, turns: int, ops: Sequence[Op]) -> None:
+        outer = self._loops[-1].body if self._loops else self.main
+        loop = _moved(outer, graph, ops)
+        loop.op.settings = replace(loop.op.settings, name=f"{name}Loop")
+        loop.op.attributes["tripCountValue"] = turns
+        self._loops.append(loop)
+        for id, (home, held) in list(self.homes.items()):
+            if home is outer and held in loop.inside:
+                self.homes[id] = loop.body, loop.inside[held]
+        for _, (home, held) in self.homes.items():
+            home.kept.add(held)
+
+    def _return_once(self, id: str, returned: AnchorReturnTypeId) -> None:
+        """Has loops hand on the last value of an anchor, or the sum of its values."""
+        inner, home = self._loops[-1].body, self.homes[id]
+        if home[0] is not inner:
+            return
+        info, name = inner.infos[home[1]], _AT_ONCE[returned] + id
+        self.main.add_tensor(name, info)
+        self.main.add(Op("Init", {}, {0: name}, settings=Settings(name="Init")), _first(self.main))
+        for loop in self._loops:
+            _insert(loop.op.inputs, _FIRST, _scoped(loop.outer, name))
+            loop.outer.connect(loop.op, _FIRST, _scoped(loop.outer, name))
+            held = loop.body.add_tensor(_scoped(loop.body, name), info)
+            loop.body.inputs.insert(_FIRST, held)
+        value = home[1]
+        if returned is AnchorReturnTypeId.Sum:
+            total = inner.add_tensor(_scoped(inner, f"{name}_out"), info)
+            inputs = {0: _scoped(inner, name), 1: value}
+            inner.add(Op("Add", inputs, {0: total}, settings=Settings(name="Add")))
+            value = total
+        for loop in reversed(self._loops):
+            loop.body.results.insert(0, value)
+            value = loop.outer.add_tensor(_scoped(loop.outer, f"{name}_out"), info)
+            _insert(loop.op.outputs, 0, value)
+            loop.outer.rename_output(loop.op, 0, value)
+        self.homes[id] = self.main, value
+
+
+def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
+    """A loop whose body is some of the operators of a graph."""
+    moved = set(ops)
+    results = [
+        id for op in ops for id in op.outputs.values() if not moved.issuperset(outer.consumers(id))
+    ]
+    carried = {_changed(outer, id): id for id in results}
+    made = {id for op in ops for id in op.outputs.values()}
+    read = [id for op in ops for _, id in sorted(op.inputs.items()) if id not in made]
+    inputs = list(dict.fromkeys([*(id for id in carried if id not in made), *read]))
+    body = OpGraph(name)
+    body.scope = name
+    inside = {}
+    for id in dict.fromkeys([*inputs, *made]):
+        inside[id] = body.add_tensor(
+            _scoped(body, id.removeprefix(_scoped(outer, ""))), outer.infos[id], outer.kind(id)
+        )
+        if id in outer.constants:
+            body.constants[inside[id]] = outer.constants[id]
+    number, condition = _scoped(body, _NUMBER), _scoped(body, _CONDITION)
+    body.add_tensor(number, TensorInfo("INT32", []))
+    body.add_tensor(condition, TensorInfo("BOOL", []))
+    body.inputs = [number, condition, *(inside[id] for id in inputs)]
+    body.results = [inside[id] for id in results]
+    left = [op for op in outer.ops if op not in moved]
+    first = next((op for op in left if not set(results).isdisjoint(op.inputs.values())), None)
+    for op in ops:
+        outer.remove(op)
+        op.inputs = {index: inside[id] for index, id in op.inputs.items()}
+        op.outputs = {index: inside[id] for index, id in op.outputs.items()}
+        body.add(op)
+    ipus = [op.settings.ipu for op in ops if op.settings.ipu is not None]
+    loop = Op(
+        "Loop",
+        dict(enumerate(inputs, _FIRST)),
+        dict(enumerate(results)),
+        settings=Settings(ipu=min(ipus, default=None)),
+        called=(name,),
+        writes=True,
+    )
+    outer.add(loop, before=first)
+    _order(outer, body, loop)
+    return _Loop(loop, outer, body, inside)
+
+
+def _order(outer: OpGraph, body: OpGraph, loop: Op) -> None:
+    """What had to wait for others waits in the body; of those in both graphs the loop does."""
+    inner, orders = set(body.ops), outer.later
+    outer.later = {}
+    for before, waiting in orders.items():
+        for op in waiting:
+            if before in inner and op in inner:
+                body.run_after(op, before)
+            else:
+                ends = [loop if one in inner else one for one in (op, before)]
+                outer.run_after(*ends)
+
+
+def _changed(graph: OpGraph, id: str) -> str:
+    """The variable whose memory a tensor has, or the tensor itself."""
+    producer = graph.producer(id)
+    while producer is not None and producer.changes == 0:
+        id = producer.input(0)
+        producer = graph.producer(id)
+    return id
+
+
+def _scoped(graph: OpGraph, id: str) -> str:
+    return f"{graph.scope}/{id}" if graph.scope else id
+
+
+def _first(graph: OpGraph) -> Op | None:
+    return graph.ops[0] if graph.ops else None
+
+
+def _insert(tensors: dict[int, str], index: int, id: str) -> None:
+    """Puts a tensor in front of those that have this index and higher ones."""
+    for place in sorted((one for one in tensors if one >= index), reverse=True):
+        tensors[place + 1] = tensors.pop(place)
+    tensors[index] = id
