@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external import Place
-from popgraph.builder.opset.arguments import incompatible_arguments, typed
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
-    popart_runtime_error,
     popart_unsupported_exception,
-    poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
-from popgraph.measure.ipu import IpuModel
-from popgraph.passes.graphcore.training.variables import COUNTER
-from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication, belongs
@@ -37,16 +28,12 @@ from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
-from popgraph.session.export import model_with_weights, relocated, weights_of
-from popgraph.session.float_checks import check_floats
-from popgraph.session.forward_only import is_forward_only, run_forward_only
 from popgraph.session.gradient_checks import check_gradients
 from popgraph.session.grouped_weights import Grouped, replication_of
-from popgraph.session.inference_file import save_inference
 from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
-from popgraph.session.model import SessionModel, Source
+from popgraph.session.model import SessionModel
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
@@ -58,7 +45,7 @@ from popgraph.session.popart_ir.pipeline import RESTORED
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
-from popgraph.session.reports import Reports, written
+from popgraph.session.reporting import Reporting
 from popgraph.session.setting_checks import (
     check_batches,
     check_buffering,
@@ -67,17 +54,16 @@ from popgraph.session.setting_checks import (
     check_settings,
 )
 from popgraph.session.split import Share
-from popgraph.session.step_io import PyWeightsIO, StepIO
 from popgraph.session.step_shape import StepShape
+from popgraph.session.stepping import Stepping
 from popgraph.session.steps import Steps
 from popgraph.session.synthetic import SyntheticIO
-from popgraph.session.tensor_locations import told
+from popgraph.session.weight_transfers import WeightTransfers
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.logs import TRACE, log_of
-from popgraph.support.writing import write_file
+from popgraph.support.logs import log_of
 
 _LOG = log_of("session")
 
@@ -87,7 +73,7 @@ _NOT_FOLDED = (
 
 
 @typed
-class Session(Randomness, IpuOnly):
+class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     """
     What both kinds of session do: compile a model, move weights, run steps.
 
@@ -374,191 +360,6 @@ class Session(Randomness, IpuOnly):
         self._device = deviceInfo
         self.__dict__.pop("_ipu_model", None)
 
-    # weights
-
-    def weightsFromHost(self) -> None:
-        """Sends the host's weights and optimizer state to the program."""
-        _LOG.debug("Session::weightsFromHost()")
-        self._weights.send(self._engine.prepared_for("weightsFromHost()"))
-        self._replicas.restart()
-        self._sent = True
-
-    def optimizerFromHost(self) -> None:
-        """Of old programs: sends the optimizer's values, of which only training has any."""
-        self._engine.prepared_for("optimizerFromHost()")
-
-    def weightsToHost(self) -> None:
-        """Fetches the weights and optimizer state, for `readWeights` to hand out."""
-        _LOG.debug("Session::weightsToHost()")
-        call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
-        executable = self._engine.prepared_for(call)
-        if self._synthetic:  # weights that saw no data stay on the device
-            return
-        self._replicas.enter(executable, 0)
-        self._weights.fetch(executable, self._share.agreed)
-
-    def readWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Copies the weights that `weightsToHost` fetched into the user's arrays."""
-        self._weights.read(weightsIo.weights)
-
-    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Takes new weights; `weightsFromHost` sends them."""
-        self._refuse_if_constant("writeWeights")
-        self._weights.write(weightsIo.weights)
-
-    def weights(self) -> Mapping[str, Array]:
-        """The weights and states that `weightsToHost` fetched, by name."""
-        return self._weights.fetched()
-
-    def resetHostWeights(
-        self,
-        modelProtoOrFilename: Source,
-        ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
-    ) -> None:
-        """Takes the weights of another model; `weightsFromHost` sends them."""
-        self._refuse_if_constant("resetHostWeights")
-        self._weights.reset(
-            weights_of(modelProtoOrFilename), ignoreWeightsInModelWithoutCorrespondingHostWeight
-        )
-        self._sent = False
-
-    def _refuse_if_constant(self, call: str) -> None:
-        if self._constant_weights:
-            raise popart_runtime_error(
-                f"Cannot call {call} when constantWeights is set. Set `constantWeights` to False "
-                "in the `SessionOption`s when initialising the session to enable this behaviour."
-            )
-
-    def modelToHost(self, filename: str | Path) -> None:
-        """Writes the model with its weights and optimizer state as they are now."""
-        _LOG.debug("Session::modelToHost(%s)", filename)
-        values = self._current_weights()
-        with as_popart_errors():
-            kept = {id: values[id] for id in values if self._is_saved(id)}
-            content = model_with_weights(self._model, kept, self._external)
-            if self._share.writes:
-                write_file(filename, [content])
-
-    def _is_saved(self, id: str) -> bool:
-        """Weights are, and states that PopART has, unless options keep them on the device."""
-        options, rule = self._options, self._rule
-        if id in self._model.weight_names:
-            return True
-        if rule is not None and id.startswith(ACCUMULATED):
-            own = rule.for_weight(id.removeprefix(ACCUMULATED))
-            apart = own.accumulator == ACCUMULATED
-            asked = options.enableGradientAccumulation
-            return asked and apart and not options.disableGradAccumulationTensorStreams
-        return id != COUNTER and not options.disableOptimizerStateTensorStreams
-
-    def save(self, path: str | Path) -> None:
-        """
-        Writes the model with its weights as they are now for inference, as .onnx or .pgraph.
-
-        Its loss and its labels are gone, BatchNormalization uses the running statistics, Dropout
-        drops nothing, and batches have any size if the model lets them: any program that runs
-        ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
-        """
-        values = self._current_weights()
-        if self._share.writes:
-            save_inference(Path(path), self._model, values)
-
-    def _current_weights(self) -> Mapping[str, Array]:
-        """Weights and states, fetched and kept for the next `weightsFromHost`."""
-        self.weightsToHost()
-        if not self._constant_weights:
-            self._weights.keep_fetched()
-        return self._weights.values()
-
-    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
-        """Copies weights that stand in a file to another one, where `modelToHost` then writes."""
-        with as_popart_errors():
-            self._external |= relocated(self._external, fromLocation, toLocation)
-
-    # running
-
-    def run(
-        self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
-    ) -> None:
-        """
-        One step, inputs from and anchors to `stepio`.
-
-        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas. With
-        `createImplicitPipeliningFwdOnlyProgram`, there is a program "implicitPipeliningFwdOnly",
-        which trains nothing and returns the anchors of the forward pass.
-        """
-        if isinstance(stepio, int | str):  # the form with a program handle in front
-            programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
-        forward = is_forward_only(programHandle, self._options)
-        if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
-            raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
-        message = "Session::run(...): prepareDevice must be called before run"
-        executable = self._engine.prepared(message)
-        if not self._engine.loaded:
-            self._engine.load()
-        in_shares = self._share.own.ranks > 1 and self._options.weights_sharded_from
-        insists = self._insists_on_weights() or in_shares
-        unsent = self._training and not self._sent and insists
-        if unsent and self._model.weight_names:
-            raise popart_runtime_error(
-                "Must call weightsFromHost before run as the model has initializers and the "
-                "session has been created in training mode"
-            )
-        _LOG.log(TRACE, "Session::run(%s)", debugName)
-        stepio = self._synthetic or stepio
-        with as_popart_errors():
-            self._steps.check(stepio)
-            self._delayed.begin_step()
-            with self._executions.step(str(debugName)):
-                in_row = partial(self._run_in_row, executable)
-                if forward or self._looks_on or not self._steps.run_in_row(stepio, in_row):
-                    run = partial(self._run_replicas, executable, forward=forward)
-                    self._steps.run(stepio, run, self._program.of_forward if forward else None)
-        self._has_run = True
-        if self._program.moved:
-            self._weights.in_sync = False
-
-    @property
-    def _looks_on(self) -> bool:
-        """Whether something is to be done between micro-batches."""
-        several = self._share.own.all_replicas > 1
-        return several or self._delayed.are_any or self._options.enableFloatingPointChecks
-
-    def _run_in_row(
-        self, executable: Executable, inputs: Mapping[str, Array], count: int
-    ) -> Mapping[str, Array]:
-        """All micro-batches of a step, by one call."""
-        self._executions.inputs = {id: rows[-1] for id, rows in inputs.items()}
-        return executable.run_in_row(inputs, count)
-
-    def _run_replicas(
-        self, executable: Executable, inputs: Sequence[Mapping[str, Array]], *, forward: bool
-    ) -> Sequence[Mapping[str, Array]]:
-        """A micro-batch of each replica."""
-        self._delayed.enter(executable)
-        run = partial(self._run_on, executable, forward=forward)
-        return self._replicas.run(executable, inputs, run)
-
-    def _run_on(
-        self, executable: Executable, inputs: Mapping[str, Array], *, forward: bool
-    ) -> Mapping[str, Array]:
-        """A run of the program, which reports know of."""
-        self._executions.inputs = inputs
-        if forward:
-            updated = self._program.updated.difference(self._own())
-            results = run_forward_only(executable, inputs, updated)
-        else:
-            results = self._run_batch(executable, inputs)
-        if self._options.enableFloatingPointChecks:
-            check_floats(executable, results)
-        return results
-
-    def _run_batch(
-        self, executable: Executable, inputs: Mapping[str, Array]
-    ) -> Mapping[str, Array]:
-        """The results of one micro-batch."""
-        return executable.run(inputs)
-
     # PopART's IR
 
     def getIr(self) -> Ir:
@@ -592,86 +393,6 @@ class Session(Randomness, IpuOnly):
         if format is not IrSerializationFormat.JSON:
             raise TypeError(f"_serializeIr(): {format!r} is not an IrSerializationFormat")
         return self.getIr().serialised()
-
-    # reports
-
-    @cached_property
-    def _ipu_model(self) -> IpuModel:
-        """Made when a report asks for it."""
-        return self._program.on_ipus(self._modelled)
-
-    def _reports(self) -> Reports:
-        found = self._reports_of_any_device()
-        if self._device.type is DeviceType.Cpu:
-            raise poplar_exception("Profiling is disabled for current device type.")
-        return found
-
-    def _reports_of_any_device(self) -> Reports:
-        executable = self._engine.prepared(
-            "Session must have been prepared before a report can be fetched"
-        )
-        with as_popart_errors():
-            return Reports(
-                self._program, self._device, executable, self._executions, self._ipu_model
-            )
-
-    def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What the compiled program is and what it took, as a text."""
-        with as_popart_errors():
-            title = f"{self.name}: {self._steps.report()}"
-            text = self._reports().summary(title, self._options.reportOptions)
-            held = self._program.initial_values.items()
-            infos = {id: TensorInfo(one.of_group(0)) for id, one in held}
-            lines = told(infos, self._options, self._grouped)
-            text = "\n".join([text, *lines])
-        if resetProfile:
-            self._executions.reset()
-        return text
-
-    def getReport(self) -> str:
-        """The graph and its executions, as JSON."""
-        reports = self._reports()
-        with as_popart_errors():
-            both = {"graph": reports.graph(), "execution": reports.execution()}
-        return str(written(both, useCbor=False))
-
-    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
-        """The compiled program: kernels, calls, memory, tiles; as JSON or CBOR."""
-        reports = self._reports()
-        with as_popart_errors():
-            return written(reports.graph(), useCbor=useCbor)
-
-    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> str | bytes:
-        """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
-        reports = self._reports()
-        with as_popart_errors():
-            content = reports.execution()
-        if resetProfile:
-            self._executions.reset()
-        return written(content, useCbor=useCbor)
-
-    def getSerializedGraph(self) -> bytes:
-        """The compiled program, as `getGraphReport` has it."""
-        return str(self.getGraphReport()).encode()
-
-    def getCycleCount(self, id: str = "") -> int:
-        """The cycles of a step on the modelled IPUs, whose replicas run side by side."""
-        if not self._has_run:
-            raise popart_runtime_error("Must call run before getCycleCount.")
-        if not self._options.instrumentWithHardwareCycleCounter:
-            raise popart_runtime_error(
-                "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order "
-                "to measure cycle count",
-                hint="the count is that of the model of an IPU; a CPU has none",
-            )
-        if id or self._device.type is DeviceType.Cpu:
-            raise popart_runtime_error(
-                f"Invalid id for cycle counter, '{id}'. Make sure you have set "
-                "SessionOption::hardwareInstrumentations correctly.",
-                hint="a CPU has no counter of cycles, and the model of an IPU one, without an id",
-            )
-        with as_popart_errors():
-            return self._ipu_model.cycles * self._step.micro_batches
 
 
 def one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:
