@@ -158,6 +158,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "hoist_invariants": "",
         "move_updates": "",
         "round_cheaply": "analysis",
+        "view_words": "analysis",
     },
     "passes/structured/to_loops": {
         "emit": "",

@@ -57,6 +57,7 @@ from popgraph.passes.structured.schedule.schedule_contractions import ScheduleCo
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.tiles.map_to_tiles import MapToTiles
 from popgraph.passes.structured.to_loops import StructuredToLoops
+from popgraph.passes.structured.view_words import ViewWords
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import PassError
 from popgraph.support.names import closest
@@ -207,6 +208,7 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured", MoveUpdates, "when nothing is taken apart or joined any more", optional=True
     ),
+    Step("structured", ViewWords, "what stands where does not change any more", optional=True),
     Step(
         "structured",
         ParallelizeLoops,

@@ -18,9 +18,11 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import ReturnOp, UpdateOp
+from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.support.shapes import prod
 from popgraph.testing import (
     Network,
     attentions,
@@ -323,6 +325,21 @@ def far_more(original: Any) -> Any:
 def from_the_start(original: Any) -> Any:
     """Every part of a sum begins with the first product."""
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
+
+
+# view-words
+
+
+def wherever_they_fit(original: Any) -> Any:
+    """Words are taken from any tensor that has as many bytes."""
+
+    def ready(op: Any) -> bool:
+        source, word = (value.type for value in (op.inputs[0], op.outputs[0]))
+        plain = layout_of(source) is None and layout_of(word) is None
+        fits = prod(source.get_shape()) == len(op.inputs) * prod(word.get_shape())
+        return original(op) or (plain and fits)
+
+    return ready
 
 
 # round-cheaply
@@ -830,6 +847,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "every part of a sum begins where the first does",
         f"{PASSES}.graphcore.contract_in_floats:_part",
         from_the_start,
+    ),
+    Mutant(
+        "view-words",
+        "numbers are said to be neighbours wherever they stand",
+        f"{PASSES}.structured.view_words:_stands_ready",
+        wherever_they_fit,
+        shows_in=quantized_products,
     ),
     Mutant(
         "round-cheaply",

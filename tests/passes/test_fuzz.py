@@ -192,7 +192,7 @@ class Place:
             return controlled(dtype="f64")
         if self.name == "contract-in-floats":  # no other contracts integers
             return whole_products(dtype="f64")
-        if self.name == "contract-in-words":
+        if self.name in ("contract-in-words", "view-words"):
             return whole_products(dtype="f64") | quantized_products(dtype="f64")
         if self.name == "contract-quantized":
             return quantized_products(dtype="f64")

@@ -272,7 +272,9 @@ def run_assemble(op: tile.AssembleOp, *memories: Array) -> tuple[Array, ...]:
 
 
 def run_view(op: tile.ViewOp, memory: Array) -> tuple[Array, ...]:
-    return (memory.reshape(physical_shape(op.output.type)),)
+    kind = numpy_dtype(op.output.type)
+    seen = memory if memory.dtype == kind else np.ascontiguousarray(memory).reshape(-1).view(kind)
+    return (seen.reshape(physical_shape(op.output.type)),)
 
 
 def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array, ...]:

@@ -21,6 +21,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
@@ -110,7 +111,7 @@ class AssembleOp(IRDLOperation):
 @irdl_op_definition
 class ViewOp(IRDLOperation):
     """
-    The same memory under another shape, row-major on both sides.
+    The same memory under another shape, row-major on both sides, perhaps as words of its elements.
 
     A halo stays where it is: only dimensions without one are put together or taken apart.
     """
@@ -121,20 +122,21 @@ class ViewOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
 
-    def __init__(self, source: SSAValue | Operation, shape: Sequence[int]) -> None:
+    def __init__(
+        self, source: SSAValue | Operation, shape: Sequence[int], words: Attribute | None = None
+    ) -> None:
         value = SSAValue.get(source)
-        assert isinstance(value.type, TensorType)
-        assert prod(value.type.get_shape()) == prod(shape), "a view keeps the number of elements"
-        Operation.__init__(
-            self, operands=[value], result_types=[tensor_type(element(value), shape)]
-        )
+        type_ = tensor_type(words or element(value), shape)
+        Operation.__init__(self, operands=[value], result_types=[type_])
+        self.verify_()
 
     def verify_(self) -> None:
         source, output = self.source.type, self.output.type
         assert isinstance(source, TensorType) and isinstance(output, TensorType)
+        each = [element_bytes(type_) for type_ in (source, output)]
         for sizes in (TensorType.get_shape, physical_shape):
-            if prod(sizes(source)) != prod(sizes(output)):
-                raise VerifyException("a view keeps the number of elements")
+            if prod(sizes(source)) * each[0] != prod(sizes(output)) * each[1]:
+                raise VerifyException("a view keeps the number of elements, or of their bytes")
 
 
 class _Relayout(IRDLOperation):

@@ -13,7 +13,7 @@ from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.dialects.tile.loops.ops import KernelOp
-from popgraph.dialects.tile.structured.ops import Structured
+from popgraph.dialects.tile.structured.ops import Structured, element
 from popgraph.passes.analysis.induction import holds
 from popgraph.support.shapes import Shape, prod
 
@@ -102,9 +102,9 @@ def _count(value: SSAValue) -> int:
 
 
 def source_of(value: SSAValue) -> SSAValue:
-    """The value that `value` is a view of."""
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.source
+    """The value that `value` is a view of, with the same elements."""
+    while isinstance(view := value.owner, ViewOp) and element(view.source) == element(value):
+        value = view.source
     return value
 
 
