@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -17,6 +18,7 @@ from popgraph.backends.c.run.warm_start import (
     remember,
     remember_open,
 )
+from popgraph.background import Backlog, tell_tuned
 from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
@@ -69,8 +71,13 @@ def compile(
     backend: str = "c",
     options: Options | None = None,
     indices: str | None = None,
+    backlog: Backlog | None = None,
 ) -> Runner:
-    """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
+    """
+    What `popgraph.compile` does with a model that it does not remember (see `start.py`).
+
+    With a `backlog`, programs are quick ones until they are tuned.
+    """
     check_backend(backend, threads)
     chosen = options or Options()
     chosen = replace(chosen, indices=indices or chosen.indices)
@@ -92,12 +99,16 @@ def compile(
         )
         return Remembering(model, known, files, make)
 
-    request = BuildRequest(module, compilation, chosen, backend, threads)
+    request = BuildRequest(module, compilation, chosen, backend, threads, backlog=backlog)
     with without_collection():
         made = request.runner(kept if backend == "c" else unkept)
     made.describe = lambda: said
     names = made.overriding.names if made.overriding else ()
-    remember(model, options, threads, made.static, files, indices, names)
+
+    def keep(program: Executable) -> None:
+        remember(model, options, threads, program, files, indices, names)
+
+    tell_tuned(made.static, keep)
     return made
 
 
@@ -143,6 +154,9 @@ class Remembering:
         except Undecided as error:
             self.known.note_undecided(call.signature, error.names)
             raise
-        self.known.remember(call.signature, made)
-        note_program(self.model, self.files, call, made, self.known.threads)
+        tell_tuned(made, partial(self._keep, call))
         return made
+
+    def _keep(self, call: Call, program: Executable) -> None:
+        self.known.remember(call.signature, program)
+        note_program(self.model, self.files, call, program, self.known.threads)
