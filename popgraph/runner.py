@@ -56,6 +56,9 @@ class Runner:
     and kept.
     """
 
+    backlog: Backlog | None = None
+    """Where quick programs wait for tuned ones, if there are any."""
+
     def __init__(
         self,
         made: Executable | Called,
@@ -75,7 +78,6 @@ class Runner:
         self.describe = describe
         """What the model says of itself, if it is known; it may have to be read again for that."""
         self.backlog = backlog
-        """Where quick programs wait for tuned ones, if there are any."""
 
     @cached_property
     def description(self) -> Description:
@@ -129,6 +131,8 @@ class Runner:
         rows += [("structure", f"is decided by the values of {name}") for name in self.structural]
         if self.open is not None:
             rows.append(("programs", f"{len(self.kept)} compiled"))
+        if not self.tuned:
+            rows.append(("quick", "until tuned programs have been built in the background"))
         return title, rows
 
     @property

@@ -18,7 +18,6 @@ from hypothesis import given
 
 import popgraph
 from popgraph.backends.base import Executable
-from popgraph.backends.c.build.toolchain import SOON
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.compiler import for_this_machine, lower
 from popgraph.passes.base import Compilation
@@ -105,9 +104,11 @@ def test_a_tuned_program_takes_over_from_a_quick_one(
         monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "0")
     run = popgraph.compile(model(tmp_path), quick=True)
     assert not run.tuned and not run.wait(timeout=0)
+    assert "quick       until tuned programs have been built" in repr(run)
     first = run(data())
     gate.touch()
     assert run.wait(SECONDS) and run.tuned
+    assert "quick" not in repr(run)
     later, wanted = run(data()), popgraph.compile(model(tmp_path))(data())
     close(first, wanted)
     for name, array in wanted.items():
@@ -291,6 +292,19 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr) == ("answered False\nTrue\n", "")
 
 
+def test_without_room_for_a_child_a_thread_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    run = popgraph.compile(model(tmp_path), quick=True)
+    first = run(data())
+    assert run.wait(SECONDS)
+    close(run(data()), first)
+
+
 def test_a_forked_child_keeps_the_quick_program(tmp_path: Path, gate: Path) -> None:
     run = popgraph.compile(model(tmp_path), quick=True)
     wanted = run(data())
@@ -313,17 +327,17 @@ def test_inputs_may_be_donated_from_the_first_run(tmp_path: Path) -> None:
     assert np.shares_memory(found, given) and dict(run.donations) == {"a": "b"}
 
 
-def built(network: Network, options: Options, more: tuple[str, ...] = ()) -> Executable:
+def built(network: Network, options: Options, *, soon: bool) -> Executable:
     compilation = Compilation()
     module = build_network(network, compilation.weights)
     lower(module, compilation, options)
-    return build_c(module, compilation.weights, more=more)
+    return build_c(module, compilation.weights, soon=soon)
 
 
 @given(networks())
 def test_quick_programs_mean_the_same(network: Network) -> None:
     options = for_this_machine(Options())
-    soon, plain = built(network, quick(options), SOON), built(network, options)
+    soon, plain = built(network, quick(options), soon=True), built(network, options, soon=False)
     assert (soon.inputs, soon.outputs) == (plain.inputs, plain.outputs)
     draw = np.random.default_rng(0)
     inputs = {

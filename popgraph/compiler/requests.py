@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
-from popgraph.backends.c.build.toolchain import SOON
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_cache import ProgramKey
 from popgraph.backends.c.cache.program_key import Case, program_key, spelled
@@ -270,12 +269,10 @@ class BuildRequest:
         if self.backlog is None:
             return self._built(options, key)
         later = self.copied()
-        made = self._built(quick(options), None, SOON)
+        made = self._built(quick(options), None, soon=True)
         return self.backlog.add(made, lambda: later._tuned(options, key))
 
-    def _built(
-        self, options: Options, key: ProgramKey | None, flags: Sequence[str] = ()
-    ) -> Executable:
+    def _built(self, options: Options, key: ProgramKey | None, *, soon: bool = False) -> Executable:
         with without_collection():
             told = len(self.compilation.notices)
             self._lower(options)
@@ -286,7 +283,7 @@ class BuildRequest:
                 threads=self.threads,
                 save_as=key,
                 notices=notices,
-                more=flags,
+                soon=soon,
             )
 
     def _tuned(self, options: Options, key: ProgramKey | None) -> Executable:
@@ -298,7 +295,11 @@ class BuildRequest:
         """
         if key is None or not can_fork():
             return self._built(options, key)
-        failure = Child(lambda: self._built(options, key), LOWERING).outcome()
+        try:
+            child = Child(lambda: self._built(options, key), LOWERING)
+        except OSError:  # There is no room for another process.
+            return self._built(options, key)
+        failure = child.outcome()
         if failure:
             raise BackendError(failure)
         found = build_again(key, self.compilation.weights, self.threads, is_told=True)

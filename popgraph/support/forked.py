@@ -22,6 +22,8 @@ MOST_TOLD = 4000
 """Characters of an error that a child tells: a pipe takes them at once."""
 PATIENCE = 2.0
 """Seconds in which a child that is told to end tidies up."""
+REMINDERS = 20
+"""How often it is told in that time."""
 
 
 def can_fork() -> bool:
@@ -39,9 +41,9 @@ class Child:
     def __init__(
         self, work: Callable[[], object], while_forking: AbstractContextManager[object]
     ) -> None:
-        """OSError where there can be no child."""
+        """OSError where there can be no child, RuntimeError when this process ends."""
         if _ENDING.is_set():
-            raise OSError("this process ends")
+            raise RuntimeError("this process ends")
         ours, theirs = os.pipe()
         try:
             with while_forking, warnings.catch_warnings():
@@ -78,10 +80,11 @@ class Child:
         """Ends it, and what it has started, at once; another thread waits for its outcome."""
         if self._ended.is_set() or self._parent != os.getpid():
             return
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        # Again and again: what it was about to start has not heard the first time.
+        for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
-            if self._ended.wait(PATIENCE):
+            if self._ended.wait(PATIENCE / REMINDERS):
                 return
 
 
@@ -120,7 +123,12 @@ def _be_child(work: Callable[[], object], told: int) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, _heard)
     raise SystemExit("it was told to end")
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """Lets it tidy up; programs that it starts would inherit that signals are ignored."""
 
 
 def _let_go(kept: int) -> None:
