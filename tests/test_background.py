@@ -129,6 +129,17 @@ def test_what_the_cache_has_is_not_built_quickly(
     close(again(data()), run(data()))
 
 
+def test_no_shortcut_leads_from_where_the_process_has_gone_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path
+) -> None:
+    """Texts may import what is beside them: elsewhere, the same file is another model."""
+    run = popgraph.compile(model(tmp_path), quick=True)
+    monkeypatch.chdir(tmp_path)
+    gate.touch()
+    assert run.wait(SECONDS)
+    assert not list((tmp_path / "cache").glob("shortcuts/*/*"))
+
+
 def test_training_goes_on_where_the_quick_program_was(tmp_path: Path, gate: Path) -> None:
     """Weights, moments, the count of steps and the place in the stream of random numbers."""
 

@@ -17,8 +17,9 @@ from popgraph.backends.c.run.warm_start import (
     note_call,
     remember,
     remember_open,
+    standing,
 )
-from popgraph.background import Backlog, tell_tuned
+from popgraph.background import Backlog, Hear, tell_tuned
 from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
@@ -108,7 +109,7 @@ def compile(
     def keep(program: Executable) -> None:
         remember(model, options, threads, program, files, indices, names)
 
-    tell_tuned(made.static, keep)
+    tell_tuned(made.static, unless_moved(keep))
     return made
 
 
@@ -135,6 +136,17 @@ def note_program(
     note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
 
 
+def unless_moved(keep: Hear) -> Hear:
+    """Keeps nothing of a program if the process stands elsewhere by the time that it is tuned."""
+    before = standing()
+
+    def kept(program: Executable) -> None:
+        if standing() == before:
+            keep(program)
+
+    return kept
+
+
 @dataclass(frozen=True)
 class Remembering:
     """Makes the programs of an open model, and keeps the way to them for another process."""
@@ -154,7 +166,7 @@ class Remembering:
         except Undecided as error:
             self.known.note_undecided(call.signature, error.names)
             raise
-        tell_tuned(made, partial(self._keep, call))
+        tell_tuned(made, unless_moved(partial(self._keep, call)))
         return made
 
     def _keep(self, call: Call, program: Executable) -> None:
