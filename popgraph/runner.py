@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from popgraph.backends.base import Executable
+from popgraph.background import Backlog
 from popgraph.open_model import Call, OpenModel
 from popgraph.support.arrays import Array
 from popgraph.support.description import Description, TensorSpec, as_html, as_text, specs
@@ -55,11 +56,16 @@ class Runner:
     and kept.
     """
 
+    backlog: Backlog | None = None
+    """Where quick programs wait for tuned ones, if there are any."""
+
     def __init__(
         self,
         made: Executable | Called,
         overriding: Overriding | None = None,
         describe: Callable[[], Description | None] = lambda: None,
+        *,
+        backlog: Backlog | None = None,
     ) -> None:
         self.static = made if isinstance(made, Executable) else None
         """The only program, where there is but one."""
@@ -71,6 +77,7 @@ class Runner:
         """Those, or the steps of a model of which Python computes some nodes."""
         self.describe = describe
         """What the model says of itself, if it is known; it may have to be read again for that."""
+        self.backlog = backlog
 
     @cached_property
     def description(self) -> Description:
@@ -124,7 +131,22 @@ class Runner:
         rows += [("structure", f"is decided by the values of {name}") for name in self.structural]
         if self.open is not None:
             rows.append(("programs", f"{len(self.kept)} compiled"))
+        if not self.tuned:
+            rows.append(("quick", "until tuned programs have been built in the background"))
         return title, rows
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the next run is one of a tuned program: none but `quick=True` makes others."""
+        return self.backlog is None or self.backlog.tuned
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """
+        Waits, at most `timeout` seconds, for the tuned programs that are being built.
+
+        Says whether they are there; where one could not be built, a warning says why.
+        """
+        return self.backlog is None or self.backlog.wait(timeout)
 
     @property
     def donations(self) -> Mapping[str, str]:

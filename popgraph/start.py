@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.warm_start import KnownModel, KnownProgram, recall
+from popgraph.background import Backlog
 from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
 from popgraph.support.description import Description
@@ -25,6 +26,7 @@ def compile(
     backend: str = "c",
     options: Options | None = None,
     indices: str | None = None,
+    quick: bool = False,
 ) -> Runner:
     """
     Makes a model ready to run.
@@ -33,14 +35,25 @@ def compile(
     or an IR module; `backend` is "c", or "reference" for NumPy. `indices` says what one out of
     range means that the inputs bring: "error" (a run ends with an IndicesError), which is the
     default, or "nearest".
+
+    With `quick`, a model that was not compiled before answers sooner: plain programs run until
+    those that are made without it have been built in the background. Both give the same but for
+    the order in which sums are rounded. `run.tuned` says whether that time is over, `run.wait()`
+    waits for its end.
     """
+    backlog = Backlog() if quick and backend == "c" else None
     found = recall(model, options, threads, indices) if backend == "c" else None
 
     def compiled() -> Runner:
         with without_collection():
             compiler = import_module("popgraph.compiler")
         made: Runner = compiler.compile(
-            model, threads=threads, backend=backend, options=options, indices=indices
+            model,
+            threads=threads,
+            backend=backend,
+            options=options,
+            indices=indices,
+            backlog=backlog,
         )
         return made
 
@@ -52,7 +65,7 @@ def compile(
         return Runner(found.program, overriding, describe)
     interface = Interface(**found.interface)
     open_model = OpenModel(interface, KnownPrograms(found, compiled))
-    return Runner(open_model, overriding, describe)
+    return Runner(open_model, overriding, describe, backlog=backlog)
 
 
 def _overriding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -16,7 +17,9 @@ from popgraph.backends.c.run.warm_start import (
     note_call,
     remember,
     remember_open,
+    standing,
 )
+from popgraph.background import Backlog, Hear, tell_tuned
 from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
@@ -69,8 +72,13 @@ def compile(
     backend: str = "c",
     options: Options | None = None,
     indices: str | None = None,
+    backlog: Backlog | None = None,
 ) -> Runner:
-    """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
+    """
+    What `popgraph.compile` does with a model that it does not remember (see `start.py`).
+
+    With a `backlog`, programs are quick ones until they are tuned.
+    """
     check_backend(backend, threads)
     chosen = options or Options()
     chosen = replace(chosen, indices=indices or chosen.indices)
@@ -92,12 +100,16 @@ def compile(
         )
         return Remembering(model, known, files, make)
 
-    request = BuildRequest(module, compilation, chosen, backend, threads)
+    request = BuildRequest(module, compilation, chosen, backend, threads, backlog=backlog)
     with without_collection():
         made = request.runner(kept if backend == "c" else unkept)
     made.describe = lambda: said
     names = made.overriding.names if made.overriding else ()
-    remember(model, options, threads, made.static, files, indices, names)
+
+    def keep(program: Executable) -> None:
+        remember(model, options, threads, program, files, indices, names)
+
+    tell_tuned(made.static, unless_moved(keep))
     return made
 
 
@@ -124,6 +136,17 @@ def note_program(
     note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
 
 
+def unless_moved(keep: Hear) -> Hear:
+    """Keeps nothing of a program if the process stands elsewhere by the time that it is tuned."""
+    before = standing()
+
+    def kept(program: Executable) -> None:
+        if standing() == before:
+            keep(program)
+
+    return kept
+
+
 @dataclass(frozen=True)
 class Remembering:
     """Makes the programs of an open model, and keeps the way to them for another process."""
@@ -143,6 +166,9 @@ class Remembering:
         except Undecided as error:
             self.known.note_undecided(call.signature, error.names)
             raise
-        self.known.remember(call.signature, made)
-        note_program(self.model, self.files, call, made, self.known.threads)
+        tell_tuned(made, unless_moved(partial(self._keep, call)))
         return made
+
+    def _keep(self, call: Call, program: Executable) -> None:
+        self.known.remember(call.signature, program)
+        note_program(self.model, self.files, call, program, self.known.threads)

@@ -13,12 +13,14 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
+from popgraph.backends.c.cache.program_cache import ProgramKey
 from popgraph.backends.c.cache.program_key import Case, program_key, spelled
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
 from popgraph.backends.reference import ReferenceExecutable, signature
+from popgraph.background import Backlog
 from popgraph.compiler.interfaces import check_tensors, interface_of
-from popgraph.compiler.lowering import lower, settle_constants, verify
+from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, PROGRAM, level_of
 from popgraph.dialects.program import WeightStore
@@ -35,9 +37,11 @@ from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
+from popgraph.passes.quick import quick
 from popgraph.runner import Overriding, Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
+    BackendError,
     ErrorGroup,
     NeedsHostError,
     PopgraphError,
@@ -46,6 +50,7 @@ from popgraph.support.errors import (
     together,
 )
 from popgraph.support.files import changed, is_unchanged
+from popgraph.support.forked import Child, can_fork
 from popgraph.support.garbage import without_collection
 
 STREAMS_OF_A_SEGMENT = 1 << 20
@@ -96,6 +101,8 @@ class BuildRequest:
     """Whether `settle_constants` has seen the module as it is."""
     case: Case | None = None
     """Which open module this one is a case of."""
+    backlog: Backlog | None = None
+    """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
@@ -107,18 +114,19 @@ class BuildRequest:
             settle_constants(self.module, self.compilation.weights, self.options)
             return replace(self, settled=True).runner(kept)
         if self.settled and host_nodes(self.module):
-            return Runner(self.steps())
+            return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
         if interface is None:
-            return Runner(self._program(), overriding)
+            return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
         if not self._names_tensors:
             share_nodes(self.module)
-        return Runner(OpenModel(interface, kept(interface, Programs(self))), overriding)
+        made = OpenModel(interface, kept(interface, Programs(self)))
+        return Runner(made, overriding, backlog=self.backlog)
 
     @property
     def overridable(self) -> tuple[str, ...]:
@@ -258,11 +266,44 @@ class BuildRequest:
         found = None if key is None else build_again(key, weights, self.threads)
         if found is not None:
             return found
+        if self.backlog is None:
+            return self._built(options, key)
+        later = self.copied()
+        made = self._built(quick(options), None, soon=True)
+        return self.backlog.add(made, lambda: later._tuned(options, key))
+
+    def _built(self, options: Options, key: ProgramKey | None, *, soon: bool = False) -> Executable:
         with without_collection():
             told = len(self.compilation.notices)
             self._lower(options)
             notices = self.compilation.notices[told:]
-            return build_c(self.module, weights, threads=self.threads, save_as=key, notices=notices)
+            return build_c(
+                self.module,
+                self.compilation.weights,
+                threads=self.threads,
+                save_as=key,
+                notices=notices,
+                soon=soon,
+            )
+
+    def _tuned(self, options: Options, key: ProgramKey | None) -> Executable:
+        """
+        The program, built beside whatever this process does.
+
+        A child builds it, and the cache hands it over: passes hold the interpreter, and all others
+        would wait for them. Where that cannot be, this thread does.
+        """
+        if key is None or not can_fork():
+            return self._built(options, key)
+        try:
+            child = Child(lambda: self._built(options, key), LOWERING)
+        except OSError:  # There is no room for another process.
+            return self._built(options, key)
+        failure = child.outcome()
+        if failure:
+            raise BackendError(failure)
+        found = build_again(key, self.compilation.weights, self.threads, is_told=True)
+        return self._built(options, None) if found is None else found
 
 
 class Programs:

@@ -22,6 +22,10 @@ class DoubtfulTrainingWarning(PopgraphWarning):
     """A training goes on that can hardly learn what it is meant to learn."""
 
 
+class UntunedProgramWarning(PopgraphWarning):
+    """A quick program goes on, since no tuned one could be built in the background."""
+
+
 KINDS = {kind.__name__: kind for kind in PopgraphWarning.__subclasses__()}
 """By the names by which files know them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.build.compiling import library, library_key
-from popgraph.backends.c.build.toolchain import build_key
+from popgraph.backends.c.build.toolchain import SOON, build_key
 from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout, find_program
@@ -27,13 +27,17 @@ def build(
     name: str = "main",
     save_as: ProgramKey | None = None,
     notices: Sequence[Notice] = (),
+    soon: bool = False,
 ) -> CExecutable:
     """
     Compiles the `tile.program` of that name, and the kernels, to an executable.
 
+    What is to run `soon`, and is kept in no cache of programs, the compiler optimizes less.
+
     It is kept in the cache of programs under the key `save_as`, with what its user has been told.
     """
     check_threads(threads)
+    assert save_as is None or not soon, "a saved program names a library of the usual flags"
     program = find_program(module, name)
     kernels = printer.print_kernels(module, shared=True)
     layout = Layout(program, packings(program, kernels, build_key()))
@@ -42,7 +46,7 @@ def build(
     units += [kernel_unit(group) for group in split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
-    code = load(library(units), name)
+    code = load(library(units, SOON if soon else ()), name)
     key = None if save_as is None else save_as.digest
     made = CExecutable(layout.table, code, weights, threads, key=key)
     if save_as is not None:

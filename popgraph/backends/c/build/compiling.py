@@ -31,24 +31,26 @@ from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import put
 
 
-def library(units: Sequence[Unit]) -> Path:
+def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
     """
     The shared library of these translation units, compiled unless it is in the cache.
+
+    `more` are flags behind the usual ones.
 
     A compiler that works compiles what it has not compiled before. Where none works, what another
     compiler made of the same text for the same machine is as good. Where the cache has no room,
     it is compiled without one.
     """
-    key = library_key(units)
+    key = library_key(units, more)
     found = library_or_compiler(library_folders(key))
     if isinstance(found, Path):
         return found
     try:
-        return _build(*found, units, library_folders(key)[-1])
+        return _build(*found, units, library_folders(key)[-1], more)
     except OSError as error:
         give_up(error.strerror or str(error))
     try:
-        return _build(*found, units, library_folders(key)[-1])
+        return _build(*found, units, library_folders(key)[-1], more)
     except OSError as error:
         raise BackendError(
             f"there is no place for compiled code: {error.strerror or error}",
@@ -57,23 +59,25 @@ def library(units: Sequence[Unit]) -> Path:
         ) from error
 
 
-def library_key(units: Sequence[Unit]) -> str:
+def library_key(units: Sequence[Unit], more: Sequence[str] = ()) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
-    return digest(build_key(), *(unit.text for unit in units))
+    return digest(build_key(), *more, *(unit.text for unit in units))
 
 
-def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
+def _build(
+    compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path, more: Sequence[str]
+) -> Path:
     """
     Compiles at once as many units as there are cores, links, and moves the result in place.
 
     Kernels that other programs have, too, were compiled for them. OSError when there is no room.
     """
     make_private(place)
-    kept = Objects(readable_caches(), digest(build_key(), compiler.identity))
+    kept = Objects(readable_caches(), digest(build_key(), *more, compiler.identity))
     missing, known = kept.lacking(units)
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
-        flags = [*found.flags, *FLAGS, f"-I{HERE}"]
+        flags = [*found.flags, *FLAGS, *more, f"-I{HERE}"]
 
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
@@ -97,7 +101,7 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
             _check_room(result.reason, linked)
         if not result.good and known:
             kept.forget(known)
-            return _build(compiler, found, units, place)
+            return _build(compiler, found, units, place, more)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
         final = place / f"{compiler.identity}.so"

@@ -30,6 +30,9 @@ Fast where IEEE arithmetic allows it: NaN, infinity and signed zero keep their m
 which is C11 here, f32 is computed in f32 on machines where plain C11 would have f64 for it.
 """
 
+SOON = ("-O1",)
+"""Behind the others: what takes a compiler half the time; vectors are written out in C."""
+
 LINK_FLAGS = ["-shared", "-pthread"]
 LIBRARIES = ["-lm"]
 

@@ -359,15 +359,21 @@ def _in_huge_pages(literal: Literal, array: Array, shared: SharedArrays) -> Arra
     return shared.share(literal.key, to_huge_pages(array)) if found is None else found
 
 
-def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExecutable | None:
-    """The executable that `build` saved under this key, without any of its work but warnings."""
+def build_again(
+    key: ProgramKey, weights: ArrayStore, threads: int = 1, *, is_told: bool = False
+) -> CExecutable | None:
+    """
+    The executable that `build` saved under this key, without any of its work but warnings.
+
+    Who `is_told` has had them.
+    """
     check_threads(threads)
     saved = key.load(weights)
     path = None if saved is None else find_library(saved.library)
     if saved is None or path is None:
         return None
     code = load(path, saved.name)
-    for notice in saved.notices:
+    for notice in () if is_told else saved.notices:
         notice.give()
     return CExecutable(saved.table, code, weights, threads, saved.prepared, key.digest)
 

@@ -265,6 +265,11 @@ def _key(
     return digest(MAGIC, installed, machine(), described, repr(facts))
 
 
+def standing() -> tuple[object, ...]:
+    """All that shortcuts depend on but for the model, the options and the code."""
+    return (*_surroundings(), Path.cwd())
+
+
 def _surroundings() -> tuple[object, ...]:
     """What a process has around it that its programs depend on."""
     environment = sorted(
