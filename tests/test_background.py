@@ -220,6 +220,7 @@ def test_every_length_answers_quickly(tmp_path: Path, gate: Path) -> None:
         ("echo error: no room for it >&2; exit 1", "no room for it"),
         (f"[ $PPID = {os.getpid()} ] || kill -9 $PPID", "SIGKILL"),
     ],
+    ids=["its compiler refuses", "it is killed"],
 )
 def test_a_build_that_fails_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, reason: str
