@@ -25,7 +25,7 @@ from popgraph.support.shapes import prod
 @dataclass(frozen=True)
 class ViewWords(Pass):
     """
-    y = map a | b << 8 | c << 16 | d << 24, of neighbours  ->  y = view x
+    y = map or (a, b << 8, c << 16, d << 24), of neighbours  ->  y = view x
 
     The bytes of a word stand side by side in memory, the lowest first, as they do in x.
     """
