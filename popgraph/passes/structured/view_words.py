@@ -49,6 +49,8 @@ def _stands_ready(op: tile.MapOp) -> bool:
     source, word = (tensor(value) for value in (op.inputs[0], op.outputs[0]))
     if layout_of(source) is not None or layout_of(word) is not None:
         return False
+    if prod(source.get_shape()[:-1]) == 1 and _is_piece(op.inputs[0]):
+        return False  # A single row may begin within a word of the whole; of several, none does.
     count, sizes = len(op.inputs), op.sizes
     if prod(source.get_shape()) != count * prod(sizes) or word.get_shape() != sizes:
         return False
@@ -56,6 +58,16 @@ def _stands_ready(op: tile.MapOp) -> bool:
     return all(
         offset(source, map_, sizes) == _plus(place.scaled(count), number)
         for number, map_ in enumerate(op.input_maps)
+    )
+
+
+def _is_piece(value: SSAValue) -> bool:
+    """Whether a tensor, or a view of it, is put into another one."""
+    readers = [use.operation for use in value.uses]
+    return any(
+        isinstance(reader, tile.AssembleOp)
+        or (isinstance(reader, tile.ViewOp) and _is_piece(reader.output))
+        for reader in readers
     )
 
 
