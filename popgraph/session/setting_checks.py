@@ -132,7 +132,8 @@ def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Itera
             "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
         )
     threshold = options.mergeVarUpdateMemThreshold
-    if options.mergeVarUpdate in _BY_THRESHOLD and threshold < 0:
+    least = 1 if options.mergeVarUpdate is MergeVarUpdateType.AutoTight else 0
+    if options.mergeVarUpdate in _BY_THRESHOLD and threshold < least:
         yield (
             f"Negative memory {threshold} threshold detected in MergeAuto. The option "
             "mergeVarUpdateMemThreshold must be positive. "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -108,7 +110,8 @@ def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     An input that is quantized, and read as floats, as integers and as it is stored.
 
-    Scales are any numbers, zero points lie at the ends of a type or between them.
+    Scales are any numbers, zero points lie at the ends of a type or between them. Or it is rounded
+    and clipped by operators of their own, and cast to integers of any size.
     """
     nodes: list[Node] = []
 
@@ -116,29 +119,43 @@ def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
         nodes.append(Node(op, operands, tuple(attributes.items())))
         return len(nodes)
 
-    name = draw(st.sampled_from(["u8", "i8"]))
-    kind, low = BY_NAME[name].onnx, 0 if name == "u8" else -128
-    zero = draw(st.sampled_from([low, low + 3, low + 128, low + 255]))
-    scale = Constant((), "f32", fill=draw(st.sampled_from([0.037, 0.25, 1 / 3, 0.7, 1.0])))
-    zeros = add("Cast", Constant((), "i64", values=(zero,)), to=kind)
-    value = add("Cast", add("Mul", 0, Constant((), dtype, fill=9.0)), to=BY_NAME["f32"].onnx)
-    stored = add(
-        "QuantizeLinear", add("Relu", value) if draw(st.booleans()) else value, scale, zeros
-    )
-    other = add(
-        "Cast", Constant((), "i64", values=(draw(st.sampled_from([zero, low + 9])),)), to=kind
-    )
-    read = draw(st.sampled_from(["floats", "integers", "stored"]))
-    if read == "floats":
-        result = add("DequantizeLinear", stored, scale, other)
-    elif read == "integers":
-        wide = add("Cast", stored, to=BY_NAME["i32"].onnx)
-        moved = Constant((), "i32", values=(draw(st.sampled_from([zero, 7])),))
-        result = add(draw(st.sampled_from(["Sub", "Add"])), wide, moved)
+    def number(value: float, kind: str = "f32") -> Constant:
+        return Constant((), kind, fill=value)
+
+    scale = number(draw(st.sampled_from([0.037, 0.25, 1 / 3, 0.7, 1.0])))
+    value = add("Cast", add("Mul", 0, number(9.0, dtype)), to=BY_NAME["f32"].onnx)
+    if draw(st.booleans()):
+        value = add("Relu", value)
+    if draw(st.booleans()):
+        moved = add("Add", add("Round", add("Div", value, scale)), number(2.0))
+        low = number(draw(st.sampled_from([-5.0, 0.0, 2.0])))
+        above = add("Where", add("Greater", moved, low), moved, low)
+        whole = draw(st.sampled_from(["i8", "i16", "i32", "i64"]))
+        result = add("Cast", add("Min", above, number(100.0)), to=BY_NAME[whole].onnx)
     else:
-        result = add("Max", stored, other)
+        result = _quantized_and_read(draw, add, value, scale)
     add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network(((3, 5),), tuple(nodes), dtype)
+
+
+def _quantized_and_read(draw: DrawFn, add: Callable[..., int], value: int, scale: Constant) -> int:
+    name = draw(st.sampled_from(["u8", "i8"]))
+    least = 0 if name == "u8" else -128
+    zero = draw(st.sampled_from([least, least + 3, least + 128, least + 255]))
+    second = draw(st.sampled_from([zero, least + 9]))
+    zeros, other = (
+        add("Cast", Constant((), "i64", values=(one,)), to=BY_NAME[name].onnx)
+        for one in (zero, second)
+    )
+    stored = add("QuantizeLinear", value, scale, zeros)
+    read = draw(st.sampled_from(["floats", "integers", "stored"]))
+    if read == "floats":
+        return add("DequantizeLinear", stored, scale, other)
+    if read == "stored":
+        return add("Max", stored, other)
+    moved = Constant((), "i32", values=(draw(st.sampled_from([zero, 7])),))
+    wide = add("Cast", stored, to=BY_NAME["i32"].onnx)
+    return add(draw(st.sampled_from(["Sub", "Add"])), wide, moved)
 
 
 @st.composite

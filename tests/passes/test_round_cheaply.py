@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import popgraph
 from popgraph.passes.structured.analysis.quotients import Reciprocal
+from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.machine import TARGETS
-from tests.passes.rounding_models import quantized_and_back
 
 SCALES = st.floats(2.0**-20, 2.0**20, width=32)
 
@@ -21,6 +22,26 @@ def products(found: Reciprocal, x: Array) -> Array:
     rest = (x * np.float32(found.low)).astype(np.longdouble)
     exact = x.astype(np.longdouble) * np.longdouble(found.high)
     return (exact + rest).astype(np.float32)
+
+
+def quantized_and_back(kind: str, scale: float) -> ModelProto:
+    """`x` of eight elements in bytes, `q`, and what these stand for, `y`."""
+    row = dtypes.BY_NAME[kind]
+    zero = np.array(3, row.numpy)
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8])],
+        [
+            helper.make_tensor_value_info("q", row.onnx, [8]),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [8]),
+        ],
+        [numpy_helper.from_array(np.float32(scale), "s"), numpy_helper.from_array(zero, "z")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
 
 
 @given(SCALES, st.integers(0, 2**32 - 1))
@@ -71,3 +92,15 @@ def test_numbers_without_an_end_are_quantized_as_before(kind: str, scale: float)
 def test_machines_that_round_twice_divide() -> None:
     fusing = {name for name, machine in TARGETS.items() if machine.fuses_multiply_add}
     assert fusing == {"avx512", "avx2", "neon"}
+
+
+@pytest.mark.parametrize("kind", ["u4", "i4", "u8", "i8", "u16", "i16"])
+def test_all_types_that_onnx_quantizes_to_keep_their_numbers(kind: str) -> None:
+    x = np.array([-9.0, -0.5, -0.1, 0.0, 0.45, 0.75, 1.05, 400.0], np.float32)
+    model = quantized_and_back(kind, 0.3)
+    cheap, plain = (
+        popgraph.compile(model, options=popgraph.Options(disabled=off))({"x": x})
+        for off in (frozenset[str](), frozenset(["round-cheaply"]))
+    )
+    for name, wanted in plain.items():
+        np.testing.assert_array_equal(cheap[name].astype(np.float32), wanted.astype(np.float32))

@@ -282,6 +282,14 @@ def test_updates_may_be_merged() -> None:
     assert updated_sizes(kinds.AutoLoose, mergeVarUpdateMemThreshold=4 * 20) == [16, 32]
 
 
+def test_a_threshold_below_an_element_ends() -> None:
+    kinds = popart.MergeVarUpdateType
+    assert updated_sizes(kinds.AutoTight, mergeVarUpdateMemThreshold=1) == [1] * 48
+    assert updated_sizes(kinds.AutoLoose, mergeVarUpdateMemThreshold=0) == [16, 16, 16]
+    with pytest.raises(popart.popart_exception, match="MemThreshold must be positive"):
+        updated_sizes(kinds.AutoTight, mergeVarUpdateMemThreshold=0)
+
+
 def test_updates_with_other_numbers_stay_apart() -> None:
     builder = popart.Builder()
     loss = layers(builder, 3)

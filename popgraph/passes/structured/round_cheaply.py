@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, ModuleOp, f32, i32
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
@@ -145,9 +145,17 @@ class _Writer:
             for reader in _readers(seen):
                 self._reread(reader, signed)
         if cast.result.uses:
-            narrow = self._add(arith.TruncIOp(self._plus(self._found.zero), cast.result.type))
-            cast.result.replace_all_uses_with(narrow)
+            cast.result.replace_all_uses_with(self._in_bits_of(cast.result.type))
         Rewriter.erase_op(cast)
+
+    def _in_bits_of(self, type_: Attribute) -> SSAValue:
+        """The number as an integer of another type."""
+        number = self._plus(self._found.zero)
+        assert isinstance(type_, IntegerType)
+        if type_ == i32:
+            return number
+        other = arith.TruncIOp if type_.width.data < i32.width.data else arith.ExtSIOp
+        return self._add(other(number, type_))
 
     def _add(self, op: Operation) -> SSAValue:
         Rewriter.insert_op(op, self._place)

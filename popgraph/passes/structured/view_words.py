@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -49,6 +49,8 @@ def _stands_ready(op: tile.MapOp) -> bool:
     source, word = (tensor(value) for value in (op.inputs[0], op.outputs[0]))
     if layout_of(source) is not None or layout_of(word) is not None:
         return False
+    if isinstance(op.inputs[0].owner, Block):
+        return False  # The memory of a caller may begin anywhere.
     if prod(source.get_shape()[:-1]) == 1 and _is_piece(op.inputs[0]):
         return False  # A single row may begin within a word of the whole; of several, none does.
     count, sizes = len(op.inputs), op.sizes
@@ -56,7 +58,7 @@ def _stands_ready(op: tile.MapOp) -> bool:
         return False
     place = offset(word, AffineMap.identity(len(sizes)), sizes)
     return all(
-        offset(source, map_, sizes) == _plus(place.scaled(count), number)
+        offset(source, map_, sizes) == place.scaled(count) + Linear(number)
         for number, map_ in enumerate(op.input_maps)
     )
 
@@ -71,10 +73,6 @@ def _is_piece(value: SSAValue) -> bool:
     )
 
 
-def _plus(form: Linear, number: int) -> Linear:
-    return form + Linear(number)
-
-
 def _makes_words(op: tile.MapOp) -> bool:
     """Whether a map puts several small integers into one, the first into the lowest bits."""
     if len(op.inputs) < 2 or len(set(op.inputs)) > 1 or len(op.outputs) != 1 or op.tables:
@@ -82,7 +80,7 @@ def _makes_words(op: tile.MapOp) -> bool:
     bits = 8 * element_bytes(tensor(op.inputs[0]))
     whole = 8 * element_bytes(tensor(op.outputs[0]))
     block = op.body.block
-    if bits * len(op.inputs) != whole or not isinstance(tensor(op.inputs[0]), TensorType):
+    if bits * len(op.inputs) != whole:
         return False
     parts = _parts(yielded(block)[0], block, bits)
     wanted = {number: bits * number for number in range(len(op.inputs))}

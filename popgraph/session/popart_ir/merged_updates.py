@@ -102,16 +102,15 @@ class _Merger:
         pending: dict[int, list[_Part]] = {}
         for _, number, part in self._in_order():
             waiting = pending.setdefault(number, [])
-            while sum(map(self._bytes, waiting)) + self._bytes(part) >= threshold:
-                size = self._bytes(part) // part.elements
-                taken = (threshold - sum(map(self._bytes, waiting))) // size
+            while part.elements and self._total(waiting) + self._bytes(part) >= threshold:
+                room = threshold - self._total(waiting)
+                taken = room // self._bytes(replace(part, end=part.start + 1))
+                taken = max(taken, 0 if waiting else 1)  # less than an element is no group
                 if taken:
                     waiting.append(replace(part, end=part.start + taken))
                 yield list(waiting)
                 waiting.clear()
                 part = replace(part, start=part.start + taken)
-                if not part.elements:
-                    break
             if part.elements:
                 waiting.append(part)
         yield from filter(None, pending.values())
@@ -130,7 +129,10 @@ class _Merger:
         yield from pending.values()
 
     def _sizes(self, pending: Mapping[int, list[_Part]]) -> dict[int, int]:
-        return {number: sum(map(self._bytes, parts)) for number, parts in pending.items()}
+        return {number: self._total(parts) for number, parts in pending.items()}
+
+    def _total(self, parts: Sequence[_Part]) -> int:
+        return sum(map(self._bytes, parts))
 
     def _free_memory(self) -> list[int]:
         """By place: how far below its peak is what gradients still need, and what may be added."""

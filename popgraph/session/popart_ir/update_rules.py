@@ -161,26 +161,29 @@ def _square(update: Update, tensor: str, role: str) -> str:
 
 def _prepared(update: Update, scaling: str, *, decays: bool) -> str:
     """The gradient without loss scale, in the type of the states, with L2 regularization."""
-    gradient, scaled = (
-        update.accumulated(),
-        isinstance(update.rule, Adam) and update.rule.scaled_state,
-    )
+    gradient, rule = update.accumulated(), update.rule
+    scaled = isinstance(rule, Adam) and rule.scaled_state
     wide = not scaled and all(update.kept_as(role) == "FLOAT" for role in ("Accl1", "Accl2"))
     if wide and update.accumulated_as == "FLOAT16":
         info = TensorInfo("FLOAT", update.info.shape())
         output = update.fresh(gradient)
         cast = update.add("Cast", {0: gradient}, output, info=info, writes=False)
         gradient = cast.output
-    inputs = {0: gradient} | update.streamed({1: scaling})
-    type_, attributes = (
-        ("Mul", {}) if len(inputs) > 1 else ("Scale", {"scale": update.number(scaling)})
-    )
-    output = update.fresh(gradient)
-    gradient = update.add(type_, inputs, output, writes=False, attributes=attributes).output
+    gradient = _scaled(update, gradient, scaling, 1)
     if not decays:
         inputs = {0: gradient, 1: update.variable} | update.streamed({3: "weightDecay"})
         gradient = update.add("ScaledAdd", inputs, update.fresh(gradient), writes=False).output
     return gradient
+
+
+def _scaled(update: Update, value: str, scalar: str, index: int) -> str:
+    """A value times a scalar: an input of this index if the host writes it, else an attribute."""
+    streamed, output = update.streamed({index: scalar}), update.fresh(value)
+    if streamed:
+        inputs = streamed | {1 - index: value}
+        return update.add("Mul", inputs, output, like=value, writes=False).output
+    attributes = {"scale": update.number(scalar)}
+    return update.add("Scale", {0: value}, output, writes=False, attributes=attributes).output
 
 
 def _adaptive(rule: Adaptive, update: Update) -> None:
@@ -216,12 +219,5 @@ def _adaptive(rule: Adaptive, update: Update) -> None:
 def _slowed(rule: Adaptive, update: Update, value: str) -> str:
     """What momentum makes of a change; TensorFlow's form has the learning rate in it."""
     if rule.tf_variant:
-        rate = update.streamed({0: "learningRate"})
-        inputs = rate | {1: value} if rate else {0: value}
-        type_ = "Mul" if rate else "Scale"
-        attributes = {} if rate else {"scale": update.number("learningRate")}
-        output = update.fresh(value)
-        value = update.add(
-            type_, inputs, output, like=value, writes=False, attributes=attributes
-        ).output
+        value = _scaled(update, value, "learningRate", 0)
     return update.accumulate(update.state("Accl3"), value, factor={2: "adaptiveMomentum"}).output

@@ -63,7 +63,7 @@ class Update:
         op: Op,
         rule: OptimizerSpec,
         step: StepShape,
-        scaling: str | None = None,
+        scaling: str | None,
     ) -> None:
         self._graph, self._op, self._step = graph, op, step
         self.scaling = scaling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class CExecutable(Executable):
@@ -197,17 +199,23 @@ class CExecutable(Executable):
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         taken = self._donated(inputs, donate) if donate else {}
+        made = self._whole_step(self._run, inputs, taken)
+        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
+        return made
+
+    def _whole_step(
+        self, run: Callable[Given, Result], *given: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Runs steps that nobody else may begin meanwhile, nor this thread again."""
         section = self._step_section
         with section.lock:
             if section.busy or section.interrupted:
                 self._check_whole()
             section.busy = True
             try:
-                made = self._run(inputs, taken)
+                return run(*given, **named)
             finally:
                 section.busy = False
-        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
-        return made
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
         self.check({name: as_array(name, value) for name, value in inputs.items()})
@@ -255,15 +263,7 @@ class CExecutable(Executable):
         read = [(view, inputs[name]) for name, view in self._inputs.items()]
         written = [(view, made[name]) for name, view in views.items()]
         checks = [(check, views[name]) for name, check in self._checks.items()]
-        section = self._step_section
-        with section.lock:
-            if section.busy or section.interrupted:
-                self._check_whole()
-            section.busy = True
-            try:
-                self._run_each(read, written, checks, count)
-            finally:
-                section.busy = False
+        self._whole_step(self._run_each, read, written, checks, count)
         return {name: rows for name, rows in made.items() if name not in self._checks}
 
     def _are_rows(self, inputs: Mapping[str, Array], count: int) -> bool:

@@ -5,8 +5,13 @@
 #map2 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 2))>
 #map3 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 3))>
 builtin.module {
-  pg.graph @main inputs [#pg.bytes<"x">] {
-  ^bb0(%x: tensor<2x12xi8>):
+  pg.graph @main inputs [#pg.bytes<"a">] {
+  ^bb0(%a: tensor<2x12xi8>):
+    %x = tile.map ins(%a : tensor<2x12xi8>) domain [2, 12] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%20: i8):
+      %21 = arith.muli %20, %20 : i8
+      tile.yield %21 : i8
+    } -> tensor<2x12xi8>
     %y = tile.map ins(%x, %x, %x, %x : tensor<2x12xi8>, tensor<2x12xi8>, tensor<2x12xi8>, tensor<2x12xi8>) domain [2, 3] maps [#map, #map1, #map2, #map3] {
     ^bb0(%0: i8, %1: i8, %2: i8, %3: i8):
       %4 = arith.extui %0 : i8 to i32
@@ -29,8 +34,13 @@ builtin.module {
 }
 // -----
 builtin.module {
-  pg.graph @main inputs [#pg.bytes<"x">] {
-  ^bb0(%x: tensor<2x12xi8>):
+  pg.graph @main inputs [#pg.bytes<"a">] {
+  ^bb0(%a: tensor<2x12xi8>):
+    %x = tile.map ins(%a : tensor<2x12xi8>) domain [2, 12] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%0: i8):
+      %1 = arith.muli %0, %0 : i8
+      tile.yield %1 : i8
+    } -> tensor<2x12xi8>
     %y = tile.view %x : tensor<2x12xi8> -> tensor<2x3xi32>
     pg.return [#pg.bytes<"y">], %y : tensor<2x3xi32>
   }
