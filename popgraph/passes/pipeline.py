@@ -44,6 +44,7 @@ from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
+from popgraph.passes.structured.fusion.sum_in_blocks import SumInBlocks
 from popgraph.passes.structured.hoist_constants import HoistConstants
 from popgraph.passes.structured.hoist_invariants import HoistInvariants
 from popgraph.passes.structured.layout.assign_halos import AssignHalos
@@ -193,6 +194,12 @@ PIPELINE: tuple[Step, ...] = (
         "structured",
         UseWinograd,
         "a convolution is one as long as nothing is packed",
+        optional=True,
+    ),
+    Step(
+        "structured",
+        SumInBlocks,
+        "maps between sums and sums of them are parts of no rows yet",
         optional=True,
     ),
     Step("structured", FuseRows, "layouts are known, and maps as long as they get", optional=True),

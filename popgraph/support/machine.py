@@ -12,8 +12,8 @@ from popgraph.support.errors import ExtensionError
 KIB, MIB = 1 << 10, 1 << 20
 
 PAIRS = ("i16",)
-BYTES = ("u8i7", "i16")
-VNNI = ("u8i8", "i16")
+BYTES = ("u8i7", "i8u7", "i16")
+VNNI = ("u8i8", "i8u8", "i16")
 """The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, and with VNNI."""
 
 

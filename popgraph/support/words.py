@@ -10,6 +10,9 @@ import numpy as np
 
 WORD = np.dtype(np.int32)
 
+NIBBLE, NIBBLES = 4, 0x0F0F0F0F
+"""The bits of a nibble, and the lower nibble of each byte of a word."""
+
 
 @dataclass(frozen=True)
 class Words:
@@ -22,6 +25,8 @@ class Words:
     """The largest size of a number on the right: there, processors saturate beyond it."""
     instructions: int
     """How many add the products of two vectors of words to their sums."""
+    mirrors: str = ""
+    """Those whose instructions do it as well, with the factors exchanged."""
 
     @property
     def count(self) -> int:
@@ -31,8 +36,12 @@ class Words:
     @property
     def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The least and the greatest number that each factor may have."""
-        low, high = int(np.iinfo(self.lhs).min), int(np.iinfo(self.lhs).max)
-        return (max(low, -high), high), (-self.most, min(self.most, int(np.iinfo(self.rhs).max)))
+        (low, high), (least, greatest) = (
+            (int(np.iinfo(held).min), int(np.iinfo(held).max)) for held in (self.lhs, self.rhs)
+        )
+        both_signed = low < 0 and least < 0
+        lhs = (max(low, -high) if both_signed else low), high
+        return lhs, (max(least, -self.most), min(self.most, greatest))
 
     def hold(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
         """Whether all numbers from the least to the greatest of each factor fit."""
@@ -61,6 +70,8 @@ WORDS: Mapping[str, Words] = {
         Words("i16", np.dtype(np.int16), np.dtype(np.int16), 32767, 2),
         Words("u8i8", np.dtype(np.uint8), np.dtype(np.int8), 128, 1),
         Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 64, 3),
+        Words("i8u8", np.dtype(np.int8), np.dtype(np.uint8), 255, 1, mirrors="u8i8"),
+        Words("i8u7", np.dtype(np.int8), np.dtype(np.uint8), 127, 3, mirrors="u8i7"),
     )
 }
 """
@@ -68,5 +79,6 @@ By name: what processors multiply and add in an instruction or two.
 
 `i16` is PMADDWD, where both factors may not be -32768 at once, and an addition (VNNI has both in
 one); `u8i8` is VPDPBUSD of VNNI; `u8i7` is PMADDUBSW, whose sums of two products have 16 bits that
-do not hold those of larger numbers.
+do not hold those of larger numbers. `i8u8` and `i8u7` have the sign on the left: weights of few
+bits have none.
 """

@@ -16,6 +16,7 @@ from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
 from popgraph.testing.whole_products import (
+    block_products,
     narrow_products,
     quantized_products,
     roundings,
@@ -24,6 +25,7 @@ from popgraph.testing.whole_products import (
 )
 
 __all__ = [
+    "block_products",
     "DISTURBANCE",
     "Constant",
     "Network",

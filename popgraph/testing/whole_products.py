@@ -202,6 +202,54 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
 
 
 @st.composite
+def block_products(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    A product by blocks with weights of four or eight bits, whose sums are scaled and added up.
+
+    It is one of floats or of integers; a zero point may be taken from the sums, and something be
+    added in the end. Numbers are such that products are exact.
+    """
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes)
+
+    def ints(*values: int) -> Constant:
+        return Constant((len(values),), "i64", values=values)
+
+    def cast(value: int | Constant, kind: str) -> int:
+        return add("Cast", value, to=BY_NAME[kind].onnx)
+
+    rows, blocks, columns = (draw(st.integers(2, most)) for most in (8, 3, 19))
+    terms = draw(st.sampled_from([16, 20, 24]))
+    most = draw(st.sampled_from([16, 200]))
+    codes = tuple((7 * at + at // 5) % most for at in range(blocks * terms * columns))
+    weights = cast(Constant((blocks, terms, columns), "i32", values=codes), "u8")
+    x = add("Round", add("Mul", 0, Constant((), dtype, fill=7.0)))
+    if draw(st.booleans()):  # Fewer of them, of another size in every block.
+        parted = add("Reshape", x, ints(rows, blocks, terms))
+        largest = add(
+            "Max", add("ReduceMax", add("Abs", parted), ints(-1)), Constant((), dtype, fill=1.0)
+        )
+        x = add("Floor", add("Div", add("Mul", parted, Constant((), dtype, fill=9.0)), largest))
+    x = cast(x, "i8")
+    x = add("Transpose", add("Reshape", x, ints(rows, blocks, terms)), perm=(1, 0, 2))
+    kind = draw(st.sampled_from(["i32", "f32"]))
+    sums = cast(add("MatMul", cast(x, kind), cast(weights, kind)), "f32")
+    if draw(st.booleans()):
+        moved = add("Mul", add("ReduceSum", cast(x, "f32"), ints(-1)), Constant((), fill=8.0))
+        sums = add("Sub", sums, moved)
+    scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(blocks * columns))
+    scaled = add("Mul", sums, Constant((blocks, 1, columns), values=scales))
+    result = add("ReduceSum", scaled, ints(0), keepdims=0)
+    if draw(st.booleans()):
+        result = add("Relu", add("Add", result, Constant((columns,), seed=1)))
+    cast(result, dtype)
+    return Network(((rows, blocks * terms),), tuple(nodes), dtype)
+
+
+@st.composite
 def narrow_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     A product of the two inputs as whole numbers, the second one in 8 or 16 bits until then.

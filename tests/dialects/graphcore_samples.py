@@ -580,6 +580,13 @@ def dot_products() -> Iterator[Sample]:
         yield Sample(gc.DotConvOp, [x, w], {**plain, "groups": 2, "words": name})
 
 
+def parts() -> Iterator[Sample]:
+    x = np.array([[0x76543210, -1], [0x0FEDCBA9, 17]], np.int32)
+    for axis, count, bits, mask in ((0, 2, 4, 0x0F0F0F0F), (1, 8, 4, 15), (1, 1, 8, 255)):
+        options = {"axis": axis, "count": count, "bits": bits, "mask": mask}
+        yield Sample(gc.PartsOp, [x], options)
+
+
 def table() -> Iterator[Sample]:
     for op in GRAPHCORE.operations:
         if issubclass(op, gc.Unary | gc.Binary):
@@ -610,6 +617,7 @@ def table() -> Iterator[Sample]:
     yield from top_k()
     yield from mat_mul()
     yield from dot_products()
+    yield from parts()
     yield from conv()
     yield from conv_input_grad()
     yield from conv_weight_grad()

@@ -18,6 +18,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import ReturnOp, UpdateOp
+from popgraph.dialects.tile.affine import with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
@@ -26,6 +27,7 @@ from popgraph.support.shapes import prod
 from popgraph.testing import (
     Network,
     attentions,
+    block_products,
     clamps,
     controlled,
     learning_convolutions,
@@ -406,6 +408,33 @@ def first_tap_only(original: Any) -> Any:
 
 def as_they_came(original: Any) -> Any:
     return lambda wide: wide.inputs[0]
+
+
+def the_first_part(original: Any) -> Any:
+    def found(value: Any, elements: Any) -> Any:
+        parts = original(value, elements)
+        return parts and type(parts).of(**parts.numbers | {"bits": 0})
+
+    return found
+
+
+# sum-in-blocks
+
+
+def of_the_first_block(original: Any) -> Any:
+    """What is done to a block's sum reads what the first one reads."""
+
+    def blocks(*args: Any) -> Any:
+        made = original(*args)
+        maps = []
+        for map_ in made.maps:
+            dims = [AffineExpr.dimension(dim) for dim in range(map_.num_dims - made.loops)]
+            maps.append(
+                with_dims(map_, [*dims, *[AffineExpr.constant(0)] * made.loops], map_.num_dims)
+            )
+        return replace(made, maps=maps)
+
+    return blocks
 
 
 # contract-in-words, contract-quantized
@@ -1359,6 +1388,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "what is done before elements are widened is left out",
         f"{PASSES}.structured.schedule.read_narrow:_before_last",
         as_they_came,
+    ),
+    Mutant(
+        "read-narrow",
+        "the first part of an element stands for all",
+        f"{PASSES}.structured.schedule.read_narrow:parts_of",
+        the_first_part,
+        shows_in=block_products,
+    ),
+    Mutant(
+        "sum-in-blocks",
+        "all blocks are finished like the first one",
+        f"{PASSES}.structured.fusion.sum_in_blocks:_blocks",
+        of_the_first_block,
+        shows_in=block_products,
     ),
     Mutant(
         "structured-to-loops",

@@ -30,6 +30,7 @@ from popgraph.testing import (
     Node,
     assert_same_meaning,
     attentions,
+    block_products,
     build_network,
     clamps,
     controlled,
@@ -193,7 +194,10 @@ class Place:
         if self.name == "contract-in-floats":  # no other contracts integers
             return whole_products(dtype="f64")
         if self.name in ("contract-in-words", "view-words"):
-            return whole_products(dtype="f64") | quantized_products(dtype="f64")
+            drawn = whole_products(dtype="f64") | quantized_products(dtype="f64")
+            return drawn | block_products(dtype="f64")
+        if self.name == "sum-in-blocks":
+            return block_products(dtype="f64")
         if self.name == "contract-quantized":
             return quantized_products(dtype="f64")
         if self.name == "round-cheaply":  # few others round to few bits
@@ -205,7 +209,7 @@ class Place:
         if self.name == "fold-depth":  # no others have three axes of space
             return volumes(dtype="f64")
         if self.name == "read-narrow":
-            return narrow_products(dtype="f64")
+            return narrow_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             drawn = networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
             return drawn | attentions(dtype="f64")  # few others scale a factor of a product

@@ -24,6 +24,7 @@ from popgraph.passes.structured.schedule.schedule_contractions import ScheduleCo
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.tuning import Target, Tuning
+from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
@@ -55,6 +56,14 @@ def test_every_schedule(
     check_any(spec, all_candidates(spec, vector_bytes), vector_bytes, grain, data)
 
 
+@given(block_sums(), st.sampled_from([16, 32]), st.sampled_from([8, 64, 16384]), st.data())
+def test_every_schedule_of_blocks(
+    spec: BlockSpec, vector_bytes: int, grain: int, data: st.DataObject
+) -> None:
+    """Blocks of terms join totals that tiles have, and parts of elements are read in place."""
+    check_any(spec, all_candidates(spec, vector_bytes), vector_bytes, grain, data)
+
+
 @given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
 def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
     """Whatever it moves by, and however many panels go along."""
@@ -64,7 +73,7 @@ def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> No
     check_any(spec, found, 16, grain, data)
 
 
-def all_candidates(spec: ContractSpec, vector_bytes: int) -> list[Candidate]:
+def all_candidates(spec: ContractSpec | BlockSpec, vector_bytes: int) -> list[Candidate]:
     """All schedules that are possible."""
     op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
@@ -79,7 +88,7 @@ def all_candidates(spec: ContractSpec, vector_bytes: int) -> list[Candidate]:
 
 
 def check_any(
-    spec: ContractSpec,
+    spec: ContractSpec | BlockSpec,
     found: Sequence[Candidate],
     vector_bytes: int,
     grain: int,
@@ -93,7 +102,7 @@ def check_any(
     candidate = data.draw(st.sampled_from(found))
     chunk = data.draw(st.sampled_from([0, 1, 3, 256]))
     fields = {**candidate.numbers, "kc": chunk, "n_inner": data.draw(st.integers(0, 1))}
-    fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk else 0
+    fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk and op.block is None else 0
     if fields["window_panels"]:
         fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
     elif fields["m_outer_dim"] < 0:

@@ -24,6 +24,7 @@ from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
+from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -50,7 +51,7 @@ def small(vector_bytes: int, grain: int, terms: int = 256) -> Target:
     return sharing_all(grain, vector_bytes, Tuning(partial_sums=max(2, terms)))
 
 
-def check(spec: Spec, target: Target, tolerance: float) -> KernelOp:
+def check(spec: Spec | BlockSpec, target: Target, tolerance: float) -> KernelOp:
     before = spec.module()
     check_ir(before)
     after = before.clone()
@@ -80,6 +81,12 @@ def test_reductions(spec: ReduceSpec, vector_bytes: int, grain: int, terms: int)
 @given(contracts(), vectors, grains, terms)
 def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: int) -> None:
     check(spec, small(vector_bytes, grain, terms), 1e-6)
+
+
+@given(block_sums(), vectors, grains)
+def test_blocks_of_terms_without_a_schedule(spec: BlockSpec, vector_bytes: int, grain: int) -> None:
+    """Their sums are in memory then."""
+    check(spec, small(vector_bytes, grain), 1e-6)
 
 
 @given(assembles() | scatters | choices | packs, vectors, grains)

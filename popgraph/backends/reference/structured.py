@@ -148,7 +148,7 @@ def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
     return stored(op, Body(op.body.block)(indices, [*read(indices), *tables]))
 
 
-def points(op: tile.ReduceOp | tile.ContractOp) -> Iterator[Indices]:
+def points(op: tile.ReduceOp) -> Iterator[Indices]:
     """Every reduction index in order, each together with all parallel indices."""
     parallel = grid(op.sizes[: op.parallel_rank])
     for reduction in np.ndindex(*op.sizes[op.parallel_rank :]):
@@ -191,16 +191,40 @@ def with_product(op: tile.ContractOp, lhs: Any, rhs: Any, total: Any) -> Any:
 
 
 def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
-    if prod(op.sizes[: op.parallel_rank]) == 0:
+    outer = op.sizes[: op.parallel_rank]
+    if prod(outer) == 0:
         return empty(op)
     read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
     dtype = numpy_dtype(element(op.lhs))
     wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
-    total = np.zeros(op.sizes[: op.parallel_rank], wide)
-    for indices in points(op):
-        lhs, rhs = read(indices)
-        total = with_product(op, lhs, rhs, total)
-    return finished(op, [total.astype(dtype)], memories[2:])
+
+    def sums_of(*before: int) -> Any:
+        """The sums of the products, where the first loops of the reduction are at these indices."""
+        total = np.zeros(outer, wide)
+        for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
+            indices = (*grid(outer), *before, *rest)
+            lhs, rhs = read(indices)
+            if op.parts is not None:
+                rhs = op.parts.part(rhs, np.asarray(indices[op.parts.dim.data]))
+            total = with_product(op, lhs, rhs, total)
+        return total.astype(dtype)
+
+    count = len(op.operands) - len(op.block_inputs)
+    total = sums_of() if op.block is None else in_blocks(op, sums_of, memories[count:])
+    return finished(op, [total], memories[2:count])
+
+
+def in_blocks(op: tile.ContractOp, sums_of: Callable[..., Any], memories: Sequence[Array]) -> Array:
+    """The total of what a contraction makes of the sum of each block of terms."""
+    assert op.block is not None
+    body, outer = Body(op.block.block), op.sizes[: op.parallel_rank]
+    read = Access(op, op.block_inputs, op.block_input_maps, memories)
+    total: Array = np.zeros(outer, numpy_dtype(op.total_type))
+    for block in np.ndindex(*op.sizes[op.parallel_rank : op.blocked_rank]):
+        indices = (*grid(outer), *block)
+        (added,) = body(indices, [sums_of(*block), *read(indices)])
+        total = total + added
+    return total
 
 
 def run_scatter(op: tile.ScatterOp, *memories: Array) -> tuple[Array, ...]:

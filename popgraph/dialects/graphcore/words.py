@@ -6,14 +6,16 @@ from functools import reduce
 from typing import ClassVar, Unpack
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr, TensorType
-from xdsl.irdl import operand_def, prop_def
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
+    GraphcoreOp,
     Operand,
     Tensor,
+    integer,
     operation,
     shape_of,
 )
@@ -23,10 +25,12 @@ from popgraph.dialects.graphcore.contractions import (
     MatrixProduct,
 )
 from popgraph.dialects.program.interned import tensor_type
+from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.words import WORD as STORED
 from popgraph.support.words import WORDS, Words
 
-__all__ = ["DotConvOp", "DotMatMulOp"]
+__all__ = ["DotConvOp", "DotMatMulOp", "PartsOp"]
 
 WORD = Elements("i32", frozenset({"i32"}))
 
@@ -89,3 +93,40 @@ class DotConvOp(Convolution):
             for place in range(words.count)
         ]
         return (reduce(np.add, parts),)
+
+
+@operation
+class PartsOp(GraphcoreOp):
+    """
+    Numbers of few bits that stand in words, the first in the lowest bits, along an axis.
+
+    `count` of each word follow one another: `(x >> i * bits) & mask` for i = 0, 1, ...
+    """
+
+    name = "graphcore.parts"
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    count = prop_def(IntegerAttr)
+    bits = prop_def(IntegerAttr)
+    mask = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, axis: int, count: int, bits: int, mask: int) -> None:
+        super().__init__([x], {"axis": axis, "count": count, "bits": bits, "mask": mask})
+
+    @property
+    def shifts(self) -> list[int]:
+        """How far each number stands from the lowest bit."""
+        return [place * integer(self.bits) for place in range(integer(self.count))]
+
+    def infer(self) -> tuple[Tensor, ...]:
+        shape = list(shape_of(self.x))
+        if not 0 <= integer(self.axis) < len(shape) or max(self.shifts) >= 8 * STORED.itemsize:
+            raise TypeMismatchError(f"no such parts stand in {shapes.text(shape)} words of 32 bits")
+        shape[integer(self.axis)] *= integer(self.count)
+        return (tensor_type(self.common_element(WORD, self.x), shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        axis, mask = integer(self.axis), STORED.type(integer(self.mask))
+        found = np.stack([(x >> shift) & mask for shift in self.shifts], axis + 1)
+        return (found.reshape(shape_of(self.result)),)

@@ -21,11 +21,11 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
+from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
 from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
-    ContractOp,
     ElementOp,
     IndexOp,
     MapOp,
@@ -79,7 +79,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, ScheduleAttr, LineBufferAttr],
+    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
@@ -91,6 +91,7 @@ __all__ = [
     "STRUCTURED",
     "TILE",
     "AssembleOp",
+    "Blocks",
     "BufferOp",
     "CallOp",
     "ChainOp",
@@ -113,6 +114,7 @@ __all__ = [
     "NestOp",
     "Nested",
     "PackOp",
+    "PartsAttr",
     "PrepareProgramOp",
     "ProgramOp",
     "ReceiveOp",

@@ -19,6 +19,7 @@ from popgraph.dialects.graphcore import (
     MulOp,
     OrOp,
     PadOp,
+    PartsOp,
     ReduceSumOp,
     ReshapeOp,
     ShiftOp,
@@ -41,7 +42,7 @@ from popgraph.passes.graphcore.whole_sums import (
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
-from popgraph.support.words import WORD, WORDS, Words
+from popgraph.support.words import NIBBLE, NIBBLES, WORD, WORDS, Words
 
 
 class SumInWords(Rule[AnyContraction]):
@@ -112,7 +113,7 @@ class SumInWords(Rule[AnyContraction]):
 
     def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
         first, second = summed_axes(op)
-        lhs, rhs = packed(factor.numbers(), first, words), packed(op.operands[1], second, words)
+        lhs, rhs = packed(factor.numbers(), first, words), self._packed(op, second, words)
         sums: Operand
         if isinstance(op, ConvOp):
             options = op.options
@@ -126,6 +127,18 @@ class SumInWords(Rule[AnyContraction]):
             sums = SubOp(sums, self._of_zero(op, factor))
         element = tensor_of(op.result).element_type
         return sums if element == i32 else CastOp(sums, to=element)
+
+    def _packed(self, op: AnyContraction, axis: int, words: Words) -> SSAValue:
+        """The words of the right factor; literals of four bits stand twice as close."""
+        rhs = op.operands[1]
+        made, found = packed(rhs, axis, words), self._sums.interval(rhs)
+        narrow = found is not None and found.low >= 0 and found.high < 1 << NIBBLE
+        known = computed_array(rhs, self.weights) is not None
+        if not narrow or not known or words.count != 4 or shape_of(made)[axis] % 2:
+            return made
+        low, high = (_places(made, axis, place, 2) for place in range(2))
+        both = OrOp(low, ShiftOp(high, scalar(NIBBLE, high), direction="left"))
+        return PartsOp(both, axis=axis, count=2, bits=NIBBLE, mask=NIBBLES).result
 
     def _of_zero(self, op: AnyContraction, factor: Shifted) -> Operand:
         """What the zero adds to the sums, computed once where all of it is known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from popgraph.backends.c.build.toolchain import candidates, probe
@@ -44,9 +44,13 @@ _BY_NAME = {target.name: target for _, target in _BY_MACRO}
 
 def from_macros(macros: str) -> Target:
     """The target that a compiler's predefined macros describe."""
-    defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
+    defined = _defined(macros)
     found = next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
     return replace(found, words=VNNI) if defined & _WITH_VNNI else found
+
+
+def _defined(macros: str) -> set[str]:
+    return {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
 
 
 def host_target() -> Target:
@@ -65,9 +69,8 @@ def host_target() -> Target:
             return remembered
         found = probe(compiler)
         if not found.reason:
-            target = from_macros(found.macros)
-            _write(folder / f"{compiler.identity}.json", target)
-            return target
+            _write(folder / f"{compiler.identity}.json", found.macros)
+            return from_macros(found.macros)
     for file in sorted(folder.glob("*.json")):
         remembered = _read(file)
         if remembered is not None:
@@ -82,13 +85,16 @@ def _from_outside(name: str) -> Target:
 
 
 def _read(file: Path) -> Target | None:
+    """The target of the macros that were remembered."""
     try:
-        found = json.loads(read_sealed(file))
-        return Target(**{**found, "words": tuple(found["words"])})
+        macros = json.loads(read_sealed(file))["macros"]
+        return from_macros("\n".join(f"#define {name} 1" for name in macros))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _write(file: Path, target: Target) -> None:
+def _write(file: Path, macros: str) -> None:
+    """Remembers the macros that decide: what follows from them may change with this package."""
+    known = {*_WITH_VNNI, *(macro for macro, _ in _BY_MACRO)}
     with suppress(OSError):
-        write_sealed(file, json.dumps(asdict(target)).encode())
+        write_sealed(file, json.dumps({"macros": sorted(known & _defined(macros))}).encode())

@@ -14,6 +14,7 @@ from popgraph.backends.c.print.conversions import CONVERSIONS, cast, converted, 
 from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, clamped, find, greater_of
 from popgraph.backends.c.print.types import Element
 from popgraph.dialects.tile import ConvertOp, DotOp
+from popgraph.support.words import WORDS
 
 
 def expression(op: Operation, operands: Sequence[str]) -> str:
@@ -194,11 +195,15 @@ _DOT_LANES = (4, 8, 16)
 def _dot(op: Operation, operands: Sequence[str]) -> str:
     """The sum of products of what words hold."""
     assert isinstance(op, DotOp)
-    count, words = types.lanes(op.result.type), op.words.data.upper()
+    count, held = types.lanes(op.result.type), WORDS[op.words.data]
+    lhs, rhs, total = operands
+    if held.mirrors:
+        lhs, rhs = rhs, lhs
+    words = (held.mirrors or held.name).upper()
     type_ = types.value(op.result.type)
     unsigned = "u32" if count is None else f"u32x{count}"
     name = f"DOT_{words}_{count}" if count in _DOT_LANES else f"PLAIN_DOT_{words}"
-    return f"POPGRAPH_{name}({type_}, {unsigned}, {', '.join(operands)})"
+    return f"POPGRAPH_{name}({type_}, {unsigned}, {lhs}, {rhs}, {total})"
 
 
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:

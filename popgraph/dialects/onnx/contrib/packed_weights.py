@@ -16,21 +16,27 @@ def unpacked(value: Value, bits: int) -> Value:
     return numbers.BitwiseAnd(np.array((1 << bits) - 1, np.uint8)).typed("i32")
 
 
-@defines("MatMulNBits", "A B scales zero_points g_idx bias",
-         ignored="accuracy_level")  # fmt: skip
+@defines("MatMulNBits", "A B scales zero_points g_idx bias")
 def matmul_nbits(call: Call) -> Value:
     """
     The weights B are integers of few bits, the lowest first in each byte, in rows of blocks.
 
     Each block of a row has a scale, and a zero point: packed as the weights are, or as a number.
-    `g_idx` tells the block of each column whose scale and zero point it has, if not its own.
+    `g_idx` tells the block of each column whose scale and zero point it has, if not its own. An
+    `accuracy_level` of 4 allows for integers of eight bits in place of A, with a scale for each
+    block of a row: then products are those of integers.
     """
     rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
     bits = call.integer("bits", 4)
     if bits not in (2, 4, 8):
         raise call.refuse(f"bits = {bits}", "2, 4 and 8 are")
     blocks, a = -(-columns // block), call["A"]
-    codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1).CastLike(a)
+    in_bytes = call.integer("accuracy_level") == IN_BYTES and columns % block == 0
+    codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1)
+    if in_bytes and not call.has("g_idx"):
+        product = _product_of_bytes(call, codes, rows, blocks, bits)
+        return total(product, call.get("bias"))
+    codes = codes.CastLike(a)
     steps, points = call["scales"].reshaped(rows, blocks, 1), _zeros(call, rows, blocks, bits)
     if call.has("g_idx"):
         codes = codes.reshaped(rows, -1, 1).part(0, columns, 1)
@@ -40,6 +46,30 @@ def matmul_nbits(call: Call) -> Value:
     table = ((codes - points) * steps).reshaped(rows, -1)
     product = a @ table.part(0, columns, 1).permuted(1, 0)
     return total(product, call.get("bias"))
+
+
+IN_BYTES = 4
+"""The `accuracy_level` at which integers of eight bits stand for A."""
+MOST = 127.0
+"""The largest of them."""
+
+
+def _product_of_bytes(call: Call, codes: Value, rows: int, blocks: int, bits: int) -> Value:
+    """Products of integers by blocks, scaled and added up: zero points are taken from the sums."""
+    a = call["A"]
+    x = a.typed("f32").Reshape([-1, blocks, call.needs("block_size")]).permuted(1, 0, 2)
+    largest = x.Abs().ReduceMax([-1], keepdims=1)
+    scale = largest / MOST
+    whole = (x / largest.same(0.0).Where(1.0, scale)).Round().typed("i8").typed("i32")
+    products = (whole @ codes.permuted(1, 2, 0)).typed("f32")
+    points = _zeros(call, rows, blocks, bits).typed("f32")
+    if call.has("zero_points"):
+        points = points.permuted(1, 2, 0)
+    shifts = whole.ReduceSum([-1], keepdims=1).typed("f32") * points
+    steps = call["scales"].typed("f32").reshaped(rows, blocks, 1).permuted(1, 2, 0)
+    sums = ((products - shifts) * scale * steps).ReduceSum([0], keepdims=0)
+    shape = a.Shape(end=-1).Concat([rows], axis=0)
+    return sums.Reshape(shape).CastLike(a)
 
 
 def _zeros(call: Call, rows: int, blocks: int, bits: int) -> Value:

@@ -26,7 +26,7 @@ from popgraph.dialects.tile.lanes import DotOp
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
-from popgraph.dialects.tile.structured.ops import ContractOp
+from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.support.shapes import prod
 from popgraph.support.words import WORDS
 

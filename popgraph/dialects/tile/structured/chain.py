@@ -27,8 +27,9 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import NamedNumbers
+from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.nest import readings
-from popgraph.dialects.tile.structured.ops import ContractOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.ops import YieldOp, yielded
 from popgraph.support.shapes import Shape
 
 

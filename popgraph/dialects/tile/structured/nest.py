@@ -23,7 +23,8 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured.ops import ContractOp, MapOp, ReduceOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.contract import ContractOp
+from popgraph.dialects.tile.structured.ops import MapOp, ReduceOp, YieldOp, yielded
 from popgraph.support.shapes import Shape
 
 Nested = MapOp | ReduceOp | ContractOp
@@ -75,8 +76,11 @@ class NestOp(IRDLOperation):
 
     @property
     def nested(self) -> list[Nested]:
-        """The operations in order."""
-        return [op for op in self.body.block.ops if isinstance(op, Nested)]
+        """The operations in order; nothing else may stand in the body, and be passed over."""
+        *inner, _ = self.body.block.ops
+        found = [op for op in inner if isinstance(op, Nested)]
+        assert len(found) == len(inner), "what does not run in a nest stands in one"
+        return found
 
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
@@ -123,6 +127,7 @@ def readings(op: Nested) -> Iterator[tuple[SSAValue, AffineMap | None]]:
         case ContractOp():
             yield from zip((op.lhs, op.rhs), op.input_maps, strict=True)
             yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
+            yield from zip(op.block_inputs, op.block_input_maps, strict=True)
 
 
 def keeps_shared(map_: AffineMap | None, sizes: Shape, shared: int) -> bool:

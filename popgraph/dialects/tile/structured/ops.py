@@ -14,9 +14,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     IndexType,
     IntegerAttr,
-    StringAttr,
     TensorType,
-    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -28,7 +26,6 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
-    opt_prop_def,
     opt_region_def,
     prop_def,
     region_def,
@@ -43,10 +40,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.affine import leaves
-from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.scalars import widens
 from popgraph.support.shapes import Shape
-from popgraph.support.words import WORDS
 
 
 def maps_attribute(maps: Sequence[AffineMap]) -> ArrayAttr[AffineMapAttr]:
@@ -307,101 +301,6 @@ class ReduceOp(Structured):
         check_block(
             "epilogue", self.epilogue.block, [*accumulators, *map(element, self.epilogue_inputs)]
         )
-
-
-@irdl_op_definition
-class ContractOp(Structured):
-    """
-    Sums of products: `y[p] = epilogue(sum over r of lhs[map0(p, r)] * rhs[map1(p, r)], inputs...)`.
-
-    Matrix products, convolutions and their gradients are all of this form; a convolution's maps
-    contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
-    it is computed by plain loops. Where elements are `words` that hold several small integers each,
-    the product of two words is the sum of the products of what they hold. The right factor may be
-    stored in fewer bits: its elements become numbers of the left one's type as they are read.
-    """
-
-    name = "tile.contract"
-    lhs = operand_def(TensorType)
-    rhs = operand_def(TensorType)
-    epilogue_inputs = var_operand_def(base(TensorType))
-    domain = prop_def(IntsAttr)
-    parallel = prop_def(IntegerAttr)
-    maps = prop_def(ArrayAttr[AffineMapAttr])
-    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
-    words = opt_prop_def(StringAttr)
-    schedule = opt_prop_def(ScheduleAttr)
-    epilogue = region_def("single_block")
-    outputs = var_result_def(TensorType)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
-    assembly_format = (
-        "$lhs `,` $rhs `:` type($lhs) `,` type($rhs) "
-        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
-        "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
-        "(`words` $words^)? (`schedule` $schedule^)? `epilogue` $epilogue "
-        "attr-dict `->` type($outputs)"
-    )
-
-    def __init__(
-        self,
-        lhs: SSAValue,
-        rhs: SSAValue,
-        maps: Sequence[AffineMap],
-        domain: Sequence[int],
-        parallel: int,
-        epilogue: Region,
-        elements: Sequence[Attribute],
-        epilogue_inputs: Sequence[SSAValue] = (),
-        epilogue_maps: Sequence[AffineMap] = (),
-        schedule: ScheduleAttr | None = None,
-        words: StringAttr | None = None,
-    ) -> None:
-        Operation.__init__(
-            self,
-            operands=[lhs, rhs, *epilogue_inputs],
-            properties={
-                "domain": IntsAttr.of(domain),
-                "parallel": whole(parallel),
-                "maps": maps_attribute(maps),
-                "epilogue_maps": maps_attribute(epilogue_maps),
-                **({"schedule": schedule} if schedule else {}),
-                **({"words": words} if words else {}),
-                **operand_segment_sizes(1, 1, len(epilogue_inputs)),
-            },
-            regions=[epilogue],
-            result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
-        )
-
-    @property
-    def parallel_rank(self) -> int:
-        return self.parallel.value.data
-
-    @property
-    def mapped(self) -> list[tuple[SSAValue, AffineMap]]:
-        """
-        Every operand and result, with where the element of a domain index stands in it.
-
-        What is not a factor depends on parallel indices only.
-        """
-        maps = [*self.input_maps, *self.epilogue_input_maps]
-        maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
-        return list(zip((*self.operands, *self.outputs), maps, strict=True))
-
-    def verify_(self) -> None:
-        self.check_maps([self.lhs, self.rhs], self.input_maps, self.sizes)
-        self.check_maps(
-            self.epilogue_inputs, self.epilogue_input_maps, self.sizes[: self.parallel_rank]
-        )
-        self.check_results()
-        if not widens(element(self.rhs), element(self.lhs)):
-            raise VerifyException(
-                f"factors of {element(self.rhs)} are not read as {element(self.lhs)}"
-            )
-        if self.words is not None and (element(self.lhs) != i32 or self.words.data not in WORDS):
-            raise VerifyException(f"words {self.words} are not elements {element(self.lhs)}")
-        expected = [element(self.lhs), *map(element, self.epilogue_inputs)]
-        check_block("epilogue", self.epilogue.block, expected)
 
 
 @irdl_op_definition

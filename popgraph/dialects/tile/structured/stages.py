@@ -17,9 +17,9 @@ from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.boxes import Boxes, Pieces, interval_boxes
 from popgraph.dialects.tile.mapping import NAME, MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
+from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
-    ContractOp,
     IndexOp,
     MapOp,
     ReduceOp,

@@ -44,6 +44,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ConvOp: contractions.lower_conv,
     gc.DotMatMulOp: contractions.lower_mat_mul,
     gc.DotConvOp: contractions.lower_conv,
+    gc.PartsOp: contractions.lower_parts,
     gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.MaxPoolOp: windows.lower_max_pool,
     gc.MaxPoolGradOp: windows.lower_max_pool_grad,

@@ -16,11 +16,14 @@ from popgraph.dialects.graphcore import (
     DotConvOp,
     DotMatMulOp,
     MatMulOp,
+    PartsOp,
 )
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
+from popgraph.dialects.tile.affine import selection
+from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
-from popgraph.passes.graphcore.to_structured.elementwise import each
+from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.movement import viewed
 from popgraph.passes.graphcore.to_structured.sliding import (
     collect_at,
@@ -76,6 +79,19 @@ def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
     element_ = tensor_of(op.result).element_type
     words = op.words if isinstance(op, DotMatMulOp) else None
     return contract(op.lhs, op.rhs, places, domain, len(result), element_, words)
+
+
+def lower_parts(op: PartsOp) -> SSAValue:
+    """parts(x)  ->  tile.map (x >> d1 * bits) & mask over d0, d1"""
+    shape, axis, count = shape_of(op.x), integer(op.axis), integer(op.count)
+    domain = (*shape[: axis + 1], count, *shape[axis + 1 :])
+    dims = [dim for dim in range(len(domain)) if dim != axis + 1]
+    parts = tile.PartsAttr.of(dim=axis + 1, bits=integer(op.bits), mask=integer(op.mask))
+    map_ = AffineMap(len(domain), 0, selection(dims).results)
+    found = mapped(
+        [op.x], [map_], domain, element(op.x), lambda x: part_operations(parts, x)[-1].results[0]
+    )
+    return viewed(found, shape_of(op.result))
 
 
 def split(value: SSAValue, axis: int, groups: int) -> SSAValue:

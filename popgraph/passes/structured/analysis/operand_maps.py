@@ -311,6 +311,8 @@ def _with_epilogue(
             epilogue.maps,
             op.schedule,
             op.words,
+            op.parts,
+            op.blocks,
         )
     return tile.ReduceOp(
         inputs.values,

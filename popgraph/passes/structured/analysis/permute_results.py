@@ -48,6 +48,7 @@ def permute_results(
 
 def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     """The same contraction with axis `order[i]` for axis i; it has no schedule."""
+    assert op.block is None, "what blocks of terms read is numbered by their loops, too"
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     new = tile.ContractOp(
         op.lhs,
@@ -60,6 +61,7 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
         op.epilogue_inputs,
         renumbered(op.epilogue_input_maps, order),
         words=op.words,
+        parts=op.parts,
     )
     new.location = op.location
     return new

@@ -20,7 +20,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     """
     if has_identity_epilogue(op):
         return op
-    rank, kind = op.parallel_rank, element(op.lhs)
+    rank, kind = op.parallel_rank, op.total_type
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))
     sums = tile.ContractOp(
@@ -32,6 +32,8 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
         Region(epilogue),
         [kind],
         words=op.words,
+        parts=op.parts,
+        blocks=op.blocks,
     )
     map_ = tile.MapOp(
         [*sums.outputs, *op.epilogue_inputs],

@@ -178,6 +178,7 @@ def _is_whole(op: tile.ContractOp) -> bool:
     schedule = op.schedule
     return (
         schedule is not None
+        and not op.numbers_loops
         and schedule.m_outer_dim.data < 0
         and op.sizes[schedule.n_dim.data] % schedule.nr == 0
         and len(op.outputs) == 1

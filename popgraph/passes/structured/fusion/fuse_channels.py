@@ -262,6 +262,7 @@ def _is_plain(op: tile.ContractOp) -> bool:
     """Whether the loops of a contraction can be those of a part of its channels."""
     return (
         op.schedule is not None
+        and not op.numbers_loops
         and not op.schedule.k_outer.data
         and not indexed_dims(op.epilogue.block)
         and len(op.outputs) == 1

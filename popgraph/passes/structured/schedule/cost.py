@@ -113,6 +113,8 @@ class Estimate:
         groups = group_loops(dims, self.reads.sizes, forms, used)  # Packed, it steps otherwise.
         for group in [None, *groups]:
             yield self._candidate(group)
+            if self.op.block is not None:
+                continue  # Sums of blocks join totals that a tile has.
             chain = self.tuning.chain_terms
             if self.terms > chain and self.l2_reload_cycles(group, self._block(group)):
                 yield self._candidate(group, k_outer_terms=chain)

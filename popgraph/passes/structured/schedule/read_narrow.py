@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import reads_whole
+from popgraph.dialects.program import IntsAttr
+from popgraph.dialects.tile.affine import reads_whole, selection
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.scalars import widens
-from popgraph.dialects.tile.structured.ops import element, yielded
+from popgraph.dialects.tile.structured.contract import parts_of
+from popgraph.dialects.tile.structured.ops import element, maps_attribute, yielded
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import erase_unused
+from popgraph.passes.structured.analysis.panels import split_map, split_sizes
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -30,7 +35,8 @@ class ReadNarrow(Pass):
 
     Where few results share an element of w, its way from memory takes longer than its products:
     half the bytes take half the time. Where many do, it is widened once. What computes w stores it
-    in fewer bits, too, if it widens it in the end.
+    in fewer bits, too, if it widens it in the end. Parts of the elements of w are found where they
+    are read, however often: what is packed stays packed in memory.
     """
 
     name = "read-narrow"
@@ -42,7 +48,9 @@ class ReadNarrow(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.schedule is None and op.words is None:
+            if not isinstance(op, tile.ContractOp) or op.schedule or op.parts:
+                continue
+            if not read_parts(op) and op.words is None:
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ContractOp) -> None:
@@ -62,6 +70,55 @@ class ReadNarrow(Pass):
         op.operands[1] = narrow
         for unread in (*views, wide):
             erase_unused(unread)
+
+
+def read_parts(op: tile.ContractOp) -> bool:
+    """
+    y = contract x, (parts of w)  ->  y = contract x, w ... parts
+
+    The loop over the numbers of w becomes one over its elements, and one over their parts.
+    """
+    view = op.rhs.owner
+    source = view.source if isinstance(view, tile.ViewOp) else op.rhs
+    found = source.owner
+    if not isinstance(found, tile.MapOp) or len(found.outputs) != 1 or len(found.operands) != 1:
+        return False
+    (end,) = yielded(found.body.block)
+    parts = parts_of(end, found.body.block.args[0])
+    if parts is None or layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
+        return False
+    axis, count = parts.dim.data - 1, found.sizes[parts.dim.data]
+    rest = [dim for dim in range(len(found.sizes)) if dim != parts.dim.data]
+    shape = tensor(found.inputs[0]).get_shape()
+    numbers = (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
+    result = op.input_maps[1].results[axis] if tensor(op.rhs).get_shape() == numbers else None
+    if not isinstance(result, AffineDimExpr) or found.input_maps[0] != _kept(rest, len(rest) + 1):
+        return False
+    loop = result.position
+    others = [map_ for at, map_ in enumerate(op.input_maps[1].results) if at != axis]
+    if loop < op.blocked_rank or any(loop in other.used_dims() for other in others):
+        return False
+    _split_loop(op, loop, axis, count)
+    op.properties["parts"] = tile.PartsAttr.of(**parts.numbers | {"dim": loop + 1})
+    op.operands[1] = found.inputs[0]
+    for unread in (view, found):
+        if isinstance(unread, Operation):
+            erase_unused(unread)
+    return True
+
+
+def _kept(dims: Sequence[int], rank: int) -> AffineMap:
+    """The map that leaves some dimensions out."""
+    return AffineMap(rank, 0, selection(dims).results)
+
+
+def _split_loop(op: tile.ContractOp, loop: int, axis: int, count: int) -> None:
+    """A loop of the reduction as one over elements of the right factor, and one over parts."""
+    lhs, rhs = (split_map(map_, loop, count) for map_ in op.input_maps)
+    results = list(rhs.results)
+    results[axis] = AffineExpr.dimension(loop)
+    op.properties["maps"] = maps_attribute([lhs, AffineMap(rhs.num_dims, 0, tuple(results))])
+    op.properties["domain"] = IntsAttr.of(split_sizes(op.sizes, loop, count))
 
 
 def _uses(op: tile.ContractOp) -> int:

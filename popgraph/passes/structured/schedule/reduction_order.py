@@ -41,6 +41,8 @@ def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
     """
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
+    if op.numbers_loops:
+        return
     sliding = [dim for dim in now.reductions if _slides(now, dim)]
     others = [dim for dim in now.reductions if dim not in sliding]
     if sliding and others:

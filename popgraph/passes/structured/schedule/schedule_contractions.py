@@ -143,7 +143,7 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
         return None
     found = candidates(op, fixed, target)
     best = min(found, key=lambda candidate: candidate.rank, default=None)
-    if best is None or best.cycles > plain_cycles(op, target):
+    if best is None or (op.block is None and best.cycles > plain_cycles(op, target)):
         return None
     return best
 
@@ -163,6 +163,13 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
     return [candidate for estimate in estimates for candidate in estimate.candidates()]
 
 
+def _blocks_read_lanes(op: tile.ContractOp, dim: int) -> bool:
+    """Whether what finishes the sums of blocks is contiguous along a loop, or the same."""
+    sizes = op.sizes[: op.blocked_rank]
+    read = zip(op.block_inputs, op.block_input_maps, strict=True)
+    return all(offset(tensor(value), map_, sizes).stride(dim) in (0, 1) for value, map_ in read)
+
+
 def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
     """In each order, each factor along vectors, the other one as it is or packed."""
     for order in orders(op, target.tuning.chain_terms):
@@ -180,7 +187,7 @@ def plain_cycles(op: tile.ContractOp, target: Target) -> float:
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
-    if op.words is not None:  # Plain loops take words one by one.
+    if op.words is not None or op.parts is not None:  # Plain loops take them one by one.
         return prod(op.sizes) * tuning.plain_scalar_cycles
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
@@ -200,6 +207,8 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
     """
     order, map_ = reads.order, reads.order.maps[reads.factor]
     least = reads.target.tuning.least_packed_extent
+    if not _blocks_read_lanes(reads.op, dim):
+        return
     extent, form, other = order.sizes[dim], reads.vectors.form, reads.scalars.form
     if other.stride(dim) not in (0, 1) or dim not in map_.used_dims() or extent < least:
         return

@@ -45,7 +45,7 @@ class SettleLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.schedule is None:
+            if isinstance(op, tile.ContractOp) and op.schedule is None and not op.numbers_loops:
                 settle_loops(op, constants.factors(op), self.target)
             constants.note(op)
 

@@ -18,6 +18,7 @@ from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.loops.outline_kernels import Functions
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.blocks import take_apart
 from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
@@ -186,6 +187,9 @@ class StructuredToLoops(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for op in list(module.walk()):
+            if isinstance(op, tile.ContractOp) and op.block is not None and op.schedule is None:
+                take_apart(op)
         structures = StructuralHasher(moved_to_start)
         found = [(op, (structures.of(op), runs_once(op))) for op in kernels_of(module)]
         counts = Counter(key for _, key in found)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import (
     Group,
@@ -34,7 +36,7 @@ from popgraph.passes.structured.analysis.parallel_loops import (
 )
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.k_outer import KOuterLoops
-from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.microkernel import BlockSums, MicroKernel
 from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import PanelByChunks
 from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
@@ -64,14 +66,15 @@ class ContractLoops:
             for value, map_ in op.mapped
         ]
         self.kind = element(op.lhs)
-        kinds = [element(value) for value, _ in op.mapped]
+        kinds = [op.total_type, *(element(value) for value, _ in op.mapped[2:])]
         self.epilogue_in_lanes = widest_lane(kinds, op.epilogue.block) > 0
         self._check()
         assert not schedule.k_outer.data or has_identity_epilogue(op), (
             "a contraction with K outermost has no epilogue"
         )
         self.loops = self._loops()
-        self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
+        self.blocked = op.blocked_rank + 1
+        self.inner = group_loops(range(self.blocked, len(self.sizes)), self.sizes, self.forms[:2])
         self.cut = cut_of(op)
 
     def _check(self) -> None:
@@ -126,7 +129,7 @@ class ContractLoops:
     def kernel(self) -> tile.KernelOp:
         op = self.op
         kernel = tile.KernelOp(
-            [op.lhs, op.rhs, *op.epilogue_inputs],
+            list(op.operands),
             [tensor(value) for value in op.outputs],
             chunks_of(self.cut),
             self._inplace(),
@@ -136,17 +139,14 @@ class ContractLoops:
         short = in_short_pieces(
             self.cut, op.outputs[0], self.forms[-1], self.loops.all, self.target
         )
-        zero_unwritten(
-            writer, op.outputs, memories[2 + len(op.epilogue_inputs) :], self.cut, short=short
-        )
+        zero_unwritten(writer, op.outputs, memories[len(op.operands) :], self.cut, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
         op = self.op
         read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-        operands = [op.lhs, op.rhs, *op.epilogue_inputs]
-        return in_place(operands, read, op.outputs, op.sizes[: op.parallel_rank])
+        return in_place(op.operands, read, op.outputs, op.sizes[: op.parallel_rank])
 
     def write(
         self,
@@ -157,8 +157,8 @@ class ContractLoops:
         """
         Writes the loops where `writer` stands: all of them, or those of one chunk.
 
-        For each factor, epilogue input and result, in this order, `starts` tells which memory it is
-        in and from where on.
+        For each operand and result, in this order, `starts` tells which memory it is in and from
+        where on.
         """
         if 0 in self.op.sizes[: self.op.parallel_rank]:
             return
@@ -167,8 +167,8 @@ class ContractLoops:
             Access(memory, form, start)
             for (memory, start), form in zip(starts, self.forms, strict=True)
         ]
-        last = 2 + len(self.op.epilogue_inputs)
-        factors, epilogue_inputs, targets = found[:2], found[2:last], found[last:]
+        last, end = 2 + len(self.op.epilogue_inputs), len(self.op.operands)
+        factors, epilogue_inputs, targets = found[:2], found[2:last], found[end:]
         grid = self._grid()
         self.panel_prefetch = self._panel_prefetch(grid, factors)
         self.micro = MicroKernel(
@@ -177,11 +177,15 @@ class ContractLoops:
             self.inner,
             self.schedule.kc.data,
             self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
-            bool(self.schedule.window_panels.data),
+            bool(self.schedule.window_panels.data) or self.op.parts is not None,
             self.op.words,
+            self._part(),
+            self._blocks(found[last:end]),
         )
-        epilogue = self.op.epilogue.block
-        self.epilogue = Epilogue(grid, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes)
+        epilogue, finished = self.op.epilogue.block, replace(grid, kind=self.op.total_type)
+        self.epilogue = Epilogue(
+            finished, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes
+        )
         padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
         self.nest = TileNest(self.point, self.schedule, self.loops, self.extent, padded, self.cut)
         if self.schedule.k_outer.data:
@@ -192,6 +196,26 @@ class ContractLoops:
                 lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
+
+    def _part(self) -> Block | None:
+        """What is read of an element of the right factor that has several parts."""
+        parts = self.op.parts
+        if parts is None:
+            return None
+        body = Block(arg_types=[element(self.op.rhs)])
+        split = tile.PartsAttr.of(**parts.numbers | {"dim": parts.dim.data + 1})
+        found = part_operations(split, body.args[0])
+        body.add_ops([*found, tile.YieldOp(found[-1])])
+        return body
+
+    def _blocks(self, inputs: Sequence[Access]) -> BlockSums | None:
+        """What is done to the sums of blocks of terms."""
+        if self.op.block is None:
+            return None
+        dims = range(self.parallel, self.blocked)
+        forms = [*self.forms[:2], *(access.form for access in inputs)]
+        loops = group_loops(dims, self.sizes, forms)
+        return BlockSums(loops, self.op.block.block, inputs, self.op.total_type)
 
     def _grid(self) -> TileGrid:
         rows, lines = self.loops.rows, self.loops.lines
@@ -222,7 +246,7 @@ class ContractLoops:
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
-        if self.panel_prefetch is None or not self.micro.shortest:
+        if self.panel_prefetch is None or not self.micro.shortest or self.op.block is not None:
             return False
         rows = rows_of(self.loops.beside)
         levels = len(self.micro.levels()) - 1
@@ -243,7 +267,7 @@ class ContractLoops:
             grid,
             panel,
             self.schedule.nr,
-            range(self.parallel, len(self.sizes)),
+            [dim for dim in range(self.parallel, len(self.sizes)) if panel.form.uses(dim)],
             self.loops.beside,
             1 if own else blocks * rows_of(self.loops.after),
             self.schedule.mr.data if own else 1,
@@ -251,13 +275,16 @@ class ContractLoops:
         )
 
     def _may_read_on(self) -> bool:
-        """Whether the factors have memory behind the last lane of the last panel."""
+        """Whether what sums are made of has memory behind the last lane of the last panel."""
+        op = self.op
+        operands = list(zip(self.forms, op.operands, strict=False))
+        read = operands[:2] + operands[len(op.operands) - len(op.block_inputs) :]
         return all(
-            form.bounds(self.sizes)[1] < memory_span(tensor(value))[1]
-            for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
+            form.bounds(self.sizes)[1] < memory_span(tensor(value))[1] for form, value in read
         )
 
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""
-        steps = prod(self.sizes[self.parallel :])
+        terms = range(self.parallel, len(self.sizes))
+        steps = prod(self.sizes[dim] for dim in terms if form.uses(dim))
         return form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.nr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import StringAttr, VectorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
 from popgraph.passes.structured.analysis.loops import Group
@@ -33,14 +33,25 @@ from popgraph.support.shapes import prod
 
 
 @dataclass(frozen=True)
+class BlockSums:
+    """The loops that number blocks of terms, and what is added for each to totals of a `kind`."""
+
+    loops: Sequence[Group]
+    body: Block
+    inputs: Sequence[Access]
+    kind: Attribute
+
+
+@dataclass(frozen=True)
 class MicroKernel:
     """
     Sums of products for all rows and vectors of a tile, one accumulator each.
 
-    `inner` are the reduction loops, `terms` how many terms are summed before the sum joins the
-    total (0: all of them); `each_step` writes what else every step of the reduction does. With
-    `window`, the innermost reduction is written out: what its steps read in common is read once.
-    `words` says what elements hold that are no numbers.
+    `inner` are the reduction loops, those of one block if there are `blocks`; `terms` how many
+    terms are summed before the sum joins the total (0: all of them); `each_step` writes what else
+    every step of the reduction does. With `written_out`, the innermost reduction is: what its steps
+    read in common is read once. `words` says what elements hold that are no numbers, `part` what is
+    read of those of the right factor.
     """
 
     grid: TileGrid
@@ -48,49 +59,78 @@ class MicroKernel:
     inner: Sequence[Group]
     terms: int
     each_step: Callable[[], None] = lambda: None
-    window: bool = False
+    written_out: bool = False
     words: StringAttr | None = None
+    part: Block | None = None
+    blocks: BlockSums | None = None
 
     def zeros(self, tile: Tile) -> list[SSAValue]:
         return [self.grid.zero(column) for _, column in tile]
 
     def sums(self, tile: Tile, levels: Sequence[LevelLoops] | None = None) -> TileSums:
         """The accumulators after the reduction; short sums are added into local memory."""
+        if self.blocks is not None:
+            return self._in_blocks(self.blocks, tile)
         *shorter, loops = levels or self.levels()
         if not shorter:
-            return self.part(tile, loops())
+            return self.some(tile, loops())
         totals = TileTotals(self, tile, len(shorter))
         add_up(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
-    def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
+    def _in_blocks(self, blocks: BlockSums, tile: Tile) -> list[SSAValue]:
+        """The totals, which take in the sum of each block of terms."""
+        grid = replace(self.grid, kind=blocks.kind)
+        inner = [Run(group, Span(0, group.extent)) for group in self.inner]
+
+        def block(_: int, totals: list[SSAValue]) -> list[SSAValue]:
+            sums = self.some(tile, inner)
+            added = [
+                self._finished(blocks, row, column, value)
+                for (row, column), value in zip(tile, sums, strict=True)
+            ]
+            return [grid.sum(old, value) for old, value in zip(totals, added, strict=True)]
+
+        runs = [Run(group, Span(0, group.extent)) for group in blocks.loops]
+        return run(grid.point, runs, block, [grid.zero(column) for _, column in tile])
+
+    def _finished(self, blocks: BlockSums, row: int, column: Column, value: SSAValue) -> SSAValue:
+        """What is added for the sum of a block."""
+        lanes = lanes_in(column)
+        with self.grid.at(row, column.offset):
+            read = [self._loaded(access, lanes) for access in blocks.inputs]
+            (added,) = inline(self.grid.point, blocks.body, [value, *read])
+        return in_lanes(self.grid.writer, added, lanes)
+
+    def some(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
         """The sums that these loops make."""
 
-        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self.each_step()
+        def products(sums: list[SSAValue]) -> list[SSAValue]:
             loaded = LoadedFactors(self)
             return [
                 self._added(loaded.factors(row, column), lanes_in(column), old)
                 for (row, column), old in zip(tile, sums, strict=True)
             ]
 
+        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            self.each_step()
+            return products(sums)
+
         zeros = self.zeros(tile)
         if any(one.group.extent == 0 for one in runs):
             return zeros
-        if not self.window or not runs:
+        if not self.written_out or not runs or runs[-1].part.fixed is None:
             return run(self.grid.point, runs, step, zeros)
-        last = runs[-1]
-        steps = last.part.fixed
-        if steps is None:
-            return run(self.grid.point, runs, step, zeros)
+        last, steps = runs[-1], runs[-1].part.fixed
 
-        def window(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+        def all_steps(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            self.each_step()
             for at in range(steps):
                 self.grid.point.bind(last.group, last.part.base + at)
-                sums = step(1, sums)
+                sums = products(sums)
             return sums
 
-        return run(self.grid.point, runs[:-1], window, zeros)
+        return run(self.grid.point, runs[:-1], all_steps, zeros)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
@@ -121,13 +161,19 @@ class MicroKernel:
         product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))
         return writer.add(create_same_type(arith.AddfOp, old, product))
 
-    def factor(self, access: Access, lanes: int) -> SSAValue:
+    def factor(self, number: int, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
-        writer = self.grid.writer
+        value = self._loaded(self.factors[number], lanes)
+        if number == 1 and self.part is not None:
+            (value,) = inline(self.grid.point, self.part, [value])
+        return in_lanes(self.grid.writer, self._widened(value), lanes)
+
+    def _loaded(self, access: Access, lanes: int) -> SSAValue:
+        """What is read for all lanes: a scalar where they have it in common."""
         memory, index = self.grid.point.of(access)
         if lanes and self.grid.contiguous(access):
-            return self._widened(writer.vector_load_input(memory, index, lanes))
-        return in_lanes(writer, self._widened(writer.load_input(memory, index)), lanes)
+            return self.grid.writer.vector_load_input(memory, index, lanes)
+        return self.grid.writer.load_input(memory, index)
 
     def _widened(self, value: SSAValue) -> SSAValue:
         """A number that was loaded, or a vector of them, in the type of the sums."""
@@ -149,7 +195,7 @@ class TileTotals:
         self.grid.clear(self.tile, self.saved[level])
 
     def add(self, runs: Sequence[Run]) -> None:
-        self.grid.add(self.tile, self.saved[0], self.kernel.part(self.tile, runs))
+        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs))
 
     def carry(self, level: int) -> None:
         self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])
@@ -180,5 +226,5 @@ class LoadedFactors:
         )
         if key not in self.known:
             with self.grid.at(row, column.offset):
-                self.known[key] = self.kernel.factor(self.kernel.factors[number], lanes)
+                self.known[key] = self.kernel.factor(number, lanes)
         return self.known[key]

@@ -63,7 +63,7 @@ class PanelTotals:
             self.each_tile(lambda tile, first: self._add(tile, first, runs))
 
     def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
-        self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.part(tile, runs))
+        self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.some(tile, runs))
 
     def carry(self, level: int) -> None:
         part, total = self.memories[level - 1], self.memories[level]

@@ -173,7 +173,7 @@ class TileGrid:
         for (row, column), value in zip(tile, sums, strict=True):
             old = self.read(total, Index(row), column)
             slot = self.slot(total.first + row, column.offset)
-            self.writer.put(self._sum(old, value), total.memory, slot)
+            self.writer.put(self.sum(old, value), total.memory, slot)
 
     def carry(self, tile: Tile, part: StoredSums, total: StoredSums) -> None:
         """The total takes in another one."""
@@ -181,7 +181,7 @@ class TileGrid:
             for column in tile.columns:
                 old, value = (self.read(saved, row, column) for saved in (total, part))
                 slot = self.slot(total.first + row, column.offset)
-                self.writer.put(self._sum(old, value), total.memory, slot)
+                self.writer.put(self.sum(old, value), total.memory, slot)
 
-    def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+    def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.writer.add(create_same_type(sum_of(self.kind), lhs, rhs))

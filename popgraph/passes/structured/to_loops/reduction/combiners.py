@@ -10,10 +10,6 @@ from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
     Float32Type,
-    FloatAttr,
-    IntegerAttr,
-    IntegerType,
-    StringAttr,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -22,7 +18,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.cut import CutAttr, cut_of
 from popgraph.dialects.tile.scalars import widening
 from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of
+from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.passes.structured.analysis.blocks import zero_of
 from popgraph.support.shapes import Shape
 
 
@@ -70,8 +68,8 @@ class Reduction:
             op.epilogue_input_maps,
             op.sizes,
             op.parallel_rank,
-            (_zero(sum_kind),),
-            _product_sum(kind, element(op.rhs), sum_kind, op.words),
+            (zero_of(sum_kind),),
+            _product_sum(op, kind, sum_kind),
             op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
             tuple(op.outputs),
             cut_of(op),
@@ -83,21 +81,16 @@ class Reduction:
         return combiners_of(self.body, len(self.inputs))
 
 
-def _zero(kind: Attribute) -> Attribute:
-    if isinstance(kind, AnyFloat):
-        return FloatAttr(0.0, kind)
-    assert isinstance(kind, IntegerType)
-    return IntegerAttr(0, kind)
-
-
-def _product_sum(
-    kind: Attribute, stored: Attribute, sum_kind: Attribute, words: StringAttr | None
-) -> Block:
+def _product_sum(op: tile.ContractOp, kind: Attribute, sum_kind: Attribute) -> Block:
     """The body `sum + lhs * rhs`."""
-    block = Block(arg_types=[kind, stored, sum_kind])
-    lhs, rhs, total = block.args
-    if words is not None:
-        dot = tile.DotOp(words, lhs, rhs, total)
+    block = Block(arg_types=[kind, element(op.rhs), sum_kind])
+    lhs, rhs, total = (SSAValue.get(argument) for argument in block.args)
+    if op.parts is not None:
+        found = part_operations(op.parts, rhs)
+        block.add_ops(found)
+        (rhs,) = found[-1].results
+    if op.words is not None:
+        dot = tile.DotOp(op.words, lhs, rhs, total)
         block.add_ops([dot, tile.YieldOp(dot)])
         return block
     if isinstance(sum_kind, AnyFloat):

@@ -1,0 +1,65 @@
+"""Contractions in blocks of terms as plainer operations."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Block, Region
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.structured.ops import element
+from popgraph.passes.analysis.replace import insert_made_for, replace_op
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import moved, set_type_in_place
+
+
+def take_apart(op: tile.ContractOp) -> None:
+    """
+    y = contract over b, k ... block f  ->  t = contract over k ...; y = reduce over b: f(t)
+
+    The sums of all blocks are in memory then.
+    """
+    assert op.block is not None, "there are blocks to take apart"
+    outer, kind = op.sizes[: op.blocked_rank], element(op.lhs)
+    plain = Block(arg_types=[kind])
+    plain.add_op(tile.YieldOp(*plain.args))
+    sums = tile.ContractOp(
+        op.lhs,
+        op.rhs,
+        op.input_maps,
+        op.sizes,
+        len(outer),
+        Region(plain),
+        [kind],
+        words=op.words,
+        parts=op.parts,
+    )
+    total = op.total_type
+    body = Block(arg_types=[kind, *map(element, op.block_inputs), total])
+    *read, before = body.args
+    (added,) = moved(body, op.block.clone().block, read)
+    joined = arith.AddfOp if isinstance(total, AnyFloat) else arith.AddiOp
+    sum_ = joined(before, added)
+    body.add_ops([sum_, tile.YieldOp(sum_)])
+    reduced = tile.ReduceOp(
+        [*sums.outputs, *op.block_inputs],
+        [AffineMap.identity(len(outer)), *op.block_input_maps],
+        outer,
+        op.parallel_rank,
+        [zero_of(total)],
+        Region(body),
+        op.epilogue.clone(),
+        [element(value) for value in op.outputs],
+        op.epilogue_inputs,
+        op.epilogue_input_maps,
+    )
+    insert_made_for(op, sums)
+    for old, new in zip(op.outputs, reduced.outputs, strict=True):
+        set_type_in_place(new, tensor(old))
+    replace_op(op, reduced)
+
+
+def zero_of(kind: Attribute) -> Attribute:
+    """What sums of a type begin with."""
+    return FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)  # type: ignore[call-overload]

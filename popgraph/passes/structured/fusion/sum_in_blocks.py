@@ -1,0 +1,211 @@
+"""Sums of scaled products become products in blocks of terms, whose sums are scaled at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import composed
+from popgraph.dialects.tile.structured.ops import element, yielded
+from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder
+from popgraph.passes.structured.analysis.loops import (
+    has_identity_epilogue,
+    indexed_dims,
+    sum_type,
+    tensor,
+)
+from popgraph.passes.structured.analysis.operand_maps import (
+    MappedOperands,
+    erase_unused,
+    inline_producer,
+    mapped_inputs,
+    moved,
+    set_type_in_place,
+)
+from popgraph.passes.structured.analysis.permute_results import (
+    read_in_order,
+    with_permuted_results,
+)
+from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
+from popgraph.passes.tuning import Target
+from popgraph.support.shapes import prod
+from popgraph.support.words import WORDS
+
+
+@dataclass(frozen=True)
+class SumInBlocks(Pass):
+    """
+    y = reduce sum over b: f(contract over k, s)  ->  y = contract over b, k, f(., s) of each block
+
+    As weights have it that share a scale in blocks. The sums of a block never leave the registers.
+    Only when blocks have factors of their own, and so many terms that they pay.
+    """
+
+    name = "sum-in-blocks"
+    TOLERANCE = 1e-5
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> SumInBlocks:
+        return cls(options.target)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for op in list(module.walk()):
+            if isinstance(op, tile.ReduceOp) and op.parent is not None and _adds_up(op):
+                found = next(_partial_sums(op), None)
+                if found is not None and self._pays(op, found):
+                    found.join(op)
+
+    def _pays(self, op: tile.ReduceOp, found: PartialSums) -> bool:
+        """Whether blocks are long enough, and those of floats short enough to stay accurate."""
+        sums, tuning = found.sums, self.target.tuning
+        blocks = [found.order[dim] for dim in range(op.parallel_rank, len(op.sizes))]
+        own = all(set(blocks) <= map_.used_dims() for map_ in sums.input_maps)
+        terms = prod(sums.sizes[sums.parallel_rank :])
+        if sums.words:
+            terms *= WORDS[sums.words.data].count
+        elif terms > tuning.chain_terms:
+            return False
+        return own and terms >= tuning.least_block_terms
+
+
+@dataclass(frozen=True)
+class PartialSums:
+    """
+    Sums of products that a reduction finishes and adds up, perhaps after a map or an epilogue.
+
+    `number` is the input of the reduction that they come by, `order` tells which of their loops
+    each loop of the reduction is.
+    """
+
+    number: int
+    sums: tile.ContractOp
+    order: AxisOrder
+
+    def join(self, op: tile.ReduceOp) -> None:
+        """Puts a contraction in blocks in the place of all."""
+        sums = split_epilogue(self.sums)  # From here on, it is a map at most that finishes them.
+        between = op.inputs[self.number].owner
+        total, added = _added(op)
+        assert isinstance(total.owner, Operation) and op.body.block.last_op is not None
+        op.body.block.last_op.operands = [added]
+        Rewriter.erase_op(total.owner)
+        reading = mapped_inputs(op)
+        if isinstance(between, tile.MapOp):
+            reading = inline_producer(reading, self.number, between)
+        plain = with_permuted_results(sums, self.order)
+        new = tile.ContractOp(
+            plain.lhs,
+            plain.rhs,
+            plain.input_maps,
+            plain.sizes,
+            op.parallel_rank,
+            op.epilogue.clone(),
+            [element(value) for value in op.outputs],
+            op.epilogue_inputs,
+            op.epilogue_input_maps,
+            words=plain.words,
+            parts=plain.parts,
+            blocks=_blocks(reading, sums, len(op.sizes) - op.parallel_rank),
+        )
+        plain.erase()
+        for old, result in zip(op.outputs, new.outputs, strict=True):
+            set_type_in_place(result, tensor(old))
+        replace_op(op, new)
+        for unread in (between, sums):
+            if isinstance(unread, Operation):
+                erase_unused(unread)
+
+
+def _blocks(reading: MappedOperands, sums: tile.ContractOp, loops: int) -> tile.Blocks:
+    """What is done to the sum of each block, with all that is read besides."""
+    at = reading.values.index(sums.outputs[0])
+    others = [number for number in range(len(reading.values)) if number != at]
+    values = [reading.values[number] for number in others]
+    body = Block(arg_types=[element(sums.outputs[0]), *map(element, values)])
+    first, *rest = body.args
+    arguments: list[SSAValue] = list(rest)
+    arguments.insert(at, first)
+    assert reading.body is not None
+    unused = len(reading.body.args) - len(arguments)  # The total before.
+    results = moved(body, reading.body, [*arguments, *[first] * unused])
+    body.add_op(tile.YieldOp(*results))
+    return tile.Blocks(loops, Region(body), values, [reading.maps[number] for number in others])
+
+
+def _added(op: tile.ReduceOp) -> tuple[SSAValue, SSAValue]:
+    """The next total of a reduction that adds up, and what it adds."""
+    (total,) = yielded(op.body.block)
+    assert isinstance(total.owner, arith.AddfOp | arith.AddiOp)
+    before = op.body.block.args[-1]
+    lhs, rhs = total.owner.operands
+    return total, rhs if lhs is before else lhs
+
+
+def _adds_up(op: tile.ReduceOp) -> bool:
+    """Whether a reduction starts at zero and adds something that it has made of its inputs."""
+    body = op.body.block
+    if len(op.outputs) != 1 or indexed_dims(body) or indexed_dims(op.epilogue.block):
+        return False
+    (initial,), (total,) = op.initial, yielded(body)
+    if not isinstance(initial, FloatAttr | IntegerAttr) or initial.value.data != 0:
+        return False
+    if not isinstance(total.owner, arith.AddfOp | arith.AddiOp):
+        return False
+    return (
+        total.has_one_use()
+        and body.args[-1].has_one_use()
+        and (body.args[-1] in total.owner.operands)
+    )
+
+
+def _partial_sums(op: tile.ReduceOp) -> Iterator[PartialSums]:
+    """The contractions that a reduction reads, at once or through a map, and does something to."""
+    added = _added(op)[1]
+    for number, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
+        owner = value.owner
+        if isinstance(owner, tile.ContractOp):
+            plain = added is op.body.block.args[number] and has_identity_epilogue(owner)
+            if not plain and _is_partial(owner):
+                yield from _in_order(op, number, owner, map_)
+        elif isinstance(owner, tile.MapOp) and value.has_one_use() and _is_inlined(owner):
+            for inner, inner_map in zip(owner.inputs, owner.input_maps, strict=True):
+                sums = inner.owner
+                if not isinstance(sums, tile.ContractOp) or not has_identity_epilogue(sums):
+                    continue
+                if _is_partial(sums):
+                    found = composed(inner_map, map_, op.sizes)
+                    yield from _in_order(op, number, sums, found)
+
+
+def _is_inlined(op: tile.MapOp) -> bool:
+    """Whether a map can become a part of the body of what reads it."""
+    return len(op.outputs) == 1 and not op.tables and not indexed_dims(op.body.block)
+
+
+def _is_partial(sums: tile.ContractOp) -> bool:
+    """Whether a contraction is free to be one in blocks, and nobody else reads it."""
+    free = sums.schedule is None and sums.block is None and sum_type(sums) is not None
+    alone = len(sums.outputs) == 1 and sums.outputs[0].has_one_use()
+    return free and alone and not indexed_dims(sums.epilogue.block)
+
+
+def _in_order(
+    op: tile.ReduceOp, number: int, sums: tile.ContractOp, map_: AffineMap
+) -> Iterator[PartialSums]:
+    """Sums of which each loop is one of the reduction."""
+    order = read_in_order(map_, op.sizes)
+    if order is None or len(order) != sums.parallel_rank:
+        return
+    if tuple(sums.sizes[dim] for dim in order) == op.sizes:
+        yield PartialSums(number, sums, order)

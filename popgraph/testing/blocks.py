@@ -1,0 +1,116 @@
+"""Strategy for contractions in blocks of terms, whose right factor has several parts an element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i32
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore.base import tensor_of
+from popgraph.support.shapes import Shape
+from popgraph.testing.structured import SIZES, Body, Operand, graph_of, operands, sum_epilogue
+
+SPREAD = -1640531527
+"""Small numbers times this have bits everywhere."""
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """`y[m, n] = sum b: body(sum k, i: x[m, b, k, i] * part i of w[b, k, n], ...) + ...`"""
+
+    sizes: Shape
+    """Rows, columns, blocks, elements of a block, parts of an element."""
+    bits: int
+    words: str | None
+    order: tuple[int, ...]
+    """Which axis of the right factor stands where."""
+    joined: tuple[Operand, ...] | None = None
+    """What each block's sum is multiplied by; None where there are no blocks."""
+    epilogue_inputs: tuple[Operand, ...] = ()
+    kind: str = "f32"
+
+    @property
+    def parallel(self) -> int:
+        return 2
+
+    def module(self) -> ModuleOp:
+        rows, columns, blocks, elements, count = self.sizes
+        stored = [blocks, elements, columns]
+        first = (rows, blocks, elements, count)
+        inputs: list[tuple[Shape, Attribute]] = [(first, i32 if self.words else f32)]
+        inputs.append((tuple(stored[axis] for axis in self.order), i32))
+        inputs += [(one.shape(self.sizes[:2]), f32) for one in self.epilogue_inputs]
+        inputs += [(one.shape(self.sizes[:3]), f32) for one in self.joined or ()]
+        return graph_of(inputs, self._ops)
+
+    def _ops(self, values: Sequence[SSAValue]) -> list[Operation]:
+        spread = _spread(values[1])
+        last = 2 + len(self.epilogue_inputs)
+        lhs = AffineMap.from_callable(lambda m, _n, b, k, i: (m, b, k, i))
+        places = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
+        rhs = AffineMap(5, 0, tuple(places[axis] for axis in self.order))
+        mask = sum(((1 << self.bits) - 1) << at for at in (0, 8, 16, 24)) if self.words else 0
+        contract = tile.ContractOp(
+            values[0],
+            spread.outputs[0],
+            [lhs, rhs],
+            self.sizes,
+            2,
+            self._epilogue(),
+            [f32],
+            values[2:last],
+            [one.map(2) for one in self.epilogue_inputs],
+            words=StringAttr(self.words) if self.words else None,
+            parts=tile.PartsAttr.of(dim=4, bits=self.bits, mask=mask or (1 << self.bits) - 1),
+            blocks=self._blocks(values[last:]),
+        )
+        return [spread, contract]
+
+    def _blocks(self, read: Sequence[SSAValue]) -> tile.Blocks | None:
+        if self.joined is None:
+            return None
+        kind = i32 if self.words else f32
+        body = Body(f32, [kind, *[f32] * len(read)])
+        total: SSAValue = body.block.args[0]
+        if self.words:
+            total = body.add(arith.SIToFPOp(total, f32))
+        for factor in body.block.args[1:]:
+            total = body.product(total, factor)
+        return tile.Blocks(1, body.end(total), read, [one.map(3) for one in self.joined])
+
+    def _epilogue(self) -> Region:
+        extra = len(self.epilogue_inputs)
+        if self.joined is not None or not self.words:
+            return sum_epilogue(f32, 1, extra)
+        body = Body(f32, [i32, *[f32] * extra])
+        total = body.add(arith.SIToFPOp(body.block.args[0], f32))
+        for other in body.block.args[1:]:
+            total = body.sum(total, other)
+        return body.end(total)
+
+
+def _spread(value: SSAValue) -> tile.MapOp:
+    """Numbers with bits everywhere."""
+    shape = tensor_of(value).get_shape()
+    body = Body(i32, [i32])
+    spread = body.product(body.block.args[0], body.number(SPREAD))
+    return tile.MapOp([value], [AffineMap.identity(len(shape))], shape, body.end(spread), [i32])
+
+
+@st.composite
+def block_sums(draw: st.DrawFn) -> BlockSpec:
+    """Of floats, or of words of small integers."""
+    words = draw(st.sampled_from([None, "u8i8"]))
+    count, bits = draw(st.sampled_from([(2, 4), (1, 4)] if words else [(8, 4), (4, 8), (3, 5)]))
+    size = st.sampled_from(SIZES)
+    joined = draw(st.none() | st.lists(operands(3), max_size=2).map(tuple))
+    sizes = (draw(size), draw(st.sampled_from([*SIZES, 33, 40])), draw(size), draw(size), count)
+    order = tuple(draw(st.permutations(range(3))))
+    extra = tuple(draw(st.lists(operands(2), max_size=1)))
+    return BlockSpec(sizes, bits, words, order, joined, extra)

@@ -1,0 +1,76 @@
+"""Tests weights of few bits: the integers that may stand for floats beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+import popgraph
+from popgraph.support.arrays import Array
+from tests.dialects.contrib_sample import ORT, draw, draw_ints
+
+BLOCKS, BLOCK, COLUMNS = 2, 32, 9
+DOMAIN = "com.microsoft"
+
+
+def product(bits: int, rows: int, held: dict[str, Array], level: int) -> ModelProto:
+    """A product with weights of few bits, which the model holds."""
+    node = helper.make_node(
+        "MatMulNBits",
+        ["x", *held],
+        ["y"],
+        domain=DOMAIN,
+        K=BLOCKS * BLOCK,
+        N=COLUMNS,
+        bits=bits,
+        block_size=BLOCK,
+        accuracy_level=level,
+    )
+    x, y = (
+        helper.make_tensor_value_info(name, 1, [rows, size])
+        for name, size in (("x", BLOCKS * BLOCK), ("y", COLUMNS))
+    )
+    stored = [numpy_helper.from_array(array, name) for name, array in held.items()]
+    graph = helper.make_graph([node], "product", [x], [y], stored)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def meant(x: Array, held: dict[str, Array], bits: int) -> Array:
+    """The product of rounded numbers, each block with its scale."""
+    parts = x.reshape(len(x), BLOCKS, BLOCK)
+    scale = np.abs(parts).max(axis=-1, keepdims=True) / np.float32(127)
+    whole = np.rint(parts / np.where(scale, scale, 1)) * scale
+    codes = unpacked(held["codes"], bits).reshape(COLUMNS, BLOCKS, BLOCK)
+    middle = 1 << (bits - 1)
+    zeros = unpacked(held["zeros"], bits)[..., None] if "zeros" in held else middle
+    table = (codes - zeros) * held["steps"][..., None]
+    result: Array = np.einsum("mbk,nbk->mn", whole, table)
+    return result
+
+
+def unpacked(array: Array, bits: int) -> Array:
+    """The numbers in bytes, the lowest bits first, along the last axis."""
+    found = [array.astype(np.int32) >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
+    return np.stack(found, -1).reshape(*array.shape[:-1], -1)
+
+
+@pytest.mark.parametrize(
+    ("bits", "rows", "zeros"), [(4, 1, False), (4, 3, True), (8, 3, False), (8, 1, True)]
+)
+def test_an_accuracy_level_lets_bytes_stand_for_floats(bits: int, rows: int, zeros: bool) -> None:
+    """Each block of a row has a scale of its own, also one of zeros."""
+    x = draw(rows, BLOCKS * BLOCK)
+    x[0, :BLOCK] = 0
+    codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK * bits // 8, dtype=np.uint8)
+    held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
+    if zeros:
+        held["zeros"] = draw_ints(256, COLUMNS, BLOCKS * bits // 8, dtype=np.uint8)
+    in_bytes, in_floats = (product(bits, rows, held, level) for level in (4, 0))
+    found, exact = (popgraph.compile(model)(x=x)["y"] for model in (in_bytes, in_floats))
+    np.testing.assert_allclose(found, meant(x, held, bits), rtol=1e-4, atol=1e-4)
+    if bits == 4:  # Of eight, some processors add two products in 16 bits.
+        (expected,) = ORT.InferenceSession(in_bytes.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
