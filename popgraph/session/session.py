@@ -382,6 +382,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._ipus or 1,
             self._program.tracked,
             {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
+            self._grouped,
         )
 
     def _frozen(self) -> Collection[str]:

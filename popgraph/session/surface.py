@@ -146,14 +146,13 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            activationTensorLocationSettings
-            groupHostSync numIOTiles replicatedCollectivesSettings
-            tensorLocationSettingsOverride virtualGraphMode
+            groupHostSync numIOTiles replicatedCollectivesSettings virtualGraphMode
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
-            decomposeGradSum enableOutlining mergeVarUpdate mergeVarUpdateMemThreshold
-            outlineThreshold
+            activationTensorLocationSettings decomposeGradSum enableOutlining
+            executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
+            outlineThreshold tensorLocationSettingsOverride
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
@@ -162,7 +161,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
             enableOutliningCopyCostPruning enablePrefetchDatastreams
-            executionPhaseSettings experimentalSettings kahnTieBreaker
+            experimentalSettings kahnTieBreaker
             outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
             scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs

@@ -16,6 +16,7 @@ from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.annotations import (
     EXCLUDED,
     IPU,
+    LOCATION,
     PHASE,
     PRIORITY,
     RECOMPUTE,
@@ -252,6 +253,7 @@ class ForwardReader:
                     strict=False,
                 )
             ),
+            location=_numbers(notes.get(LOCATION)),
             outline=dict(one.split("=", 1) for one in outline if "=" in one),
         )
 
@@ -276,6 +278,7 @@ _SETTINGS = frozenset(
         RECOMPUTE,
         PRIORITY,
         EXCLUDED,
+        LOCATION,
         "__outline",
         "__inplace_op_names",
         "__inplace_op_priorities",
@@ -308,6 +311,10 @@ def _without(inputs: dict[int, str], dropped: set[int]) -> dict[int, str]:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _numbers(value: object) -> tuple[int, ...] | None:
+    return tuple(map(int, value)) if isinstance(value, Sequence) else None
 
 
 def _real(value: object) -> float:

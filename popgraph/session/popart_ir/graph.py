@@ -27,6 +27,20 @@ class Kind(Enum):
     COMPUTED = "computed"
 
 
+class Context(Enum):
+    """The part of a step's program in which an operator runs, in their order."""
+
+    WEIGHTS_FROM_HOST = "WeightsFromHostFragment"
+    NORMAL = "Normal"
+    AFTER_BATCHES = "AccumulateOuterFragment"
+    """Once the gradients of all micro-batches are there."""
+    WEIGHTS_TO_HOST = "WeightsToHostFragment"
+
+    @property
+    def place(self) -> int:
+        return list(Context).index(self)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What every operator has besides its own attributes."""
@@ -37,8 +51,9 @@ class Settings:
     phase: int | None = None
     recompute: RecomputeType = RecomputeType.Undefined
     priority: float = 0.0
-    after_batches: bool = False
-    """It runs once the gradients of all micro-batches are there."""
+    context: Context = Context.NORMAL
+    location: tuple[int, ...] | None = None
+    """Where its results are to be, as models have it."""
     excluded: frozenset[str] = frozenset()
     """Patterns that must leave the operator alone."""
     inplace: Mapping[str, float] = field(default_factory=dict)
@@ -46,9 +61,19 @@ class Settings:
     outline: Mapping[str, str] = field(default_factory=dict)
     """Attributes that keep operators from being outlined together."""
 
+    @property
+    def after_batches(self) -> bool:
+        """Whether it runs once the gradients of all micro-batches are there."""
+        return self.context is Context.AFTER_BATCHES
+
     def renamed(self, name: str) -> Settings:
         return replace(self, name=name)
 
+
+COLLECTIVES = words(
+    "ReplicatedAllReduce ReplicatedAllReduceInplace ReplicatedAllGather ReplicatedReduceScatter"
+)
+"""What replicas tell each other by."""
 
 _STEP_OF_ADAM = 3
 """AdamUpdater counts its steps, and only that."""
@@ -69,6 +94,8 @@ class Op:
     """It changes a variable or the host's memory, so that it stays although nothing reads it."""
     backward: bool = False
     """It belongs to what follows from the loss."""
+    optimizes: bool = False
+    """It is part of an optimizer's rule, though it changes no variable."""
     number: int = -1
 
     @property
@@ -113,6 +140,8 @@ class OpGraph:
         """Anchors."""
         self.constants: dict[str, float] = {}
         """Scalars that patterns brought, by tensor."""
+        self.whole: dict[str, list[int]] = {}
+        """Of tensors of which each replica has a share: the shape of all shares together."""
         self.later: dict[Op, set[Op]] = {}
         """What must wait until an operator is done, besides what reads its results."""
         self._producers: dict[str, Op] = {}
@@ -172,6 +201,14 @@ class OpGraph:
     def run_after(self, op: Op, first: Op) -> None:
         """Has an operator wait for another one of which it reads nothing."""
         self.later.setdefault(first, set()).add(op)
+
+    def order_alike(self, op: Op, made: Op) -> None:
+        """Has an operator wait for what another one waits for, and be waited for as that is."""
+        for first, later in list(self.later.items()):
+            if op in later:
+                self.run_after(made, first)
+        for waiting in list(self.later.get(op, ())):
+            self.run_after(waiting, made)
 
     def remove(self, op: Op) -> None:
         self.ops.remove(op)

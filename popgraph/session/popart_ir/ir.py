@@ -12,12 +12,18 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.session.grouped_weights import Grouped
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.clipping import clip_gradients
 from popgraph.session.popart_ir.dot_files import DotFiles
+from popgraph.session.popart_ir.execution_phases import (
+    complete_phases,
+    set_phases,
+    turn_phases_back,
+)
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
@@ -44,13 +50,20 @@ from popgraph.session.popart_ir.placement import (
     annotate_recomputation,
     recompute_explicitly,
 )
+from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
+from popgraph.session.popart_ir.sharing import stream_memory
+from popgraph.session.popart_ir.streaming_phases import Phases
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
 from popgraph.session.popart_ir.update_rules import decompose_updates
 from popgraph.session.popart_ir.updates import add_updates
 from popgraph.session.step_shape import StepShape
+from popgraph.session.tensor_locations import Locations
+
+_FEWEST_PHASES = 2
+"""A program of fewer phases has none."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class Asked:
     """The gradients that an automatic loss scale looks at."""
     returned: Mapping[str, AnchorReturnTypeId] = field(default_factory=dict)
     """Which values of an anchor come back."""
+    grouped: Grouped = field(default_factory=dict)
 
 
 class Ir:
@@ -111,12 +125,11 @@ class Ir:
 
     def _made(self) -> dict[str, OpGraph]:
         asked, options = self._asked, self._asked.options
-        trains = asked.rule is not None
+        trains, phases = asked.rule is not None, Phases.of(options)
         places = Places(
             ipus=options.virtualGraphMode not in (VirtualGraphMode.Off, VirtualGraphMode.Auto),
             stages=options.enablePipelining,
-            phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases
-            and options.executionPhaseSettings.phases > 1,
+            phases=bool(phases),
         )
         reader = ForwardReader(
             asked.model, constant=asked.constant_weights, anchors=asked.anchors, places=places
@@ -133,6 +146,9 @@ class Ir:
         if options.enablePipelining:
             set_stages(main)
         add_seeds(main)
+        if phases:
+            again = options.autoRecomputation is not RecomputationType.NoRecompute
+            set_phases(main, phases, recomputes=again)
         if asked.rule is not None:
             self._train(main, asked.rule)
             self._dots.draw("BWD0", [main, *called])
@@ -149,6 +165,7 @@ class Ir:
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
+        number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
         return {graph.name: graph for graph in graphs}
 
@@ -158,8 +175,13 @@ class Ir:
         Gradients(main, loss, self._scaling(main, rule)).grow()
         apart = self._asked.options.createImplicitPipeliningFwdOnlyProgram
         turn_back(main, loss, apart=apart)
+        turn_phases_back(main, Phases.of(self._asked.options))
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
+
+    @property
+    def _loss(self) -> str | None:
+        return None if self._asked.rule is None else self._asked.model.final_loss
 
     def _scaling(self, main: OpGraph, rule: OptimizerSpec) -> str | None:
         """The tensor of the host that holds the loss scale, unless that is constant."""
@@ -170,6 +192,7 @@ class Ir:
     def _finish(self, main: OpGraph, called: list[OpGraph]) -> None:
         asked, options = self._asked, self._asked.options
         stage = Stage(asked.rule is not None, has_gradients=True)
+        locations = Locations(options, asked.grouped)
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
         self._recompute(main)
@@ -182,7 +205,7 @@ class Ir:
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
                 follow_gradients(main, scaling, asked.tracked)
-            decompose_updates(main, asked.rule, asked.step, scaling)
+            decompose_updates(main, asked.rule, asked.step, scaling, locations.shared_by)
             main.prune()
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
@@ -194,6 +217,10 @@ class Ir:
             add_copies(main)
         if asked.rule is not None:
             clip_gradients(main, asked.rule.clip, accumulates=asked.step.accumulation > 1)
+        phases = Phases.of(options)
+        if phases:
+            complete_phases(main, phases)
+        stream_memory(main, locations, phases, self._loss)
         main.prune()
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
@@ -227,7 +254,7 @@ class Ir:
         options, loss = self._asked.options, self._asked.model.final_loss
         asked = options.autoRecomputation is not RecomputationType.NoRecompute
         aside = options.explicitRecomputation or not options.enablePipelining
-        if asked and loss and aside:
+        if asked and loss and aside and options.executionPhaseSettings.phases < _FEWEST_PHASES:
             annotate_recomputation(main, options.autoRecomputation, loss)
         if options.explicitRecomputation:
             recompute_explicitly(main)

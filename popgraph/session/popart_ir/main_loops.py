@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph, Settings
 from popgraph.session.popart_ir.schedule import scheduled
 
 _STEP, _ACCUMULATION = "stepGraph", "accumulationGraph"
 _NUMBER, _CONDITION = "Iterator___", "LoopCond___"
+_IN_STEPS = (Context.NORMAL, Context.AFTER_BATCHES)
+"""What loops run; weights come from the host, and go back, around them."""
 _FIRST = 2
 """The first input of a loop behind the count and the condition, which these loops have not."""
 _AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: "anchorSum___"}
@@ -49,14 +51,16 @@ class MainLoops:
         """The graphs that loops call, the outer one first."""
         self.homes = {id: (self.main, id) for id in anchors if id in self.main.infos}
         if self.batches > 1:
-            self._enter("step", _STEP, self.batches, scheduled(self.main))
+            ops = [op for op in scheduled(self.main) if op.settings.context in _IN_STEPS]
+            self._enter("step", _STEP, self.batches, ops)
         if self.accumulation > 1:
             graph = self._loops[-1].body if self._loops else self.main
-            ops = [op for op in scheduled(graph) if not op.settings.after_batches]
+            ops = [op for op in scheduled(graph) if op.settings.context is Context.NORMAL]
             self._enter("accumulation", _ACCUMULATION, self.accumulation, ops)
         graphs = [self.main, *(loop.body for loop in self._loops)]
         for op in (op for graph in graphs for op in graph.ops):
-            op.settings = replace(op.settings, after_batches=False)
+            if op.settings.after_batches:
+                op.settings = replace(op.settings, context=Context.NORMAL)
         for id, returned in anchors.items():
             if id in self.homes and returned in _AT_ONCE and self._loops:
                 self._return_once(id, returned)

@@ -90,6 +90,18 @@ def copy_to(ipu: int, id: str, output: str, settings: Settings, *, backward: boo
     return Op(COPY, {0: id}, {0: output}, attributes, settings, backward=backward)
 
 
+def destination(op: Op) -> int:
+    """The IPU to which a copy goes."""
+    return int(str(op.attributes["__destIpu"]))
+
+
+def leaves_phase(op: Op, stages: int) -> bool:
+    """Whether an operator copies from the IPUs of one execution phase to those of the next."""
+    if op.type != COPY or op.settings.ipu is None:
+        return False
+    return (op.settings.ipu - destination(op)) % stages != 0
+
+
 def _home(graph: OpGraph, id: str) -> int | None:
     """The IPU on which a tensor is: where it is computed, or first read."""
     producer = graph.producer(id)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
 
 _OWN = "popgraph."
@@ -62,8 +62,8 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
         yield key, f"{key}:{value}"
     if settings.phase is not None:
         yield "__execution_phase", str(settings.phase)
-    inner = "Subgraph" if graph.scope else "Normal"
-    yield "__execution_context", "AccumulateOuterFragment" if settings.after_batches else inner
+    inside = settings.context is Context.NORMAL and graph.scope
+    yield "__execution_context", "Subgraph" if inside else settings.context.value
     if settings.stage is not None:
         yield "__pipeline_stage", str(settings.stage)
     yield "scope", graph.scope

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.updates import COMBINED, Update, reserved
 from popgraph.session.step_shape import StepShape
+from popgraph.support.replicas import Grouping
 
 _NESTEROV = "_nesterovGrad"
 
 
 def decompose_updates(
-    graph: OpGraph, rule: OptimizerSpec, step: StepShape, scaling: str | None
+    graph: OpGraph,
+    rule: OptimizerSpec,
+    step: StepShape,
+    scaling: str | None,
+    shared_by: Callable[[str], Grouping],
 ) -> None:
     """Writes updates as the operators of a rule; `scaling` is a loss scale that the host writes."""
     for op in [op for op in graph.ops if op.type == COMBINED]:
-        update = Update(graph, op, rule, step, scaling)
+        update = Update(graph, op, rule, step, scaling, shared_by)
         match update.rule:
             case SGD() as own if not own.has_velocity:
                 _plain(update)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from popgraph.builder.opset.enums import CollectiveOperator
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
 from popgraph.passes.graphcore.training.weight_context import state_dtype
 from popgraph.passes.optimizer_scalars import Compound
 from popgraph.passes.optimizer_spec import OptimizerSpec
-from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings, Value
+from popgraph.session.popart_ir.graph import (
+    COLLECTIVES,
+    Context,
+    Kind,
+    Op,
+    OpGraph,
+    Settings,
+    Value,
+)
+from popgraph.session.popart_ir.remote_ops import collective
 from popgraph.session.step_shape import StepShape
 from popgraph.support import dtypes
+from popgraph.support.replicas import Grouping
 
 
 def reserved(name: str) -> str:
@@ -64,8 +75,10 @@ class Update:
         rule: OptimizerSpec,
         step: StepShape,
         scaling: str | None,
+        shared_by: Callable[[str], Grouping],
     ) -> None:
-        self._graph, self._op, self._step = graph, op, step
+        """`shared_by` tells which replicas have the same value of a variable."""
+        self._graph, self._op, self._step, self._shared_by = graph, op, step, shared_by
         self.scaling = scaling
         """The loss scale that the host writes, if it does."""
         self.variable, self.gradient = op.input(0), op.input(1)
@@ -174,9 +187,11 @@ class Update:
         graph = self._graph
         graph.add_tensor(output, info or graph.infos[like or inputs[min(inputs)]])
         late = self.accumulates and not for_each
-        settings = replace(self._op.settings, name=type_, after_batches=late)
+        context = Context.AFTER_BATCHES if late else Context.NORMAL
+        settings = replace(self._op.settings, name=type_, context=context)
         made = Op(type_, dict(inputs), {0: output}, dict(attributes or {}), settings)
         made.writes, made.backward = writes, True
+        made.optimizes = type_ not in COLLECTIVES
         return graph.add(made, before=self._op)
 
     def order(self, first: Op, later: Op) -> None:
@@ -199,7 +214,12 @@ class Update:
     def reduced(self, value: str, output: str = "") -> str:
         """The sum over replicas: of gradients as they come, or in place of what is added up."""
         type_ = "ReplicatedAllReduceInplace" if self.accumulates else "ReplicatedAllReduce"
-        return self.add(type_, {0: value}, output or self.fresh(value), writes=False).output
+        operator = CollectiveOperator.Mean if self.rule.keeps_means else CollectiveOperator.Add
+        attributes = collective(
+            [self._step.all_replicas, *self._shared_by(self.variable)], operator
+        )
+        output = output or self.fresh(value)
+        return self.add(type_, {0: value}, output, writes=False, attributes=attributes).output
 
     def accumulated(self, final: str = "") -> str:
         """The gradient of all micro-batches and replicas; `final` is its name if it is new."""
