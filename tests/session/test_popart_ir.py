@@ -336,8 +336,73 @@ def test_copies_between_ipus() -> None:
     manual = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
     graphs = inferred(builder, b, patterns=minimal(), given=manual, device=device)
     assert types(graphs) == ["Exp", "IpuCopy", "Abs"]
-    assert [op["attributes"]["__ipu_number"] for op in graphs["maingraph"]] == ["0", "0", "1"]
+    told = [op["attributes"] for op in graphs["maingraph"]]
+    assert [one.get("__ipu_number") for one in told] == ["0", None, "1"]
+    assert (told[1]["__sourceIpus"], told[1]["__destIpu"]) == ("[0]", "1")
+    assert told[1]["schedulePriority"] == "-inf"
     assert types(inferred(builder, b, patterns=minimal(), device=device)) == ["Exp", "Abs"]
+
+
+def test_copies_that_one_operator_waits_for_are_one() -> None:
+    builder = popart.Builder()
+    x, y = (builder.addInputTensor("FLOAT", [3]) for _ in range(2))
+    with builder.virtualGraph(0):
+        a, b = builder.aiOnnx.exp([x]), builder.aiOnnx.abs([y])
+    with builder.virtualGraph(1):
+        c = builder.aiOnnx.add([a, b])
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    manual = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
+    graphs = inferred(builder, c, patterns=minimal(), given=manual, device=device)
+    assert sorted(types(graphs)) == ["Abs", "Add", "Exp", "IpuCopy"]
+    (copy,) = (op for op in graphs["maingraph"] if op["type"] == "IpuCopy")
+    assert [one["name"] for one in copy["inputs"]] == [a, b]
+    assert [one["name"] for one in copy["outputs"]] == [f"{a}_c1", f"{b}_c1"]
+
+
+def test_what_is_computed_twice_is_one_operator() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    first, second = (builder.aiOnnx.neg([builder.aiOnnx.exp([x])]) for _ in range(2))
+    total = builder.aiOnnx.sub([first, second])
+    assert types(inferred(builder, total, patterns=minimal())) == ["Exp", "Neg", "Sub"]
+    found = types(inferred(builder, total, second, patterns=minimal()))
+    assert found == ["Exp", "Neg", "Neg", "Sub"]  # what is asked for stays
+
+
+def test_gradients_of_parts_are_written_over_each_other() -> None:
+    builder = popart.Builder()
+    matrix = weight(builder, 6, 2)
+    place = builder.addInputTensor("UINT32", [1], "place")
+    graphcore = builder.aiGraphcore
+    parts = [
+        graphcore.dynamicslice([matrix, place], axes=[0], sizes=[size], noOverlap=alone)
+        for size, alone in ((4, 1), (2, 0))
+    ]
+    loss = graphcore.l1loss([builder.aiOnnx.concat(parts, 0)], 0.1)
+    graphs = trained(builder, loss, patterns=minimal())
+    ops = [op for op in graphs["maingraph"] if op["type"].startswith(("Init", "Dynamic"))][2:]
+    kinds = [op["type"] for op in ops]
+    assert kinds[0] == "Init"
+    assert sorted(kinds[1:]) == ["DynamicAddInplace", "DynamicUpdateInplace"]
+    chain = [(op["inputs"][0]["name"], op["outputs"][0]["name"]) for op in ops[1:]]
+    assert chain[0][0] == ops[0]["outputs"][0]["name"]
+    assert chain[1] == (chain[0][1], "Gradient___w")
+    assert ops[0]["name"] == "GradInit_Gradient___w"
+
+
+def test_gradients_of_dynamic_updates_are_slices_and_zeros() -> None:
+    builder = popart.Builder()
+    whole, part = weight(builder, 6, 2), weight(builder, 4, 2, name="part")
+    place = builder.addInputTensor("UINT32", [1], "place")
+    graphcore = builder.aiGraphcore
+    added = graphcore.dynamicadd([whole, place, part], axes=[0], sizes=[4])
+    for alone, extra in ((0, ["DynamicZero"]), (1, [])):
+        value = graphcore.dynamicupdate([added, place, part], [0], [4], noOverlap=alone)
+        value = graphcore.dynamiczero([value, place], [0], [4])
+        loss = graphcore.l1loss([value], 0.1)
+        found = types(trained(builder, loss, patterns=minimal()))
+        gradients = [one for one in found if one.startswith("Dynamic")][3:]
+        assert sorted(gradients) == ["DynamicSlice", "DynamicSlice", "DynamicZero", *extra]
 
 
 def test_inputs_and_anchors_may_be_copied_by_operators() -> None:

@@ -237,9 +237,8 @@ def test_norms_of_several_ipus_are_added_on_one() -> None:
     for op in ops:
         if op["type"] not in ("IpuCopy", "IdentityLossGrad"):
             homes = {
-                by_output[name]["attributes"].get(
-                    "__destIpu", by_output[name]["attributes"]["__ipu_number"]
-                )
+                by_output[name]["attributes"].get("__destIpu")
+                or by_output[name]["attributes"]["__ipu_number"]
                 for name in read_by(op) & by_output.keys()
             }
             assert homes <= {op["attributes"]["__ipu_number"]}, op["type"]

@@ -75,6 +75,9 @@ COLLECTIVES = words(
 )
 """What replicas tell each other by."""
 
+_IN_PLACE = words("ReplicatedAllReduceInplace DynamicUpdateInplace DynamicAddInplace")
+"""What changes its first input, whoever reads the result."""
+
 _STEP_OF_ADAM = 3
 """AdamUpdater counts its steps, and only that."""
 
@@ -103,6 +106,12 @@ class Op:
         """The input that it writes over, if any."""
         index = _STEP_OF_ADAM if self.type == "AdamUpdater" else 0
         return index if self.writes and self.outputs and index in self.inputs else None
+
+    @property
+    def modifies(self) -> int | None:
+        """The input whose memory it changes, if any: a variable's, or that of its result."""
+        in_place = self.type in _IN_PLACE or self.type.endswith("LhsInplace")
+        return 0 if in_place else self.changes
 
     def input(self, index: int) -> str:
         return self.inputs[index]

@@ -91,7 +91,7 @@ class InPlace:
         if op.type in _PRESENT_VIEWS:
             for id in op.inputs.values():
                 self._join(id, op.output)
-        changed = 0 if op.type == "AddLhsInplace" else op.changes
+        changed = op.modifies
         if changed is not None:
             self._modifiers[op] = op.input(changed)
             if changed == 0:

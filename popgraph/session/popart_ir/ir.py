@@ -19,6 +19,8 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.clipping import clip_gradients
 from popgraph.session.popart_ir.dot_files import DotFiles
+from popgraph.session.popart_ir.duplicates import merge_copies, merge_duplicates
+from popgraph.session.popart_ir.dynamic_gradients import write_dynamic_gradients
 from popgraph.session.popart_ir.execution_phases import (
     complete_phases,
     set_phases,
@@ -48,6 +50,7 @@ from popgraph.session.popart_ir.placement import (
     add_seeds,
     add_stores,
     annotate_recomputation,
+    delay_copies,
     recompute_explicitly,
 )
 from popgraph.session.popart_ir.remote_ops import number_buffers
@@ -162,6 +165,7 @@ class Ir:
         loops = self._looped(main)
         self._dots.draw("MAINLOOPS", [main, *loops, *called])
         graphs = [main, *loops, *called, *self._outlined([main, *loops])]
+        merge_duplicates(main)
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
@@ -196,6 +200,7 @@ class Ir:
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
         self._recompute(main)
+        write_dynamic_gradients(main)
         if options.decomposeGradSum:
             decompose_gradient_sums(main)
         if asked.rule is not None:
@@ -215,6 +220,9 @@ class Ir:
             copy_by_stages(main)
         elif options.virtualGraphMode is not VirtualGraphMode.Off:
             add_copies(main)
+            merge_copies(main)
+        if self._is_plain:
+            delay_copies(main)
         if asked.rule is not None:
             clip_gradients(main, asked.rule.clip, accumulates=asked.step.accumulation > 1)
         phases = Phases.of(options)
@@ -229,13 +237,17 @@ class Ir:
             everything = not trains and options.stashAllTensorsInferencePipeline
             Stashing(options.autoRecomputation, trains, everything).add(main)
 
-    def _priority(self, *, late: bool) -> float:
-        """Of operators that talk to the host."""
+    @property
+    def _is_plain(self) -> bool:
+        """Whether operators may wait as long as they like."""
         options = self._asked.options
         in_parts = options.batchSerializationSettings.factor > 1
         in_phases = options.executionPhaseSettings.phases > 1
-        late = late and not (options.explicitRecomputation or in_parts or in_phases)
-        return float("-inf") if late else 0.0
+        return not (options.explicitRecomputation or in_parts or in_phases)
+
+    def _priority(self, *, late: bool) -> float:
+        """Of operators that talk to the host."""
+        return float("-inf") if late and self._is_plain else 0.0
 
     def _looped(self, main: OpGraph) -> list[OpGraph]:
         """The graphs of main loops, after which anchors are stored from where they are."""

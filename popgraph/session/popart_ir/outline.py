@@ -146,7 +146,12 @@ def _is_call(ops: Sequence[Op]) -> bool:
 
 def _kind(graph: OpGraph, op: Op) -> Hashable:
     """What operators that may be outlined together have in common."""
-    if op.type in _NEVER or not graph.kept.isdisjoint(op.outputs.values()):
+    return op.number if not graph.kept.isdisjoint(op.outputs.values()) else equivalent(graph, op)
+
+
+def equivalent(graph: OpGraph, op: Op) -> Hashable:
+    """What operators have in common that compute the same of tensors alike."""
+    if op.type in _NEVER:
         return op.number
     infos = [
         (slot, index, str(graph.infos[id]))

@@ -16,6 +16,8 @@ _SEED = TensorInfo("UINT32", [2])
 _FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
 
 COPY = "IpuCopy"
+SOURCES = "__sourceIpus"
+"""The attribute of a copy that tells the IPUs that have what it copies."""
 
 _NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
 
@@ -84,10 +86,17 @@ def add_copies(graph: OpGraph) -> None:
 def copy_to(ipu: int, id: str, output: str, settings: Settings, *, backward: bool = True) -> Op:
     """A copy of a tensor to an IPU, from the one of the settings."""
     attributes: dict[str, object] = {
-        "__sourceIpus": f"{{{id}: {settings.ipu}}}",
+        SOURCES: [settings.ipu],
         "__destIpu": ipu,
     }
     return Op(COPY, {0: id}, {0: output}, attributes, settings, backward=backward)
+
+
+def delay_copies(graph: OpGraph) -> None:
+    """Has copies between IPUs run when nothing else can."""
+    for op in graph.ops:
+        if op.type == COPY:
+            op.settings = replace(op.settings, priority=float("-inf"))
 
 
 def destination(op: Op) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Context, Op, OpGraph
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+from popgraph.session.popart_ir.placement import COPY
 
 _OWN = "popgraph."
 """What attributes begin with that are only ours."""
@@ -55,7 +56,7 @@ def _input(graph: OpGraph, index: int, id: str) -> dict[str, str]:
 def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     settings = op.settings
     yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
-    if settings.ipu is not None:
+    if settings.ipu is not None and op.type != COPY:  # a copy is on two of them
         yield "__ipu_number", str(settings.ipu)
     yield "tileSet", "0"
     for key, value in settings.outline.items():

@@ -29,7 +29,6 @@ from popgraph.session.popart_ir.streaming_plan import (
     Planner,
     Streaming,
     is_remote,
-    modified,
 )
 from popgraph.session.settings import TensorLocation
 from popgraph.session.tensor_locations import Locations
@@ -86,7 +85,7 @@ class Streamer:
         """Updates of variables come after all that reads these, whatever they will be read from."""
         graph = self.graph
         for op in graph.ops:
-            changed = modified(op)
+            changed = op.modifies
             id = None if changed is None else op.input(changed)
             if id is not None and graph.kind(id) is Kind.VARIABLE:
                 for user in graph.consumers(id):

@@ -76,12 +76,6 @@ def _follows(op: Op, behind: set[Op]) -> bool:
     return op.backward or op.settings.after_batches or op in behind
 
 
-def modified(op: Op) -> int | None:
-    """The input whose memory an operator changes, if it does."""
-    in_place = op.type == "ReplicatedAllReduceInplace" or op.type.endswith("LhsInplace")
-    return 0 if in_place else op.changes
-
-
 class Memory:
     """Which tensors have the same memory."""
 
@@ -89,7 +83,7 @@ class Memory:
         self._graph = graph
         self._groups: dict[str, set[str]] = {}
         for op in graph.ops:
-            changed = modified(op)
+            changed = op.modifies
             if changed is not None:
                 self._join(op.input(changed), op.output)
             elif op.type.endswith("Inplace"):
@@ -114,7 +108,7 @@ class Memory:
             op
             for one in self.of(id)
             for op in self._graph.consumers(one)
-            if (changed := modified(op)) is not None and op.inputs[changed] == one
+            if (changed := op.modifies) is not None and op.inputs[changed] == one
         ]
         return sorted(found, key=lambda op: op.number)
 
