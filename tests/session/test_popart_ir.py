@@ -405,6 +405,32 @@ def test_gradients_of_dynamic_updates_are_slices_and_zeros() -> None:
         assert sorted(gradients) == ["DynamicSlice", "DynamicSlice", "DynamicZero", *extra]
 
 
+def test_seeds_reach_the_graphs_that_are_called() -> None:
+    builder = popart.Builder()
+    value = builder.aiOnnx.mul([builder.addInputTensor("FLOAT", [4, 2]), weight(builder, 4, 2)])
+    inner = builder.createSubgraphBuilder()
+    given = inner.addInputTensor(popart.TensorInfo("FLOAT", [4, 2]))
+    inner.addOutputTensor(inner.aiOnnx.dropout([given], 1, 0.5)[0])
+    inner.setGraphName("inner")
+    value = builder.aiGraphcore.call([value], 1, inner)[0]
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.dropout([value], 1, 0.5)[0]], 0.1)
+    graphs = trained(builder, loss, patterns=minimal())
+    assert types(graphs, "inner") == ["ModifyRandomSeed", "Dropout", "ModifyRandomSeed"]
+    base, carried = (op for op in graphs["inner"] if op["type"] == "ModifyRandomSeed")
+    assert base["inputs"][0]["name"] == "inner/randomSeed___base_in"
+    assert carried["outputs"][0]["name"] == "inner/randomSeed___base_out"
+    (call,) = (op for op in graphs["maingraph"] if op["type"] == "Call")
+    assert [one["name"] for one in call["inputs"]][1] == "randomSeed___modified0"
+    assert [one["index"] for one in call["outputs"] if one["name"] == value] == ["1"]
+
+
+def test_stochastic_rounding_needs_a_seed() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [3])])
+    given = options(enableStochasticRounding=True)
+    assert types(inferred(builder, y, patterns=minimal(), given=given)) == ["GetRandomSeed", "Exp"]
+
+
 def test_inputs_and_anchors_may_be_copied_by_operators() -> None:
     builder = popart.Builder()
     y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [3])])

@@ -243,7 +243,7 @@ class OpGraph:
 
     def rename_output(self, op: Op, index: int, id: str) -> None:
         """Makes an operator compute a tensor of another name."""
-        self._producers.pop(op.outputs[index], None)
+        self._producers.pop(op.outputs.get(index, ""), None)
         op.outputs[index] = id
         self._producers[id] = op
 

@@ -29,7 +29,7 @@ from popgraph.session.popart_ir.execution_phases import (
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
-from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.main_loops import MainLoops
@@ -47,12 +47,12 @@ from popgraph.session.popart_ir.pipeline import (
 from popgraph.session.popart_ir.placement import (
     add_copies,
     add_loads,
-    add_seeds,
     add_stores,
     annotate_recomputation,
     delay_copies,
     recompute_explicitly,
 )
+from popgraph.session.popart_ir.random_seeds import add_seeds
 from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
@@ -148,7 +148,8 @@ class Ir:
             place_automatically(main, Shares.of(options, asked.ipus, trains=trains))
         if options.enablePipelining:
             set_stages(main)
-        add_seeds(main)
+        rounds = options.enableStochasticRounding
+        add_seeds(main, reader.called, self._first, rounds=rounds)
         if phases:
             again = options.autoRecomputation is not RecomputationType.NoRecompute
             set_phases(main, phases, recomputes=again)
@@ -182,6 +183,16 @@ class Ir:
         turn_phases_back(main, Phases.of(self._asked.options))
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
+
+    @property
+    def _first(self) -> Settings:
+        """Where a step begins."""
+        options = self._asked.options
+        return Settings(
+            ipu=None if options.virtualGraphMode is VirtualGraphMode.Off else 0,
+            stage=0 if options.enablePipelining else None,
+            phase=0 if Phases.of(options) else None,
+        )
 
     @property
     def _loss(self) -> str | None:

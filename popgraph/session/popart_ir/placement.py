@@ -1,4 +1,4 @@
-"""Operators that bring data where they are needed: seeds, copies between IPUs and to the host."""
+"""Operators that bring data where they are needed: copies between IPUs and to the host."""
 
 from __future__ import annotations
 
@@ -6,38 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from popgraph.builder.opset.enums import RecomputationType, RecomputeType
-from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
-
-_RANDOM = {"RandomNormal": 0, "RandomUniform": 0, "Dropout": 1, "ShapedDropout": 1}
-"""What draws numbers, and which of its inputs is its seed."""
-
-_SEED = TensorInfo("UINT32", [2])
-_FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
 
 COPY = "IpuCopy"
 SOURCES = "__sourceIpus"
 """The attribute of a copy that tells the IPUs that have what it copies."""
 
 _NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
-
-
-def add_seeds(graph: OpGraph) -> None:
-    """Gives every operator that draws numbers a seed of its own."""
-    drawing = [op for op in graph.ops if op.type in _RANDOM]
-    if not drawing:
-        return
-    first = graph.ops[0]
-    graph.add_tensor(_FROM_HOST, _SEED, Kind.STREAM)
-    graph.add_tensor(_UPDATED, _SEED)
-    graph.add(Op("GetRandomSeed", {0: _FROM_HOST}, {0: _UPDATED}, writes=True), before=first)
-    for number, op in enumerate(drawing):
-        modifier, seed = f"randomSeedModifier___{number}", f"randomSeed___modified_{number}"
-        graph.add_tensor(modifier, TensorInfo("UINT32", []), Kind.CONSTANT)
-        graph.add_tensor(seed, _SEED)
-        inputs = {0: _UPDATED, 1: modifier}
-        graph.add(Op("ModifyRandomSeed", inputs, {0: seed}, settings=op.settings), before=op)
-        graph.connect(op, _RANDOM[op.type], seed)
 
 
 def add_loads(graph: OpGraph, priority: float) -> None:
