@@ -383,6 +383,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._program.tracked,
             {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
             self._grouped,
+            {id: self._dataflow.art(id).tileSet() for id in self._dataflow.anchors()},
         )
 
     def _frozen(self) -> Collection[str]:

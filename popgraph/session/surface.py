@@ -146,12 +146,13 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            groupHostSync numIOTiles replicatedCollectivesSettings virtualGraphMode
+            groupHostSync replicatedCollectivesSettings virtualGraphMode
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
             activationTensorLocationSettings decomposeGradSum enableOutlining
-            executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
+            enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
+            numIOTiles
             outlineThreshold tensorLocationSettingsOverride
         """,
         (Standing.QUIET, _SCHEDULE): """
@@ -159,7 +160,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             batchSerializationSettings bufferingDepthMap defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
-            enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
+            enableFullyConnectedPass enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning enablePrefetchDatastreams
             experimentalSettings kahnTieBreaker
             outlineSequenceBreakCost

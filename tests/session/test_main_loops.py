@@ -50,7 +50,7 @@ class Layers:
         options.enableExplicitIR(True)
         options.enableGradientAccumulation = factor > 1
         options.accumulationFactor = factor
-        options.enableOutlining = False
+        options.enableOutlining = options.enableMergeExchange = False
         for name, value in asked.items():
             setattr(options, name, value)
         device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 4})

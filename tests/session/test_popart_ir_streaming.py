@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph.session as popart
-from tests.session.popart_graphs import inferred, layers, options, trained, types, weight
+from tests.session.popart_graphs import inferred, ir_of, layers, options, trained, types, weight
 
 PHASES = popart.VirtualGraphMode.ExecutionPhases
 
@@ -270,3 +270,65 @@ def test_numbers_do_not_depend_on_where_weights_are() -> None:
         session.run(popart.PyStepIO({data: np.ones((2, 4), np.float32)}, anchors))
         found.append(anchors[result].copy())
     assert np.array_equal(*found)
+
+
+def test_loads_and_stores_in_a_row_are_one_operator() -> None:
+    ops = ops_of(
+        2,
+        enableMergeExchange=True,
+        replicas=2,
+        weightTensorLocationSettings=located("OnChip", sharded=True),
+    )
+    kinds = [op["type"] for op in ops]
+    assert kinds[:3] == ["Init", "Init", "MultiExchange"] and kinds[-1] == "MultiExchange"
+    assert not told(ops, "Remote")
+    load, store = ops[2], ops[-1]
+    assert [one["name"] for one in load["outputs"]] == ["w1__l0", "w0__l0"]
+    assert len(load["inputs"]) == len(store["inputs"]) == 4 and not store["outputs"]
+    buffers = {"w0": 0, "w1": 1}
+    assert load["attributes"]["exchangeDescriptors"] == ",".join(
+        f"(direction=Load, remoteBufferId={buffers[id]}, hostStreamTensorId=, vGraphId=-1, "
+        "tiles=Compute)"
+        for id in ("w1", "w0")
+    )
+
+
+def test_inputs_that_one_operator_reads_are_loaded_at_once() -> None:
+    builder = popart.Builder()
+    one, two = (builder.addInputTensor("FLOAT", [3], name) for name in ("one", "two"))
+    total = builder.aiOnnx.add([one, two])
+    given = options(useHostCopyOps=True, enableMergeExchange=True)
+    graphs = inferred(builder, total, given=given)
+    assert types(graphs) == ["Init", "Init", "MultiExchange", "AddLhsInplace", "HostStore"]
+    assert "hostStreamTensorId=one" in str(graphs["maingraph"][2]["attributes"])
+
+
+def test_what_is_on_other_tiles_is_copied() -> None:
+    tiles = popart.TileSet
+    builder = popart.Builder()
+    where = popart.InputSettings(tiles.IO, popart.ExchangeStrategy.JustInTime)
+    data = builder.addInputTensor("FLOAT", [3], where, "data")
+    kept = weight(builder, 3)
+    result = builder.aiOnnx.add([builder.aiOnnx.exp([data]), kept])
+    place = popart.TensorLocation(
+        popart.TensorStorage.OffChip, tiles.IO, tiles.IO, popart.ReplicatedTensorSharding.Off
+    )
+    given = options(
+        useHostCopyOps=True,
+        numIOTiles=32,
+        constantWeights=False,
+        weightTensorLocationSettings=popart.TensorLocationSettings(place, 0, 0),
+    )
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, {result: popart.AnchorReturnType("All", tiles.IO)}),
+        userOptions=given,
+    )
+    ops = ir_of(session)["maingraph"]
+    copies = {op["inputs"][0]["name"]: op for op in ops if op["type"] == "IoTileCopy"}
+    assert set(copies) == {"data__t2", f"{kept}__l0", result}
+    assert [
+        op["outputs"][0]["name"] for op in copies.values() if op["attributes"]["tileSet"] == "1"
+    ] == [f"{result}_tioc"]
+    on_io = {op["type"] for op in ops if op["attributes"]["tileSet"] == "1"}
+    assert on_io == {"Init", "HostLoadInplace", "RemoteLoadInplace", "IoTileCopy", "HostStore"}

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.enums import RecomputeType, TileSet
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
@@ -38,6 +38,7 @@ from popgraph.support.arrays import Array
 
 MAIN = "maingraph"
 
+_TILE_SET = "__tile_set"
 _UNNAMED = "BuilderGraph"
 """What the names of graphs begin with that nobody named."""
 
@@ -253,6 +254,7 @@ class ForwardReader:
                     strict=False,
                 )
             ),
+            tiles=TileSet(_number(notes.get(_TILE_SET)) or 0),
             location=_numbers(notes.get(LOCATION)),
             outline=dict(one.split("=", 1) for one in outline if "=" in one),
         )
@@ -279,6 +281,7 @@ _SETTINGS = frozenset(
         PRIORITY,
         EXCLUDED,
         LOCATION,
+        _TILE_SET,
         "__outline",
         "__inplace_op_names",
         "__inplace_op_priorities",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.enums import RecomputeType, TileSet
 from popgraph.builder.opset.tensorinfo import TensorInfo
 
 Value = object
@@ -52,6 +52,8 @@ class Settings:
     recompute: RecomputeType = RecomputeType.Undefined
     priority: float = 0.0
     context: Context = Context.NORMAL
+    tiles: TileSet = TileSet.Compute
+    """On which tiles it is: those that compute, or those that talk to the outside."""
     location: tuple[int, ...] | None = None
     """Where its results are to be, as models have it."""
     excluded: frozenset[str] = frozenset()

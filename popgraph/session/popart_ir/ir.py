@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
     RecomputationType,
+    TileSet,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
@@ -21,6 +22,7 @@ from popgraph.session.popart_ir.clipping import clip_gradients
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.duplicates import merge_copies, merge_duplicates
 from popgraph.session.popart_ir.dynamic_gradients import write_dynamic_gradients
+from popgraph.session.popart_ir.exchanges import merge_exchanges
 from popgraph.session.popart_ir.execution_phases import (
     complete_phases,
     set_phases,
@@ -47,7 +49,7 @@ from popgraph.session.popart_ir.pipeline import (
 from popgraph.session.popart_ir.placement import (
     add_copies,
     add_loads,
-    add_stores,
+    add_store,
     annotate_recomputation,
     delay_copies,
     recompute_explicitly,
@@ -60,6 +62,7 @@ from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
 from popgraph.session.popart_ir.sharing import stream_memory
 from popgraph.session.popart_ir.streaming_phases import Phases
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
+from popgraph.session.popart_ir.tiles import copy_to_tiles
 from popgraph.session.popart_ir.update_rules import decompose_updates
 from popgraph.session.popart_ir.updates import add_updates
 from popgraph.session.step_shape import StepShape
@@ -88,6 +91,8 @@ class Asked:
     returned: Mapping[str, AnchorReturnTypeId] = field(default_factory=dict)
     """Which values of an anchor come back."""
     grouped: Grouped = field(default_factory=dict)
+    anchor_tiles: Mapping[str, TileSet] = field(default_factory=dict)
+    """From which tiles anchors are stored."""
 
 
 class Ir:
@@ -159,11 +164,17 @@ class Ir:
         main.kept = set(asked.anchors)
         if options.useHostCopyOps:
             late = not options.enableExplicitMainLoops
-            add_loads(main, self._priority(late=late))
+            add_loads(main, self._priority(late=late), asked.model.input_tiles)
         main.prune()
         self._finish(main, [*called])
         self._dots.draw("PREALIAS", [main, *called])
+        for graph in (main, *called):
+            copy_to_tiles(graph, Phases.of(options))
         loops = self._looped(main)
+        for graph in (main, *loops, *called):
+            copy_to_tiles(graph, Phases.of(options))
+            if options.enableMergeExchange:
+                merge_exchanges(graph, options)
         self._dots.draw("MAINLOOPS", [main, *loops, *called])
         graphs = [main, *loops, *called, *self._outlined([main, *loops])]
         merge_duplicates(main)
@@ -269,8 +280,10 @@ class Ir:
             loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
             graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
             homes = loops.homes
-        for graph, id in homes.values() if options.useHostCopyOps else ():
-            add_stores(graph, [id], self._priority(late=True))
+        priority = self._priority(late=True)
+        for anchor, (graph, id) in homes.items() if options.useHostCopyOps else ():
+            tiles = asked.anchor_tiles.get(anchor, TileSet.Compute)
+            add_store(graph, id, anchor, priority, tiles)
         return graphs
 
     def _recompute(self, main: OpGraph) -> None:

@@ -169,6 +169,7 @@ def equivalent(graph: OpGraph, op: Op) -> Hashable:
             op.called,
             settings.ipu,
             settings.phase,
+            settings.tiles,
             outline,
             settings.recompute,
             settings.excluded,

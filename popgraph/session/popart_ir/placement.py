@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
-from popgraph.builder.opset.enums import RecomputationType, RecomputeType
+from popgraph.builder.opset.enums import RecomputationType, RecomputeType, TileSet
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 
 COPY = "IpuCopy"
@@ -15,28 +15,37 @@ SOURCES = "__sourceIpus"
 _NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
 
 
-def add_loads(graph: OpGraph, priority: float) -> None:
-    """Has inputs loaded into tensors of their own."""
+STREAM = "hostStreamTensorId"
+"""The attribute that tells what is loaded from the host, or stored there."""
+
+
+def add_loads(graph: OpGraph, priority: float, tiles: Mapping[str, TileSet]) -> None:
+    """Has inputs loaded into tensors of their own, on the tiles that are told."""
     for id in graph.inputs:
         users = graph.consumers(id)
         if graph.kind(id) is not Kind.STREAM or not users:
             continue
-        settings = Settings(ipu=users[0].settings.ipu, priority=priority)
+        where = tiles.get(id, TileSet.Compute)
+        settings = Settings(ipu=users[0].settings.ipu, tiles=where, priority=priority)
         empty, loaded = graph.fresh(id, graph.infos[id]), graph.fresh(id, graph.infos[id])
         graph.replace_uses(id, loaded)
-        first = graph.ops[0]
-        graph.add(Op("Init", {}, {0: empty}, settings=settings), before=first)
-        graph.add(Op("HostLoad", {0: empty}, {0: loaded}, settings=settings), before=first)
+        first = min(users, key=graph.ops.index)
+        graph.add(Op("Init", {}, {0: empty}, {"inittype": 1}, settings), before=first)
+        graph.add(Op("HostLoad", {0: empty}, {0: loaded}, {STREAM: id}, settings), before=first)
 
 
-def add_stores(graph: OpGraph, anchors: Collection[str], priority: float) -> None:
-    """Has anchors stored on the host."""
-    for id in anchors:
-        if id in graph.infos:
-            producer = graph.producer(id)
-            ipu = producer.settings.ipu if producer else None
-            settings = Settings(ipu=ipu, priority=priority)
-            graph.add(Op("HostStore", {0: id}, {}, settings=settings, writes=True))
+def add_store(graph: OpGraph, id: str, anchor: str, priority: float, tiles: TileSet) -> None:
+    """Has a tensor stored on the host, as an anchor."""
+    if id not in graph.infos:
+        return
+    loads = (op for op in graph.ops if op.attributes.get(STREAM) == id)
+    id = next((op.output for op in loads if op.type == "HostLoad"), id)
+    producer = graph.producer(id)
+    ipu = producer.settings.ipu if producer else None
+    settings = Settings(ipu=ipu, tiles=tiles, priority=priority)
+    behind = 0 if producer is None else graph.ops.index(producer) + 1
+    place = graph.ops[behind] if behind < len(graph.ops) else None
+    graph.add(Op("HostStore", {0: id}, {}, {STREAM: anchor}, settings, writes=True), before=place)
 
 
 def add_copies(graph: OpGraph) -> None:

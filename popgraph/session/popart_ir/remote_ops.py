@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from popgraph.builder.opset.enums import CollectiveOperator
+from popgraph.builder.opset.enums import CollectiveOperator, TileSet
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.session.popart_ir.graph import COLLECTIVES, Kind, Op, OpGraph, Value, words
 
 LOAD, STORE = "RemoteLoadInplace", "RemoteStore"
 GATHER, SCATTER = "ReplicatedAllGather", "ReplicatedReduceScatter"
 REDUCE = frozenset(["ReplicatedAllReduce", "ReplicatedAllReduceInplace"])
+
+MERGED = "MultiExchange"
+"""What loads and stores several tensors at once."""
+EXCHANGES = "popgraph.exchanges"
+"""Its attribute that tells of each."""
 
 ARGUMENT = RESERVED_PREFIXES["reservedRemoteArgPrefix"]
 """What the names of constants begin with that say which part of a buffer is meant."""
@@ -136,6 +141,34 @@ class ShareNames:
         return self._of_share[share].reference
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """One of several loads and stores: of a stream of the host, or of a buffer off the chip."""
+
+    direction: str
+    stream: str
+    ipu: int | None
+    tiles: TileSet
+    argument: int | None
+    """The input that tells the part of the buffer."""
+
+    def shown(self, buffer: int) -> str:
+        ipu = -1 if self.ipu is None else self.ipu
+        return (
+            f"(direction={self.direction}, remoteBufferId={buffer}, "
+            f"hostStreamTensorId={self.stream}, vGraphId={ipu}, tiles={self.tiles.name})"
+        )
+
+
+def _arguments(op: Op) -> list[str]:
+    """The constants that tell which parts of buffers an operator uses."""
+    if op.type in (LOAD, STORE):
+        return [op.input(1)]
+    exchanges = op.attributes.get(EXCHANGES, ())
+    assert isinstance(exchanges, tuple), "what is merged is told one by one"
+    return [op.input(one.argument) for one in exchanges if one.argument is not None]
+
+
 def number_buffers(graphs: Sequence[OpGraph]) -> None:
     """
     Numbers the buffers off the chip that operators use.
@@ -147,21 +180,36 @@ def number_buffers(graphs: Sequence[OpGraph]) -> None:
     for id, kind in graphs[0].kinds.items():
         if kind is Kind.CONSTANT and id.startswith(ARGUMENT):
             _trace(graphs[0], id, id, by_name, read)
-    users: dict[Op, set[str]] = {}
-    for graph in graphs:
-        for op in graph.ops:
-            if op.type in (LOAD, STORE):
-                users[op] = read.get((graph.name, op.input(1)), set())
+    users = [
+        (op, id, read.get((graph.name, id), set()))
+        for graph in graphs
+        for op in graph.ops
+        for id in _arguments(op)
+    ]
     groups: dict[str, set[str]] = {}
-    for arguments in users.values():
+    for _, _, arguments in users:
         joined = set().union(*(groups.get(one, {one}) for one in arguments))
         groups |= dict.fromkeys(joined, joined)
     numbers: dict[str, int] = {}
     for argument in sorted(groups):
         if argument not in numbers:
             numbers |= dict.fromkeys(groups[argument], len(set(numbers.values())))
-    for op, arguments in users.items():
-        op.attributes["bufferid"] = numbers[min(arguments)] if arguments else -1
+    buffers = {id: numbers[min(arguments)] for _, id, arguments in users if arguments}
+    for op in (op for graph in graphs for op in graph.ops):
+        if op.type in (LOAD, STORE):
+            op.attributes["bufferid"] = buffers.get(op.input(1), -1)
+        elif op.type == MERGED:
+            _describe(op, buffers)
+
+
+def _describe(op: Op, buffers: Mapping[str, int]) -> None:
+    exchanges = op.attributes.get(EXCHANGES, ())
+    assert isinstance(exchanges, tuple), "what is merged is told one by one"
+    parts = [
+        one.shown(-1 if one.argument is None else buffers.get(op.input(one.argument), -1))
+        for one in exchanges
+    ]
+    op.attributes["exchangeDescriptors"] = ",".join(parts)
 
 
 def _trace(

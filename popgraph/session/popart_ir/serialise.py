@@ -58,7 +58,7 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
     if settings.ipu is not None and op.type != COPY:  # a copy is on two of them
         yield "__ipu_number", str(settings.ipu)
-    yield "tileSet", "0"
+    yield "tileSet", str(int(settings.tiles))
     for key, value in settings.outline.items():
         yield key, f"{key}:{value}"
     if settings.phase is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from popgraph.builder.opset.enums import CollectiveOperator, RecomputeType
+from popgraph.builder.opset.enums import CollectiveOperator, RecomputeType, TileSet
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.session.popart_ir.graph import Context, Kind, Op, OpGraph, Settings
 from popgraph.session.popart_ir.placement import COPY
@@ -13,6 +13,7 @@ from popgraph.session.popart_ir.remote_ops import (
     ARGUMENT,
     GATHER,
     LOAD,
+    REDUCE,
     SCATTER,
     STORE,
     ShareNames,
@@ -80,6 +81,7 @@ class Streamer:
             if plan.is_remote and plan.variable in (None, id):
                 self._stream(plan)
         self._phases.rank_optimizer(self.graph)
+        self._place_optimizer()
 
     def _order_updates(self) -> None:
         """Updates of variables come after all that reads these, whatever they will be read from."""
@@ -91,6 +93,21 @@ class Streamer:
                 for user in graph.consumers(id):
                     if not user.writes and user is not op:
                         graph.run_after(op, user)
+
+    def _tiles(self, asked: TileSet) -> TileSet:
+        return asked if self._locations.options.numIOTiles else TileSet.Compute
+
+    def _place_optimizer(self) -> None:
+        """Optimizers, and the sums that they need, are on the tiles that store their variables."""
+        for op in self.graph.ops:
+            ids = list(op.outputs.values())
+            readers = (user for id in ids for user in self.graph.consumers(id))
+            if optimizes(op) or (op.type in REDUCE and any(map(optimizes, readers))):
+                found = (self.related(id) for id in ids)
+                plan = next((one for one in found if one is not None), None)
+                if plan is not None:
+                    tiles = self._tiles(plan.location.storageTileSet)
+                    op.settings = replace(op.settings, tiles=tiles)
 
     def _where(self, id: str) -> TensorLocation:
         graph, info = self.graph, self.graph.infos[id]
@@ -194,7 +211,9 @@ class Streamer:
     def settings(self, plan: Plan, moment: Moment, ipu: int | None) -> Settings:
         """Of an operator that brings a tensor where it is needed at a moment."""
         phase = None if moment.phase < 0 else moment.phase
-        return replace(plan.settings, context=moment.context, ipu=ipu, phase=phase, priority=0.0)
+        tiles = self._tiles(plan.location.loadTileSet)
+        placed = replace(plan.settings, ipu=ipu, phase=phase, tiles=tiles)
+        return replace(placed, context=moment.context, priority=0.0)
 
     def argument(self, id: str) -> str:
         """The constant that says which part of a buffer off the chip belongs to a tensor."""
@@ -290,16 +309,13 @@ class Streamer:
         graph, (source, output) = self.graph, tensors
         settings = replace(op.settings, name="", location=None, priority=0.0)
         settings = self._phases.scattering(settings)
+        settings = replace(settings, tiles=self._tiles(plan.location.storageTileSet))
         size = shared_size(graph.infos[source].nelms(), self.members(plan))
         info = TensorInfo(graph.infos[source].data_type(), [size])
         graph.whole[output] = graph.shape(source)
         inputs = [source, self.argument(bare(reference))]
-        attributes: Mapping[str, object] = {
-            "__collectiveReplicaGrouping": self.group(self.sharing(plan)),
-            "__collectiveOperator": int(
-                CollectiveOperator.Local if local else CollectiveOperator.Add
-            ),
-        }
+        operator = CollectiveOperator.Local if local else CollectiveOperator.Add
+        attributes = collective(self.group(self.sharing(plan)), operator)
         made = self.add(SCATTER, inputs, (output, info), settings, op, **attributes)
         made.backward = op.backward
         return made

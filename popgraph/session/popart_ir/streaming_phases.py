@@ -21,7 +21,7 @@ HIGHEST = 9000.0
 """No operator of a model has a higher priority in phases, nor a lower one than its opposite."""
 
 _OPTIMIZER = "optimizer"
-_TILES = "IoTileCopy"
+TILE_COPY = "IoTileCopy"
 _REDUCTIONS = frozenset([SCATTER, *REDUCE])
 
 
@@ -96,7 +96,7 @@ class Phases:
                 return low - 3
             return {"Init": low, LOAD: low - 1, GATHER: low - 1, COPY: low - 2}.get(type_)
         clustered = schedule is ExecutionPhaseSchedule.BatchClusteredIO
-        order = [{COPY, _TILES}, {*_REDUCTIONS, GATHER}, {_OPTIMIZER}, {STORE}]
+        order = [{COPY, TILE_COPY}, {*_REDUCTIONS, GATHER}, {_OPTIMIZER}, {STORE}]
         first = [{"Init"}, {LOAD}]
         if clustered and (found := _place(first, type_)) is not None:
             return HIGHEST + 2 - found
