@@ -146,13 +146,14 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            groupHostSync replicatedCollectivesSettings virtualGraphMode
+            groupHostSync virtualGraphMode
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
             activationTensorLocationSettings decomposeGradSum enableOutlining
+            ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
-            numIOTiles
+            numIOTiles replicatedCollectivesSettings
             outlineThreshold tensorLocationSettingsOverride
         """,
         (Standing.QUIET, _SCHEDULE): """
@@ -178,7 +179,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             updatableNamedBuffers
         """,
         (Standing.QUIET, "64-bit numbers stay what they are"): """
-            enableSupportedDataTypeCasting ensureFp32LossScaleTensor
+            enableSupportedDataTypeCasting
         """,
         (Standing.QUIET, "every operator keeps the version that its model asks for"): """
             strictOpVersions

@@ -19,6 +19,7 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.clipping import clip_gradients
+from popgraph.session.popart_ir.collectives import merge_collectives
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.duplicates import merge_copies, merge_duplicates
 from popgraph.session.popart_ir.dynamic_gradients import write_dynamic_gradients
@@ -29,6 +30,7 @@ from popgraph.session.popart_ir.execution_phases import (
     turn_phases_back,
 )
 from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.fp32_loss_scale import widen_loss_scale
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
@@ -170,6 +172,7 @@ class Ir:
         self._dots.draw("PREALIAS", [main, *called])
         for graph in (main, *called):
             copy_to_tiles(graph, Phases.of(options))
+        merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
         for graph in (main, *loops, *called):
             copy_to_tiles(graph, Phases.of(options))
@@ -222,6 +225,9 @@ class Ir:
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
         self._recompute(main)
+        widens = options.ensureFp32LossScaleTensor or options.automaticLossScalingSettings.enabled
+        if asked.rule is not None and widens:
+            widen_loss_scale(main, self._scaling(main, asked.rule))
         write_dynamic_gradients(main)
         if options.decomposeGradSum:
             decompose_gradient_sums(main)
