@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import ClipNorm
 from popgraph.session.popart_ir.graph import Context, Op, OpGraph, Settings
@@ -31,7 +32,11 @@ def _updates(graph: OpGraph, weights: Sequence[str]) -> list[Op]:
     found = [op for op in graph.ops if op.type in _READERS]
     if not weights:
         return found
-    return [op for op in found if _origin(graph, op.input(0)) in weights]
+    origins = {op: _origin(graph, op.input(0)) for op in found}
+    for id in weights:
+        if id not in origins.values():
+            raise popart_exception(f"Could not find a varupdate op for tensor {id}")
+    return [op for op in found if origins[op] in weights]
 
 
 def _origin(graph: OpGraph, id: str) -> str:
