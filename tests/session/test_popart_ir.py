@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import popgraph.session as popart
+from popgraph.support.logs import log_of
 from tests.session.popart_graphs import (
     inferred,
     layers,
@@ -669,3 +671,41 @@ def test_a_slice_with_steps_is_a_slice_and_a_sample() -> None:
     assert sampled["inputs"][0]["name"] == cut["outputs"][0]["name"]
     assert sampled["attributes"]["strides"] == "[1 2]"
     assert types(inferred(builder, y, patterns=minimal())) == ["Slice"]
+
+
+def test_what_is_outlined_has_a_scope_and_no_part_of_a_step() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 3)
+    given = options(enableOutlining=True)
+    graphs = trained(builder, loss, given=given)
+    inner = [name for name in graphs if name.startswith("call_subgraph")]
+    assert inner
+    for name in inner:
+        told = {
+            (op["attributes"]["scope"], op["attributes"]["__execution_context"])
+            for op in graphs[name]
+        }
+        assert told == {(name, "Subgraph")}
+
+
+def test_accumulations_of_different_kinds_are_not_outlined_together() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    graphs = trained(builder, loss, optimizer=popart.Adam({}), given=options(enableOutlining=True))
+    gathered = [op for op in graphs["maingraph"] if op["type"] == "Accumulate"]
+    assert [op["attributes"]["type"] for op in gathered] == ["5", "6"]
+
+
+def test_transforms_and_patterns_tell_when_they_are_applied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.sum([builder.addInputTensor("FLOAT", [3]) for _ in range(2)])
+    names = [log_of(module).name for module in ("transform", "pattern")]
+    with (
+        caplog.at_level(logging.DEBUG, logger=names[0]),
+        caplog.at_level(logging.DEBUG, logger=names[1]),
+    ):
+        inferred(builder, y, given=options(useHostCopyOps=True))
+    assert "Applying Graph transform HostIOSetup 1" in caplog.text
+    assert "Applying pattern SumToAdd to Op(Sum, inputs=" in caplog.text

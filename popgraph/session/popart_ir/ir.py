@@ -69,9 +69,14 @@ from popgraph.session.popart_ir.update_rules import decompose_updates
 from popgraph.session.popart_ir.updates import add_updates
 from popgraph.session.step_shape import StepShape
 from popgraph.session.tensor_locations import Locations
+from popgraph.support.logs import log_of
 
 _FEWEST_PHASES = 2
 """A program of fewer phases has none."""
+
+
+def _tell(name: str) -> None:
+    log_of("transform").info("Applying Graph transform %s", name)
 
 
 @dataclass(frozen=True)
@@ -152,11 +157,15 @@ class Ir:
             apply_patterns(graph, self._enabled, Stage(trains))
         self._dots.draw("FWD1", [main, *called])
         if options.virtualGraphMode is VirtualGraphMode.Auto:
+            _tell("AutoVirtualGraph")
             place_automatically(main, Shares.of(options, asked.ipus, trains=trains))
         if options.enablePipelining:
+            _tell("InferPipelineStages")
             set_stages(main)
         rounds = options.enableStochasticRounding
+        _tell("RandomSetup")
         add_seeds(main, reader.called, self._first, rounds=rounds)
+        _tell("StreamingMemory 1")
         if phases:
             again = options.autoRecomputation is not RecomputationType.NoRecompute
             set_phases(main, phases, recomputes=again)
@@ -165,12 +174,15 @@ class Ir:
             self._dots.draw("BWD0", [main, *called])
         main.kept = set(asked.anchors)
         if options.useHostCopyOps:
+            _tell("HostIOSetup 1")
             late = not options.enableExplicitMainLoops
             add_loads(main, self._priority(late=late), asked.model.input_tiles)
+        _tell("Prune")
         main.prune()
         self._finish(main, [*called])
         self._dots.draw("PREALIAS", [main, *called])
         for graph in (main, *called):
+            _tell("IoComputeTileCopy")
             copy_to_tiles(graph, Phases.of(options))
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
@@ -179,11 +191,14 @@ class Ir:
             if options.enableMergeExchange:
                 merge_exchanges(graph, options)
         self._dots.draw("MAINLOOPS", [main, *loops, *called])
-        graphs = [main, *loops, *called, *self._outlined([main, *loops])]
+        graphs = [main, *loops, *called]
+        graphs += self._outlined(graphs)
+        _tell("MergeDuplicateOps")
         merge_duplicates(main)
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
+        _tell("RemoteSetup")
         number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
         return {graph.name: graph for graph in graphs}
@@ -191,6 +206,7 @@ class Ir:
     def _train(self, main: OpGraph, rule: OptimizerSpec) -> None:
         loss = self._asked.model.final_loss
         assert loss is not None, "a session that trains has a loss"
+        _tell("Autodiff")
         Gradients(main, loss, self._scaling(main, rule)).grow()
         apart = self._asked.options.createImplicitPipeliningFwdOnlyProgram
         turn_back(main, loss, apart=apart)
@@ -227,13 +243,17 @@ class Ir:
         self._recompute(main)
         widens = options.ensureFp32LossScaleTensor or options.automaticLossScalingSettings.enabled
         if asked.rule is not None and widens:
+            _tell("EnsureFp32LossScale")
             widen_loss_scale(main, self._scaling(main, asked.rule))
+        _tell("DynamicOpTransform")
         write_dynamic_gradients(main)
         if options.decomposeGradSum:
+            _tell("DecomposeGradSum")
             decompose_gradient_sums(main)
         if asked.rule is not None:
             merge_updates(main, options, asked.rule)
         main.prune()
+        _tell("SerializeMatMuls")
         serialize_matmuls(main)
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
@@ -245,17 +265,23 @@ class Ir:
         if options.enablePipelining:
             if not options.createImplicitPipeliningFwdOnlyProgram:
                 merge_stages(main)
+            _tell("InterIpuCopy")
             copy_by_stages(main)
         elif options.virtualGraphMode is not VirtualGraphMode.Off:
+            _tell("InterIpuCopy")
             add_copies(main)
+            _tell("MergeCopies")
             merge_copies(main)
         if self._is_plain:
             delay_copies(main)
         if asked.rule is not None:
+            if asked.rule.clip:
+                _tell("ClipWeightGradientsByNorm")
             clip_gradients(main, asked.rule.clip, accumulates=asked.step.accumulation > 1)
         phases = Phases.of(options)
         if phases:
             complete_phases(main, phases)
+        _tell("StreamingMemory 2")
         stream_memory(main, locations, phases, self._loss)
         main.prune()
         for graph in (main, *called):
@@ -263,6 +289,7 @@ class Ir:
         if options.enablePipelining and not options.enableExplicitMainLoops:
             trains = asked.rule is not None
             everything = not trains and options.stashAllTensorsInferencePipeline
+            _tell("Pipeline")
             Stashing(options.autoRecomputation, trains, everything).add(main)
 
     @property
@@ -283,6 +310,7 @@ class Ir:
         graphs: list[OpGraph] = []
         homes = {id: (main, id) for id in asked.anchors}
         if options.enableExplicitMainLoops:
+            _tell("MainLoops")
             loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
             graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
             homes = loops.homes
@@ -299,13 +327,18 @@ class Ir:
         if asked and loss and aside and options.executionPhaseSettings.phases < _FEWEST_PHASES:
             annotate_recomputation(main, options.autoRecomputation, loss)
         if options.explicitRecomputation:
+            _tell("ExplicitRecompute")
             recompute_explicitly(main)
 
     def _outlined(self, graphs: Sequence[OpGraph]) -> list[OpGraph]:
         options = self._asked.options
         if not options.enableOutlining:
             return []
-        outliner = Outliner(options.outlineThreshold)
+        in_phases = options.executionPhaseSettings.phases > 1
+        copies = options.enableExplicitMainLoops or options.explicitRecomputation or in_phases
+        _tell("SubgraphOutline")
+        outliner = Outliner(options.outlineThreshold, copies=copies)
         for graph in graphs:
-            outliner.run(graph, scheduled(graph))
+            graph.ops = scheduled(graph)
+        outliner.run(graphs)
         return list(outliner.graphs.values())

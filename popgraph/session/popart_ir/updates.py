@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from enum import IntEnum
 
 from popgraph.builder.opset.enums import CollectiveOperator
 from popgraph.builder.opset.tensorinfo import TensorInfo
@@ -41,6 +42,17 @@ WEIGHT = "popgraph.weight"
 
 _COUNTER = "Counter___"
 _SCALAR = TensorInfo("FLOAT", [])
+
+
+class Gathering(IntEnum):
+    """How an Accumulate brings a value into a variable, as PopART numbers the ways."""
+
+    ADD, DAMPENED_ADD, DAMPENED_ADD_SQUARE, DECAY_ADD, DECAY_ADD_SQUARE = range(5)
+    MOVING_AVERAGE, MOVING_AVERAGE_SQUARE, INFINITY, MEAN = range(5, 9)
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        return {"type": int(self)}
 
 
 def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
@@ -204,12 +216,15 @@ class Update:
         value: str,
         output: str = "",
         *,
+        way: Gathering,
         factor: Mapping[int, str] | None = None,
         for_each: bool = False,
     ) -> Op:
-        """Adds a value to a variable, in the way of the rule."""
+        """Brings a value into a variable."""
         inputs = {0: variable, 1: value} | self.streamed(factor or {})
-        return self.add("Accumulate", inputs, output or self.fresh(variable), for_each=for_each)
+        output = output or self.fresh(variable)
+        told = way.attributes
+        return self.add("Accumulate", inputs, output, for_each=for_each, attributes=told)
 
     def reduced(self, value: str, output: str = "") -> str:
         """The sum over replicas: of gradients as they come, or in place of what is added up."""
@@ -234,7 +249,9 @@ class Update:
         inputs = {0: state, 1: self.gradient}
         if self.rule.keeps_means:
             inputs[2] = self._counter()
-        made = self.add("Accumulate", inputs, output, for_each=True)
+        way = Gathering.MEAN if self.rule.keeps_means else Gathering.ADD
+        told = way.attributes
+        made = self.add("Accumulate", inputs, output, for_each=True, attributes=told)
         if self.rule.keeps_means:
             self._graph.run_after(self._counting(inputs[2]), made)
         return output
@@ -252,7 +269,7 @@ class Update:
         if id not in self._graph.infos:
             self.own_number(id)
             one = self._graph.constant("one", 1.0, _SCALAR)
-            counted = self.add("Accumulate", {0: id, 1: one}, self.fresh(id), for_each=True)
+            counted = self.accumulate(id, one, way=Gathering.ADD, for_each=True)
             self.add("AccumulatorScale", {0: counted.output}, self.fresh(id))
         return id
 
