@@ -212,3 +212,18 @@ def test_explicit_and_implicit_pipelines_update_weights_alike() -> None:
     for id, wanted in implicit.items():
         np.testing.assert_array_equal(explicit[id], wanted)
     assert not np.allclose(alone["w0"], explicit["w0"], 1e-6)
+
+
+def test_stages_compute_again_on_their_own_ipu() -> None:
+    graphs = Layers(**PIPELINE, autoRecomputation=popart.RecomputationType.RecomputeAll).graphs()
+    ops = [op for found in graphs.values() for op in found]
+    again = [op["attributes"] for op in ops if op["attributes"]["recomputetype"] == "Recomputed"]
+    assert again
+    homes = {}
+    for op in ops:
+        told = op["attributes"]
+        if "__ipu_number" in told and "__pipeline_stage" in told:
+            homes.setdefault(told["__pipeline_stage"], set()).add(told["__ipu_number"])
+    for one in again:
+        assert one["__ipu_number"] in homes[one["__pipeline_stage"]]
+        assert int(one["__pipeline_stage"]) >= 2  # gradients begin where the loss is

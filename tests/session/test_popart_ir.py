@@ -709,3 +709,45 @@ def test_transforms_and_patterns_tell_when_they_are_applied(
         inferred(builder, y, given=options(useHostCopyOps=True))
     assert "Applying Graph transform HostIOSetup 1" in caplog.text
     assert "Applying pattern SumToAdd to Op(Sum, inputs=" in caplog.text
+
+
+KINDS = popart.RecomputationType
+
+
+@pytest.mark.parametrize(
+    ("kind", "explicit", "wanted"),
+    [
+        # all up to the loss is kept, since nobody marked anything that is
+        (KINDS.RecomputeAll, False, {"Checkpoint"}),
+        (KINDS.RecomputeAll, True, {"Checkpoint", "Recomputed"}),
+        (KINDS.NormOnly, False, {"Checkpoint"}),
+        (KINDS.Standard, False, {"Checkpoint", "Undefined", "Recompute"}),
+        (KINDS.NoRecompute, False, {"Checkpoint", "Undefined"}),
+    ],
+)
+def test_what_is_computed_again_follows_popart(
+    kind: popart.RecomputationType, explicit: bool, wanted: set[str]
+) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 6)
+    given = options(autoRecomputation=kind, explicitRecomputation=explicit)
+    ops = trained(builder, loss, given=given)["maingraph"]
+    assert {op["attributes"]["recomputetype"] for op in ops} == wanted
+    (final,) = (op for op in ops if op["type"] == "NlllWithSoftmaxGradDirect")
+    assert final["attributes"]["recomputetype"] == "Checkpoint"
+
+
+def test_what_is_kept_where_memory_is_least_splits_the_way_to_the_loss() -> None:
+    """Of 18 operators, three segments of 3, 2 and 1 come first, the others stand alone."""
+    builder = popart.Builder()
+    value = builder.aiOnnx.mul([builder.addInputTensor("FLOAT", [8]), weight(builder, 8)])
+    for _ in range(16):
+        value = builder.aiOnnx.sigmoid([value])
+    loss = builder.aiGraphcore.identityloss([value])
+    given = options(autoRecomputation=KINDS.Standard)
+    ops = trained(builder, loss, given=given, patterns=minimal())["maingraph"]
+    told = [op["attributes"]["recomputetype"] for op in ops]
+    assert (
+        told[:7]
+        == ["Undefined", "Recompute", "Recompute", "Undefined", "Recompute"] + ["Undefined"] * 2
+    )

@@ -29,6 +29,7 @@ from popgraph.session.popart_ir.execution_phases import (
     set_phases,
     turn_phases_back,
 )
+from popgraph.session.popart_ir.explicit_recomputation import recompute_explicitly
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.fp32_loss_scale import widen_loss_scale
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
@@ -52,11 +53,10 @@ from popgraph.session.popart_ir.placement import (
     add_copies,
     add_loads,
     add_store,
-    annotate_recomputation,
     delay_copies,
-    recompute_explicitly,
 )
 from popgraph.session.popart_ir.random_seeds import add_seeds
+from popgraph.session.popart_ir.recomputation import annotate_recomputation, mark_behind_loss
 from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
@@ -190,6 +190,7 @@ class Ir:
             copy_to_tiles(graph, Phases.of(options))
             if options.enableMergeExchange:
                 merge_exchanges(graph, options)
+        self._recompute(main, explicit=False)
         self._dots.draw("MAINLOOPS", [main, *loops, *called])
         graphs = [main, *loops, *called]
         graphs += self._outlined(graphs)
@@ -240,7 +241,7 @@ class Ir:
         locations = Locations(options, asked.grouped)
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
-        self._recompute(main)
+        self._recompute(main, explicit=True)
         widens = options.ensureFp32LossScaleTensor or options.automaticLossScalingSettings.enabled
         if asked.rule is not None and widens:
             _tell("EnsureFp32LossScale")
@@ -320,15 +321,20 @@ class Ir:
             add_store(graph, id, anchor, priority, tiles)
         return graphs
 
-    def _recompute(self, main: OpGraph) -> None:
-        options, loss = self._asked.options, self._asked.model.final_loss
+    def _recompute(self, main: OpGraph, *, explicit: bool) -> None:
+        """Chooses what is computed again: before there are copies for it, or else at last."""
+        options, loss = self._asked.options, self._loss
+        if loss is None or options.explicitRecomputation is not explicit:
+            return
         asked = options.autoRecomputation is not RecomputationType.NoRecompute
-        aside = options.explicitRecomputation or not options.enablePipelining
-        if asked and loss and aside and options.executionPhaseSettings.phases < _FEWEST_PHASES:
-            annotate_recomputation(main, options.autoRecomputation, loss)
-        if options.explicitRecomputation:
+        in_stages = options.enablePipelining and not explicit
+        if asked and not in_stages and options.executionPhaseSettings.phases < _FEWEST_PHASES:
+            kind = options.autoRecomputation
+            annotate_recomputation(main, kind, loss, explicit=explicit)
+        mark_behind_loss(main, loss)
+        if explicit:
             _tell("ExplicitRecompute")
-            recompute_explicitly(main)
+            recompute_explicitly(main, Phases.of(options))
 
     def _outlined(self, graphs: Sequence[OpGraph]) -> list[OpGraph]:
         options = self._asked.options

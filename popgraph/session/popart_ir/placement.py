@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from popgraph.builder.opset.enums import RecomputationType, RecomputeType, TileSet
+from popgraph.builder.opset.enums import TileSet
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 
 COPY = "IpuCopy"
 SOURCES = "__sourceIpus"
 """The attribute of a copy that tells the IPUs that have what it copies."""
-
-_NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
 
 
 STREAM = "hostStreamTensorId"
@@ -26,7 +24,13 @@ def add_loads(graph: OpGraph, priority: float, tiles: Mapping[str, TileSet]) -> 
         if graph.kind(id) is not Kind.STREAM or not users:
             continue
         where = tiles.get(id, TileSet.Compute)
-        settings = Settings(ipu=users[0].settings.ipu, tiles=where, priority=priority)
+        stages = [user.settings.stage for user in users if user.settings.stage is not None]
+        settings = Settings(
+            ipu=users[0].settings.ipu,
+            stage=min(stages, default=None),
+            tiles=where,
+            priority=priority,
+        )
         empty, loaded = graph.fresh(id, graph.infos[id]), graph.fresh(id, graph.infos[id])
         graph.replace_uses(id, loaded)
         first = min(users, key=graph.ops.index)
@@ -41,8 +45,8 @@ def add_store(graph: OpGraph, id: str, anchor: str, priority: float, tiles: Tile
     loads = (op for op in graph.ops if op.attributes.get(STREAM) == id)
     id = next((op.output for op in loads if op.type == "HostLoad"), id)
     producer = graph.producer(id)
-    ipu = producer.settings.ipu if producer else None
-    settings = Settings(ipu=ipu, tiles=tiles, priority=priority)
+    like = producer.settings if producer else Settings()
+    settings = Settings(ipu=like.ipu, stage=like.stage, tiles=tiles, priority=priority)
     behind = 0 if producer is None else graph.ops.index(producer) + 1
     place = graph.ops[behind] if behind < len(graph.ops) else None
     graph.add(Op("HostStore", {0: id}, {}, {STREAM: anchor}, settings, writes=True), before=place)
@@ -102,58 +106,3 @@ def _home(graph: OpGraph, id: str) -> int | None:
         return producer.settings.ipu
     places = [user.settings.ipu for user in graph.consumers(id) if user.settings.ipu is not None]
     return min(places, default=None)
-
-
-def annotate_recomputation(graph: OpGraph, kind: RecomputationType, loss: str) -> None:
-    """Says of every forward operator whether it is computed again for the gradients."""
-    forward = [op for op in graph.ops if not op.backward and not op.writes]
-    final = graph.producer(loss)
-    for op in forward:
-        if kind is RecomputationType.NormOnly:
-            again = op.type in _NORMS
-        else:
-            again = kind in (RecomputationType.RecomputeAll, RecomputationType.Standard)
-        chosen = RecomputeType.Recompute if again and op is not final else RecomputeType.Checkpoint
-        op.settings = replace(op.settings, recompute=chosen)
-
-
-def recompute_explicitly(graph: OpGraph) -> None:
-    """Computes again, beside the gradients, what they read of what is marked."""
-    marked = [op for op in graph.ops if op.settings.recompute is RecomputeType.Recompute]
-    for op in reversed(marked):
-        readers = {
-            id: [user for user in graph.consumers(id) if _is_later(user)]
-            for id in op.outputs.values()
-        }
-        op.settings = replace(op.settings, recompute=RecomputeType.Checkpoint)
-        if not any(readers.values()):
-            continue
-        outputs = {
-            index: graph.fresh(f"{id}_Recompute", graph.infos[id])
-            for index, id in op.outputs.items()
-        }
-        settings = replace(op.settings, recompute=RecomputeType.Recomputed)
-        for index, id in op.outputs.items():
-            for user in readers[id]:
-                for place, read in list(user.inputs.items()):
-                    if read == id:
-                        graph.connect(user, place, outputs[index])
-        copy = Op(
-            op.type,
-            dict(op.inputs),
-            outputs,
-            dict(op.attributes),
-            settings,
-            op.called,
-            backward=True,
-        )
-        graph.add(copy, before=_first(graph, readers))
-
-
-def _is_later(op: Op) -> bool:
-    return op.backward or op.settings.recompute is RecomputeType.Recomputed
-
-
-def _first(graph: OpGraph, readers: dict[str, list[Op]]) -> Op:
-    users = {user for found in readers.values() for user in found}
-    return next(op for op in graph.ops if op in users)
