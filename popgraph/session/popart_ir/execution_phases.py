@@ -72,7 +72,7 @@ def complete_phases(graph: OpGraph, phases: Phases) -> None:
                     _place(graph, op, found, phases.stages)
                     changed = True
     lost = [op for op in graph.ops if op.settings.context is Context.NORMAL]
-    lost = [op for op in lost if op.settings.phase is None]
+    lost = [op for op in lost if op.settings.phase is None and not _copies_stream(graph, op)]
     if lost:
         raise popart_exception(
             "[StreamingMemory] Could not determine execution phase for "
@@ -100,7 +100,20 @@ def _inherited(graph: OpGraph, op: Op, phases: Phases) -> int | None:
         for user in graph.consumers(id)
         if user.settings.phase is not None
     ]
-    return min(behind, default=None)
+    return min(behind or _beside(graph, op), default=None)
+
+
+def _beside(graph: OpGraph, op: Op) -> list[int]:
+    """The phases of what reads the same as an operator that changes a variable."""
+    if not op.writes:
+        return []
+    users = [user for id in op.inputs.values() for user in graph.consumers(id)]
+    return [user.settings.phase for user in users if user.settings.phase is not None]
+
+
+def _copies_stream(graph: OpGraph, op: Op) -> bool:
+    """Whether numbers of the optimizer are copied, in front of the phases."""
+    return op.type == COPY and all(graph.kind(id) is Kind.STREAM for id in op.inputs.values())
 
 
 def _producers(graph: OpGraph, op: Op) -> Iterator[Op]:

@@ -57,6 +57,10 @@ _BINARY = {
 """What writes over either operand, if that has the shape of the result."""
 
 
+_SLICE = 2
+"""The operand of a DynamicSlice that it may write its result over, if it is given."""
+
+
 @dataclass(frozen=True)
 class _Proposal:
     """A form in place: which operand it shares memory with, and whether it changes it."""
@@ -114,6 +118,8 @@ class InPlace:
             for index, type_ in enumerate(_BINARY[op.type]):
                 if self._has_result_shape(op, index):
                     yield type_, (index,), True, 10.0
+        elif op.type == "DynamicSlice" and _SLICE in op.inputs:
+            yield "DynamicSliceInplace", (_SLICE,), True, 10.0
         elif op.type == "Where":
             for index, side in ((1, "Lhs"), (2, "Rhs")):
                 if self._has_result_shape(op, index):

@@ -30,6 +30,7 @@ from popgraph.session.popart_ir.execution_phases import (
     turn_phases_back,
 )
 from popgraph.session.popart_ir.explicit_recomputation import recompute_explicitly
+from popgraph.session.popart_ir.explicit_stashes import stash_in_loop
 from popgraph.session.popart_ir.forward import ForwardReader, Places
 from popgraph.session.popart_ir.fp32_loss_scale import widen_loss_scale
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
@@ -37,7 +38,7 @@ from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
-from popgraph.session.popart_ir.main_loops import MainLoops
+from popgraph.session.popart_ir.main_loops import Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
@@ -309,16 +310,20 @@ class Ir:
         """The graphs of main loops, after which anchors are stored from where they are."""
         asked, options = self._asked, self._asked.options
         graphs: list[OpGraph] = []
+        inner: Loop | None = None
         homes = {id: (main, id) for id in asked.anchors}
         if options.enableExplicitMainLoops:
             _tell("MainLoops")
             loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
             graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
-            homes = loops.homes
+            homes, inner = loops.homes, loops.inner
         priority = self._priority(late=True)
         for anchor, (graph, id) in homes.items() if options.useHostCopyOps else ():
             tiles = asked.anchor_tiles.get(anchor, TileSet.Compute)
             add_store(graph, id, anchor, priority, tiles)
+        if options.enablePipelining and inner is not None:
+            _tell("Pipeline")
+            stash_in_loop(inner)
         return graphs
 
     def _recompute(self, main: OpGraph, *, explicit: bool) -> None:

@@ -21,7 +21,7 @@ _AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: 
 
 
 @dataclass
-class _Loop:
+class Loop:
     """A loop and the graph that it runs."""
 
     op: Op
@@ -29,6 +29,23 @@ class _Loop:
     body: OpGraph
     inside: dict[str, str]
     """The names that tensors of the outer graph have in it."""
+
+    def add_carried(self, first: str, inner: str, following: str) -> None:
+        """Adds a tensor that each turn hands on to the next; `first` is what the first one gets."""
+        _insert(self.op.inputs, _FIRST, first)
+        self.outer.connect(self.op, _FIRST, first)
+        self.body.inputs.insert(_FIRST, inner)
+        self.body.results.insert(0, following)
+        last = self.outer.fresh(first, self.outer.infos[first])
+        _insert(self.op.outputs, 0, last)
+        self.outer.rename_output(self.op, 0, last)
+
+    def add_implicit(self, id: str, inner: str) -> str:
+        """Adds a tensor that the body reads and changes as it is."""
+        index = max(self.op.inputs, default=_FIRST - 1) + 1
+        self.outer.connect(self.op, index, id)
+        self.body.inputs.append(self.body.add_tensor(inner, self.outer.infos[id]))
+        return inner
 
 
 @dataclass
@@ -45,7 +62,12 @@ class MainLoops:
     accumulation: int
     homes: dict[str, tuple[OpGraph, str]] = field(default_factory=dict)
     """Where the anchors are to be stored from."""
-    _loops: list[_Loop] = field(default_factory=list)
+    _loops: list[Loop] = field(default_factory=list)
+
+    @property
+    def inner(self) -> Loop | None:
+        """The innermost loop, if there is one."""
+        return self._loops[-1] if self._loops else None
 
     def run(self, anchors: Mapping[str, AnchorReturnTypeId]) -> list[OpGraph]:
         """The graphs that loops call, the outer one first."""
@@ -87,25 +109,25 @@ class MainLoops:
         self.main.add_tensor(name, info)
         self.main.add(Op("Init", {}, {0: name}, settings=Settings(name="Init")), _first(self.main))
         for loop in self._loops:
-            _insert(loop.op.inputs, _FIRST, _scoped(loop.outer, name))
-            loop.outer.connect(loop.op, _FIRST, _scoped(loop.outer, name))
-            held = loop.body.add_tensor(_scoped(loop.body, name), info)
+            _insert(loop.op.inputs, _FIRST, scoped(loop.outer, name))
+            loop.outer.connect(loop.op, _FIRST, scoped(loop.outer, name))
+            held = loop.body.add_tensor(scoped(loop.body, name), info)
             loop.body.inputs.insert(_FIRST, held)
         value = home[1]
         if returned is AnchorReturnTypeId.Sum:
-            total = inner.add_tensor(_scoped(inner, f"{name}_out"), info)
-            inputs = {0: _scoped(inner, name), 1: value}
+            total = inner.add_tensor(scoped(inner, f"{name}_out"), info)
+            inputs = {0: scoped(inner, name), 1: value}
             inner.add(Op("Add", inputs, {0: total}, settings=Settings(name="Add")))
             value = total
         for loop in reversed(self._loops):
             loop.body.results.insert(0, value)
-            value = loop.outer.add_tensor(_scoped(loop.outer, f"{name}_out"), info)
+            value = loop.outer.add_tensor(scoped(loop.outer, f"{name}_out"), info)
             _insert(loop.op.outputs, 0, value)
             loop.outer.rename_output(loop.op, 0, value)
         self.homes[id] = self.main, value
 
 
-def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
+def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
     """A loop whose body is some of the operators of a graph."""
     moved = set(ops)
     results = [
@@ -120,11 +142,11 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
     inside = {}
     for id in dict.fromkeys([*inputs, *made]):
         inside[id] = body.add_tensor(
-            _scoped(body, id.removeprefix(_scoped(outer, ""))), outer.infos[id], outer.kind(id)
+            scoped(body, id.removeprefix(scoped(outer, ""))), outer.infos[id], outer.kind(id)
         )
         if id in outer.constants:
             body.constants[inside[id]] = outer.constants[id]
-    number, condition = _scoped(body, _NUMBER), _scoped(body, _CONDITION)
+    number, condition = scoped(body, _NUMBER), scoped(body, _CONDITION)
     body.add_tensor(number, TensorInfo("INT32", []))
     body.add_tensor(condition, TensorInfo("BOOL", []))
     body.inputs = [number, condition, *(inside[id] for id in inputs)]
@@ -147,7 +169,7 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
     )
     outer.add(loop, before=first)
     _order(outer, body, loop)
-    return _Loop(loop, outer, body, inside)
+    return Loop(loop, outer, body, inside)
 
 
 def _order(outer: OpGraph, body: OpGraph, loop: Op) -> None:
@@ -172,7 +194,7 @@ def _changed(graph: OpGraph, id: str) -> str:
     return id
 
 
-def _scoped(graph: OpGraph, id: str) -> str:
+def scoped(graph: OpGraph, id: str) -> str:
     return f"{graph.scope}/{id}" if graph.scope else id
 
 

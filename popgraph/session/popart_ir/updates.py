@@ -40,7 +40,7 @@ COMBINED = "popgraph.update"
 WEIGHT = "popgraph.weight"
 """The attribute of an update that names the weight whose numbers it uses."""
 
-_COUNTER = "Counter___"
+COUNTER = "Counter___"
 _SCALAR = TensorInfo("FLOAT", [])
 
 
@@ -263,7 +263,7 @@ class Update:
     def _counter(self) -> str:
         """How many micro-batches there were: one for each IPU and stage, begun where it is new."""
         settings = self._op.settings
-        id = _COUNTER
+        id = COUNTER
         id += "" if settings.ipu is None else f"_VGraph{settings.ipu}"
         id += "" if settings.stage is None else f"_PStage{settings.stage}"
         if id not in self._graph.infos:
