@@ -24,6 +24,10 @@ _UNKNOWN = (
     "[PreAutomaticLossScale] Tensor %s, which was added to the "
     "'automaticLossScalingSettings.toTrackTensors' list, does not exist in the model."
 )
+_TWICE = (
+    "[PreAutomaticLossScale] Tensor %s has been added more than once to the list of "
+    "'toTrackTensors'. Please consider removing the duplicates."
+)
 _PRODUCTS = {("", "Conv"), ("", "Gemm"), ("", "MatMul"), (DOMAIN, "MultiConv")}
 _VIEWS = {
     *((domain, "Reshape") for domain in ("", DOMAIN)),
@@ -43,6 +47,9 @@ def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings)
     match settings.gradientTensorTrackingMethod:
         case GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors:
             chosen = settings.toTrackTensors or []
+            for place, id in enumerate(chosen):
+                if id in chosen[:place]:
+                    log_of("transform").warning(_TWICE, id)
             unknown = [id for id in chosen if id not in model.infos()]
             for id in unknown:
                 log_of("transform").error(_UNKNOWN, id)

@@ -127,6 +127,16 @@ class DeviceManager:
     they are, and this machine does their work.
     """
 
+    def _check_connection(self, connectionType: DeviceConnectionType) -> None:
+        """A device to which nothing may be connected is no hardware."""
+        if connectionType is DeviceConnectionType.Never:
+            raise popart_exception(
+                "Trying to acquire a hardware device when connectionType is "
+                "DeviceConnectionType::Never",
+                "DeviceManager",
+                "createOfflineIPUDevice makes a device to compile for",
+            )
+
     def createCpuDevice(
         self, *, backend: str | None = None, threads: int | None = None
     ) -> DeviceInfo:
@@ -163,6 +173,7 @@ class DeviceManager:
 
         Programs put this method in the other's place, so it must not call that one by name.
         """
+        self._check_connection(connectionType)
         return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
     def acquireAvailableDevice(
@@ -174,6 +185,7 @@ class DeviceManager:
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo:
         """Some IPUs, whose work this machine does."""
+        self._check_connection(connectionType)
         return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
     def tryAcquireDeviceById(
@@ -183,6 +195,7 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo | None:
         """As `acquireDeviceById`."""
+        self._check_connection(connectionType)
         return _ipu(1, 0, connectionType)
 
     def acquireDeviceById(
@@ -192,6 +205,7 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo:
         """One IPU, whose work this machine does; every number is one."""
+        self._check_connection(connectionType)
         return _ipu(1, 0, connectionType)
 
     def enumerateDevices(

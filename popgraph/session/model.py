@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.onnx.stacked_weights import StackedModel
-from popgraph.builder.opset.enums import ExchangeStrategy, RecomputationType, RecomputeType
+from popgraph.builder.opset.enums import ExchangeStrategy, RecomputationType, RecomputeType, TileSet
 from popgraph.builder.opset.exceptions import (
     popart_exception,
 )
@@ -20,7 +20,11 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.builder.popart.refusals import REFUSED, check_notes
-from popgraph.builder.popart.replication_notes import broadcast_inputs, exchange_strategies
+from popgraph.builder.popart.replication_notes import (
+    broadcast_inputs,
+    exchange_strategies,
+    input_tiles,
+)
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.compiler import load
 from popgraph.dialects import element_types
@@ -162,6 +166,11 @@ class SessionModel:
     def exchange_strategies(self) -> set[ExchangeStrategy]:
         """When inputs come, where it is not just in time."""
         return exchange_strategies(self._notes)
+
+    @property
+    def input_tiles(self) -> dict[str, TileSet]:
+        """The tiles to which inputs come that are not those that compute."""
+        return input_tiles(self._notes)
 
     @property
     def _notes(self) -> list[tuple[str, str]]:

@@ -90,10 +90,6 @@ class Optimizer(ABC):
             self._check_value(one, self._maps[one.name].default)
         if self._loss_scaling.val() == 0:
             raise popart_exception("Loss scaling cannot be 0")
-        if any(one.everything for one in self._clip) and len(self._clip) > 1:
-            raise popart_exception(
-                "ClipNormSettings::clipAllWeights must be the only clip norm setting"
-            )
 
     def _check_value(self, parameter: Parameter, value: OptimizerValue) -> None:
         parameter.check(value, self.KIND)

@@ -49,6 +49,7 @@ from popgraph.session.reporting import Reporting
 from popgraph.session.setting_checks import (
     check_batches,
     check_buffering,
+    check_clipping,
     check_exchange,
     check_loss_scaling,
     check_settings,
@@ -131,6 +132,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._tell_what_stays()
             if self._training:
                 check_gradients(self._model)
+                check_clipping(self._rule, self._model.weight_names)
             self._stages = check_placement(
                 self._model,
                 self._options,
@@ -303,6 +305,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
 
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor, those of PopART's IR among them."""
+        self._engine.prepared("There is no executatable. Try calling Session::prepareDevice first.")
         found = self._program.infos.get(id) or self.getIr().infos().get(id)
         if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
@@ -382,6 +385,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._ipus or 1,
             self._program.tracked,
             {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
+            self._grouped,
+            {id: self._dataflow.art(id).tileSet() for id in self._dataflow.anchors()},
         )
 
     def _frozen(self) -> Collection[str]:

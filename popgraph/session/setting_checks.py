@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
@@ -61,6 +61,18 @@ def check_exchange(strategies: Iterable[ExchangeStrategy], options: SessionOptio
                 "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled.",
                 "SessionOptions",
             )
+
+
+def check_clipping(rule: OptimizerSpec | None, known: Collection[str]) -> None:
+    """Refuses groups of gradients of what the model has not."""
+    for group in () if rule is None else rule.clip:
+        for id in group.weights:
+            if id not in known:
+                raise popart_exception(
+                    f"No Ir::Tensor with TensorId '{id}' in Tensors::get(..)",
+                    "ClipNormSettings",
+                    f"weights of this model are {', '.join(sorted(known))}",
+                )
 
 
 def check_batches(options: SessionOptions, inputs: Iterable[Stream]) -> None:
@@ -130,6 +142,12 @@ def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Itera
         yield (
             "Loop batch serialization is only supported in "
             "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
+        )
+    groups = () if rule is None else rule.clip
+    if len(groups) > 1 and not all(group.weights for group in groups):
+        yield (
+            "Multiple clip groups specified, but one has the mode 'ClipAllWeights'. When using "
+            "ClipNormSettings.clipAllWeights(...), only one group should be specified."
         )
     threshold = options.mergeVarUpdateMemThreshold
     least = 1 if options.mergeVarUpdate is MergeVarUpdateType.AutoTight else 0

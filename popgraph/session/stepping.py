@@ -75,10 +75,6 @@ class Stepping(ABC):
         forward = is_forward_only(programHandle, self._options)
         if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
             raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
-        message = "Session::run(...): prepareDevice must be called before run"
-        executable = self._engine.prepared(message)
-        if not self._engine.loaded:
-            self._engine.load()
         in_shares = self._share.own.ranks > 1 and self._options.weights_sharded_from
         insists = self._insists_on_weights() or in_shares
         unsent = self._training and not self._sent and insists
@@ -87,6 +83,11 @@ class Stepping(ABC):
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"
             )
+        executable = self._engine.prepared(
+            "Devicex::prepare() must be called before Devicex::run(const IStepIO &) is called."
+        )
+        if not self._engine.loaded:
+            self._engine.load()
         _LOG.log(TRACE, "Session::run(%s)", debugName)
         stepio = self._synthetic or stepio
         with as_popart_errors():

@@ -146,23 +146,24 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             customCodelets
         """,
         (Standing.QUIET, _ONE_DEVICE): """
-            activationTensorLocationSettings
-            groupHostSync numIOTiles replicatedCollectivesSettings
-            tensorLocationSettingsOverride virtualGraphMode
+            groupHostSync virtualGraphMode
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
-            decomposeGradSum enableOutlining mergeVarUpdate mergeVarUpdateMemThreshold
-            outlineThreshold
+            activationTensorLocationSettings decomposeGradSum enableOutlining
+            ensureFp32LossScaleTensor
+            enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
+            numIOTiles replicatedCollectivesSettings
+            outlineThreshold tensorLocationSettingsOverride
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
             batchSerializationSettings bufferingDepthMap defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
-            enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
+            enableFullyConnectedPass enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning enablePrefetchDatastreams
-            executionPhaseSettings experimentalSettings kahnTieBreaker
+            experimentalSettings kahnTieBreaker
             outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
             scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs
@@ -178,7 +179,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             updatableNamedBuffers
         """,
         (Standing.QUIET, "64-bit numbers stay what they are"): """
-            enableSupportedDataTypeCasting ensureFp32LossScaleTensor
+            enableSupportedDataTypeCasting
         """,
         (Standing.QUIET, "every operator keeps the version that its model asks for"): """
             strictOpVersions

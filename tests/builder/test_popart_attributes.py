@@ -154,6 +154,15 @@ def test_hints_are_for_the_operators_that_take_them() -> None:
             "MultiConvOp 'both' has no input tensors. Provide at least one set of inputs",
         ),
         (
+            lambda: builder.aiGraphcore.copyvarupdate([y, y]),
+            "The first arg of copyvarupdate should be an initalised tensor.",
+        ),
+        (
+            lambda: builder.aiGraphcore.multiconv([[y]], debugContext="both"),
+            "Each convolution of MultiConvOp 'both' must have at least two inputs - data and "
+            "weights",
+        ),
+        (
             builder.addUntypedInputTensor,
             "Can not add untyped tensors to the top-level graph. Use "
             "Builder::addInputTensor(const TensorInfo &tensorInfo, const std::string &debugPrefix) "

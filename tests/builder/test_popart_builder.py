@@ -261,7 +261,7 @@ def test_mistakes_are_popart_exceptions_and_ours() -> None:
     rows = [early.addInputTensor("FLOAT", shape) for shape in ([2, 3], [9])]
     with pytest.raises(popart_exception, match="does not take inputs"):
         early.aiOnnx.concat(rows, 0)
-    with pytest.raises(popart_exception, match="is not an input or output tensor"):
+    with pytest.raises(popart_exception, match="nonsense is not an known tensor"):
         builder.getTensorShape("nonsense")
 
 
@@ -418,7 +418,7 @@ def test_branches_see_the_graph_around_them() -> None:
     graph = proto_of(builder).graph
     inner = {one.name: one.g.node[0].op_type for one in graph.node[0].attribute}
     assert inner == {"else_branch": "Add", "then_branch": "Mul"}
-    with pytest.raises(popart_exception, match="unrecognised TensorId nothing"):
+    with pytest.raises(popart_exception, match="unrecognised Tensor nothing from higher"):
         branches[0].addInputTensorFromParentGraph("nothing")
 
 

@@ -24,7 +24,7 @@ def types(graphs: Graphs, graph: str = "maingraph") -> list[str]:
 
 def options(**given: object) -> popart.SessionOptions:
     made = popart.SessionOptions()
-    made.enableOutlining = False
+    made.enableOutlining = made.enableMergeExchange = False
     for name, value in given.items():
         setattr(made, name, value)
     return made

@@ -136,3 +136,11 @@ def test_which_gradients_are_tracked() -> None:
         Trained(toTrackTensors=["v"], **some)
     with pytest.raises(popart.popart_exception, match="No tracked gradient tensors of type fp16"):
         Trained(gradientTensorTrackingMethod=method.ConvAndMatmulGradients)
+
+
+def test_tensors_tracked_twice_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    method = popart.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
+    Trained(toTrackTensors=["w", "x", "w"], gradientTensorTrackingMethod=method)
+    notes = capfd.readouterr().err
+    assert notes.count("Tensor w has been added more than once to the list of") == 1
+    assert "Tensor x has been added" not in notes

@@ -50,7 +50,7 @@ class Layers:
         options.enableExplicitIR(True)
         options.enableGradientAccumulation = factor > 1
         options.accumulationFactor = factor
-        options.enableOutlining = False
+        options.enableOutlining = options.enableMergeExchange = False
         for name, value in asked.items():
             setattr(options, name, value)
         device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 4})
@@ -212,3 +212,44 @@ def test_explicit_and_implicit_pipelines_update_weights_alike() -> None:
     for id, wanted in implicit.items():
         np.testing.assert_array_equal(explicit[id], wanted)
     assert not np.allclose(alone["w0"], explicit["w0"], 1e-6)
+
+
+def test_stages_compute_again_on_their_own_ipu() -> None:
+    graphs = Layers(**PIPELINE, autoRecomputation=popart.RecomputationType.RecomputeAll).graphs()
+    ops = [op for found in graphs.values() for op in found]
+    again = [op["attributes"] for op in ops if op["attributes"]["recomputetype"] == "Recomputed"]
+    assert again
+    homes = {}
+    for op in ops:
+        told = op["attributes"]
+        if "__ipu_number" in told and "__pipeline_stage" in told:
+            homes.setdefault(told["__pipeline_stage"], set()).add(told["__ipu_number"])
+    for one in again:
+        assert one["__ipu_number"] in homes[one["__pipeline_stage"]]
+        assert int(one["__pipeline_stage"]) >= 2  # gradients begin where the loss is
+
+
+def test_a_pipeline_in_a_loop_keeps_slices_of_its_tensors() -> None:
+    graphs = Layers(**PIPELINE).graphs()
+    outer, inner = graphs["stepGraph"], graphs["accumulationGraph"]
+    (update,) = (
+        op
+        for op in of_type(inner, "DynamicUpdateInplace")
+        if read(op)[2] == "accumulationGraph/Tanh:0"
+    )
+    stash = "accumulationGraph/Stashed___Tanh:0"
+    assert read(update)[:2] == [stash, "accumulationGraph/Counter___Tanh:0"]
+    assert update["inputs"][0]["shape"] == "[5 2 3]"  # stages 0 to 4
+    (restored,) = (op for op in of_type(inner, "DynamicSliceInplace") if read(op)[0] == stash)
+    assert restored["attributes"]["__pipeline_stage"] == "4"
+    (gradient,) = (
+        op for op in of_type(inner, "TanhGrad") if restored["outputs"][0]["name"] in read(op)
+    )
+    assert gradient["attributes"]["__pipeline_stage"] == "4"
+    counters = of_type(inner, "IncrementModInplace")
+    stashes = len(of_type(inner, "DynamicUpdateInplace"))
+    assert len(counters) == stashes + len(of_type(inner, "DynamicSliceInplace"))
+    begun = [op for op in of_type(outer, "Init") if op["name"].startswith("Init_")]
+    assert len(begun) == stashes + len(counters)
+    (loop,) = of_type(outer, "Loop")
+    assert {op["outputs"][0]["name"] for op in begun} <= set(read(loop))

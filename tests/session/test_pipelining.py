@@ -250,13 +250,16 @@ def operators(**asked: Any) -> list[dict[str, Any]]:
     return ops
 
 
+def ipu_of(op: dict[str, Any]) -> str:
+    """Where an operator runs, or from where it copies."""
+    told = op["attributes"]
+    return str(told.get("__ipu_number") or told["__sourceIpus"].strip("[]"))
+
+
 def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]:
     """IPU and stage of each, by what it reads first."""
     return {
-        op["inputs"][0]["name"]: (
-            op["attributes"]["__ipu_number"],
-            op["attributes"]["__pipeline_stage"],
-        )
+        op["inputs"][0]["name"]: (ipu_of(op), op["attributes"]["__pipeline_stage"])
         for op in ops
         if op["type"] == type_
     }
@@ -343,7 +346,7 @@ def test_ipus_share_a_pipeline_by_cost() -> None:
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
     shared = Deep(mode=popart.VirtualGraphMode.Auto)
     ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
-    readers = {op["inputs"][0]["name"]: op["attributes"]["__ipu_number"] for op in ops}
+    readers = {op["inputs"][0]["name"]: ipu_of(op) for op in ops}
     ipus = tuple(int(readers[f"w{at}"]) for at in range(3))
     assert set(ipus) == {0, 1}
     told = Deep(ipus, ipus)

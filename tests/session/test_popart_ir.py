@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import popgraph.session as popart
+from popgraph.support.logs import log_of
 from tests.session.popart_graphs import (
     inferred,
     layers,
@@ -336,8 +338,99 @@ def test_copies_between_ipus() -> None:
     manual = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
     graphs = inferred(builder, b, patterns=minimal(), given=manual, device=device)
     assert types(graphs) == ["Exp", "IpuCopy", "Abs"]
-    assert [op["attributes"]["__ipu_number"] for op in graphs["maingraph"]] == ["0", "0", "1"]
+    told = [op["attributes"] for op in graphs["maingraph"]]
+    assert [one.get("__ipu_number") for one in told] == ["0", None, "1"]
+    assert (told[1]["__sourceIpus"], told[1]["__destIpu"]) == ("[0]", "1")
+    assert told[1]["schedulePriority"] == "-inf"
     assert types(inferred(builder, b, patterns=minimal(), device=device)) == ["Exp", "Abs"]
+
+
+def test_copies_that_one_operator_waits_for_are_one() -> None:
+    builder = popart.Builder()
+    x, y = (builder.addInputTensor("FLOAT", [3]) for _ in range(2))
+    with builder.virtualGraph(0):
+        a, b = builder.aiOnnx.exp([x]), builder.aiOnnx.abs([y])
+    with builder.virtualGraph(1):
+        c = builder.aiOnnx.add([a, b])
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    manual = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
+    graphs = inferred(builder, c, patterns=minimal(), given=manual, device=device)
+    assert sorted(types(graphs)) == ["Abs", "Add", "Exp", "IpuCopy"]
+    (copy,) = (op for op in graphs["maingraph"] if op["type"] == "IpuCopy")
+    assert [one["name"] for one in copy["inputs"]] == [a, b]
+    assert [one["name"] for one in copy["outputs"]] == [f"{a}_c1", f"{b}_c1"]
+
+
+def test_what_is_computed_twice_is_one_operator() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    first, second = (builder.aiOnnx.neg([builder.aiOnnx.exp([x])]) for _ in range(2))
+    total = builder.aiOnnx.sub([first, second])
+    assert types(inferred(builder, total, patterns=minimal())) == ["Exp", "Neg", "Sub"]
+    found = types(inferred(builder, total, second, patterns=minimal()))
+    assert found == ["Exp", "Neg", "Neg", "Sub"]  # what is asked for stays
+
+
+def test_gradients_of_parts_are_written_over_each_other() -> None:
+    builder = popart.Builder()
+    matrix = weight(builder, 6, 2)
+    place = builder.addInputTensor("UINT32", [1], "place")
+    graphcore = builder.aiGraphcore
+    parts = [
+        graphcore.dynamicslice([matrix, place], axes=[0], sizes=[size], noOverlap=alone)
+        for size, alone in ((4, 1), (2, 0))
+    ]
+    loss = graphcore.l1loss([builder.aiOnnx.concat(parts, 0)], 0.1)
+    graphs = trained(builder, loss, patterns=minimal())
+    ops = [op for op in graphs["maingraph"] if op["type"].startswith(("Init", "Dynamic"))][2:]
+    kinds = [op["type"] for op in ops]
+    assert kinds[0] == "Init"
+    assert sorted(kinds[1:]) == ["DynamicAddInplace", "DynamicUpdateInplace"]
+    chain = [(op["inputs"][0]["name"], op["outputs"][0]["name"]) for op in ops[1:]]
+    assert chain[0][0] == ops[0]["outputs"][0]["name"]
+    assert chain[1] == (chain[0][1], "Gradient___w")
+    assert ops[0]["name"] == "GradInit_Gradient___w"
+
+
+def test_gradients_of_dynamic_updates_are_slices_and_zeros() -> None:
+    builder = popart.Builder()
+    whole, part = weight(builder, 6, 2), weight(builder, 4, 2, name="part")
+    place = builder.addInputTensor("UINT32", [1], "place")
+    graphcore = builder.aiGraphcore
+    added = graphcore.dynamicadd([whole, place, part], axes=[0], sizes=[4])
+    for alone, extra in ((0, ["DynamicZero"]), (1, [])):
+        value = graphcore.dynamicupdate([added, place, part], [0], [4], noOverlap=alone)
+        value = graphcore.dynamiczero([value, place], [0], [4])
+        loss = graphcore.l1loss([value], 0.1)
+        found = types(trained(builder, loss, patterns=minimal()))
+        gradients = [one for one in found if one.startswith("Dynamic")][3:]
+        assert sorted(gradients) == ["DynamicSlice", "DynamicSlice", "DynamicZero", *extra]
+
+
+def test_seeds_reach_the_graphs_that_are_called() -> None:
+    builder = popart.Builder()
+    value = builder.aiOnnx.mul([builder.addInputTensor("FLOAT", [4, 2]), weight(builder, 4, 2)])
+    inner = builder.createSubgraphBuilder()
+    given = inner.addInputTensor(popart.TensorInfo("FLOAT", [4, 2]))
+    inner.addOutputTensor(inner.aiOnnx.dropout([given], 1, 0.5)[0])
+    inner.setGraphName("inner")
+    value = builder.aiGraphcore.call([value], 1, inner)[0]
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.dropout([value], 1, 0.5)[0]], 0.1)
+    graphs = trained(builder, loss, patterns=minimal())
+    assert types(graphs, "inner") == ["ModifyRandomSeed", "Dropout", "ModifyRandomSeed"]
+    base, carried = (op for op in graphs["inner"] if op["type"] == "ModifyRandomSeed")
+    assert base["inputs"][0]["name"] == "inner/randomSeed___base_in"
+    assert carried["outputs"][0]["name"] == "inner/randomSeed___base_out"
+    (call,) = (op for op in graphs["maingraph"] if op["type"] == "Call")
+    assert [one["name"] for one in call["inputs"]][1] == "randomSeed___modified0"
+    assert [one["index"] for one in call["outputs"] if one["name"] == value] == ["1"]
+
+
+def test_stochastic_rounding_needs_a_seed() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [3])])
+    given = options(enableStochasticRounding=True)
+    assert types(inferred(builder, y, patterns=minimal(), given=given)) == ["GetRandomSeed", "Exp"]
 
 
 def test_inputs_and_anchors_may_be_copied_by_operators() -> None:
@@ -578,3 +671,83 @@ def test_a_slice_with_steps_is_a_slice_and_a_sample() -> None:
     assert sampled["inputs"][0]["name"] == cut["outputs"][0]["name"]
     assert sampled["attributes"]["strides"] == "[1 2]"
     assert types(inferred(builder, y, patterns=minimal())) == ["Slice"]
+
+
+def test_what_is_outlined_has_a_scope_and_no_part_of_a_step() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 3)
+    given = options(enableOutlining=True)
+    graphs = trained(builder, loss, given=given)
+    inner = [name for name in graphs if name.startswith("call_subgraph")]
+    assert inner
+    for name in inner:
+        told = {
+            (op["attributes"]["scope"], op["attributes"]["__execution_context"])
+            for op in graphs[name]
+        }
+        assert told == {(name, "Subgraph")}
+
+
+def test_accumulations_of_different_kinds_are_not_outlined_together() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    graphs = trained(builder, loss, optimizer=popart.Adam({}), given=options(enableOutlining=True))
+    gathered = [op for op in graphs["maingraph"] if op["type"] == "Accumulate"]
+    assert [op["attributes"]["type"] for op in gathered] == ["5", "6"]
+
+
+def test_transforms_and_patterns_tell_when_they_are_applied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.sum([builder.addInputTensor("FLOAT", [3]) for _ in range(2)])
+    names = [log_of(module).name for module in ("transform", "pattern")]
+    with (
+        caplog.at_level(logging.DEBUG, logger=names[0]),
+        caplog.at_level(logging.DEBUG, logger=names[1]),
+    ):
+        inferred(builder, y, given=options(useHostCopyOps=True))
+    assert "Applying Graph transform HostIOSetup 1" in caplog.text
+    assert "Applying pattern SumToAdd to Op(Sum, inputs=" in caplog.text
+
+
+KINDS = popart.RecomputationType
+
+
+@pytest.mark.parametrize(
+    ("kind", "explicit", "wanted"),
+    [
+        # all up to the loss is kept, since nobody marked anything that is
+        (KINDS.RecomputeAll, False, {"Checkpoint"}),
+        (KINDS.RecomputeAll, True, {"Checkpoint", "Recomputed"}),
+        (KINDS.NormOnly, False, {"Checkpoint"}),
+        (KINDS.Standard, False, {"Checkpoint", "Undefined", "Recompute"}),
+        (KINDS.NoRecompute, False, {"Checkpoint", "Undefined"}),
+    ],
+)
+def test_what_is_computed_again_follows_popart(
+    kind: popart.RecomputationType, explicit: bool, wanted: set[str]
+) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 6)
+    given = options(autoRecomputation=kind, explicitRecomputation=explicit)
+    ops = trained(builder, loss, given=given)["maingraph"]
+    assert {op["attributes"]["recomputetype"] for op in ops} == wanted
+    (final,) = (op for op in ops if op["type"] == "NlllWithSoftmaxGradDirect")
+    assert final["attributes"]["recomputetype"] == "Checkpoint"
+
+
+def test_what_is_kept_where_memory_is_least_splits_the_way_to_the_loss() -> None:
+    """Of 18 operators, three segments of 3, 2 and 1 come first, the others stand alone."""
+    builder = popart.Builder()
+    value = builder.aiOnnx.mul([builder.addInputTensor("FLOAT", [8]), weight(builder, 8)])
+    for _ in range(16):
+        value = builder.aiOnnx.sigmoid([value])
+    loss = builder.aiGraphcore.identityloss([value])
+    given = options(autoRecomputation=KINDS.Standard)
+    ops = trained(builder, loss, given=given, patterns=minimal())["maingraph"]
+    told = [op["attributes"]["recomputetype"] for op in ops]
+    assert (
+        told[:7]
+        == ["Undefined", "Recompute", "Recompute", "Undefined", "Recompute"] + ["Undefined"] * 2
+    )

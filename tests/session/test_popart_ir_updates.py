@@ -237,9 +237,8 @@ def test_norms_of_several_ipus_are_added_on_one() -> None:
     for op in ops:
         if op["type"] not in ("IpuCopy", "IdentityLossGrad"):
             homes = {
-                by_output[name]["attributes"].get(
-                    "__destIpu", by_output[name]["attributes"]["__ipu_number"]
-                )
+                by_output[name]["attributes"].get("__destIpu")
+                or by_output[name]["attributes"]["__ipu_number"]
                 for name in read_by(op) & by_output.keys()
             }
             assert homes <= {op["attributes"]["__ipu_number"]}, op["type"]
@@ -298,3 +297,49 @@ def test_updates_with_other_numbers_stay_apart() -> None:
     given = options(mergeVarUpdate=popart.MergeVarUpdateType.All)
     found = Counter(types(trained(builder, loss, optimizer=rule, given=given)))
     assert (found["SGD0VarUpdate"], found["ConcatInplace"]) == (2, 2)
+
+
+@pytest.mark.parametrize("loss_of", ["nll", "mul"])
+def test_a_loss_scale_may_be_of_single_precision(loss_of: str) -> None:
+    builder = popart.Builder()
+    data = builder.addInputTensor("FLOAT16", [8, 4], "x")
+    matrix = builder.addInitializedInputTensor(np.ones((4, 4), np.float16), "w0")
+    value = builder.aiOnnx.matmul([data, matrix])
+    if loss_of == "nll":
+        labels = builder.addInputTensor("INT32", [8], "labels")
+        loss = builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([value], 1), labels])
+    else:
+        value = builder.aiOnnx.reducesum([value], keepdims=0)
+        loss = builder.aiOnnx.mul([value, builder.aiOnnx.exp([value])])
+    rule = popart.SGD({"lossScaling": (2.0, False)})
+    given = options(ensureFp32LossScaleTensor=True)
+    ops = trained(builder, loss, optimizer=rule, given=given)["maingraph"]
+    scaled = [
+        one["type"] for op in ops for one in op["inputs"] if one["name"] == "lossScaling_FLOAT16"
+    ]
+    assert set(scaled) == {"FLOAT"}
+    casts = [op for op in ops if op["type"] == "Cast"]
+    assert bool(casts) is (loss_of == "mul")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_sums_over_replicas_are_merged_where_they_are_asked_to_be(prepared: bool) -> None:
+    settings = popart.ReplicatedCollectivesSettings()
+    settings.mergeAllReduceCollectives = True
+    settings.prepareScheduleForMergingCollectives = prepared
+    outer = popart.AccumulateOuterFragmentSettings()
+    outer.schedule = popart.AccumulateOuterFragmentSchedule.OverlapCycleOptimized
+    given = options(
+        replicatedCollectivesSettings=settings,
+        accumulateOuterFragmentSettings=outer,
+        enableReplicatedGraphs=True,
+        replicatedGraphCount=2,
+    )
+    builder = popart.Builder()
+    loss = layers(builder, 3)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    ops = trained(builder, loss, given=given, device=device)["maingraph"]
+    merged = [op for op in ops if op["type"] == "MutliReplicatedAllReduce"]
+    assert sum(len(op["outputs"]) for op in merged) == 3
+    assert len(merged) == (1 if prepared else 3)
+    assert not [op for op in ops if op["type"] == "ReplicatedAllReduce"]

@@ -328,6 +328,10 @@ def test_losses_that_do_not_fit() -> None:
 
 def test_what_is_known_of_tensors() -> None:
     session, _ = training()
+    assert message(lambda: session.getInfo("w")) == (
+        "There is no executatable. Try calling Session::prepareDevice first."
+    )
+    session.prepareDevice()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
     assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
     for id in ("UpdatedVar___w", "Gradient___w"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import popgraph.session as popart
@@ -346,3 +347,55 @@ def test_cycles_are_counted_after_a_run_if_at_all() -> None:
         made.run(popart.PyStepIO({"input": np.ones(2, np.float32)}, anchors))
         with pytest.raises(popart_runtime_error, match=words):
             made.getCycleCount("x")
+
+
+CLIP = popart.ClipNormSettings
+
+
+@pytest.mark.parametrize(
+    ("groups", "merge", "words"),
+    [
+        ([CLIP.clipAllWeights(1.0), CLIP.clipWeights(["w"], 1.0)], "Off", "Multiple clip groups"),
+        ([CLIP.clipWeights(["no"], 1.0)], "Off", r"No Ir::Tensor with TensorId 'no' in Tensors"),
+        ([CLIP.clipWeights(["w"], 1.0)], "All", "Could not find a varupdate op for tensor w"),
+    ],
+)
+def test_clipping_of_what_has_no_update(groups: list[Any], merge: str, words: str) -> None:
+    builder = Builder()
+    value = builder.addInputTensor("FLOAT", [2])
+    for name in ("w", "v"):
+        weight = builder.addInitializedInputTensor(np.ones(2, np.float32), name)
+        value = builder.aiOnnx.mul([value, weight])
+    loss = builder.aiGraphcore.l1loss([value], 0.1)
+    options = popart.SessionOptions()
+    options.mergeVarUpdate = popart.MergeVarUpdateType[merge]
+    with pytest.raises(popart_exception, match=words):
+        popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [loss]),
+            loss,
+            popart.SGD({}, clip_norm_settings=groups),
+            userOptions=options,
+        ).getIr()
+
+
+def test_inputs_have_names_of_their_own() -> None:
+    builder = Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2], "x")])
+    builder.addOutputTensor(y)
+    model = onnx.load_from_string(builder.getModelProto())
+    model.graph.input.append(model.graph.input[0])
+    words = r"Invalid ONNX Model : repeated name: \(x\) in input list"
+    with pytest.raises(popart_exception, match=words):
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, [y]))
+
+
+def test_hardware_is_not_acquired_for_nothing() -> None:
+    never = popart.DeviceConnectionType.Never
+    manager = popart.DeviceManager()
+    for acquire in (manager.acquireAvailableDevice, manager.tryAcquireAvailableDevice):
+        with pytest.raises(popart_exception, match="when connectionType is DeviceConnectionType::"):
+            acquire(1, connectionType=never)
+    for find in (manager.acquireDeviceById, manager.tryAcquireDeviceById):
+        with pytest.raises(popart_exception, match="when connectionType is DeviceConnectionType::"):
+            find(0, connectionType=never)

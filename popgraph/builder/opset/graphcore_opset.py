@@ -294,6 +294,8 @@ class AiGraphcoreOpset1(Operands):
         """Gives the variable args[0] the value args[1] at the end of the step."""
         if len(args) != 2:
             raise popart_exception("copyvarupdate should have two args.")
+        if not self._builder.isInitializer(args[0]):
+            raise popart_exception("The first arg of copyvarupdate should be an initalised tensor.")
         return self._type(args)
 
     @one_result("SplineWeighting")
@@ -595,7 +597,7 @@ class AiGraphcoreOpset1(Operands):
             "strides": strides,
         }
         shapes_of_weights = [self._shape(ids, 1) for ids in args]
-        flat = checked_parameters(args, shapes_of_weights, given)
+        flat = checked_parameters(args, shapes_of_weights, given, str(debugContext))
         types = [
             self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
             for place, ids in enumerate(args)

@@ -14,31 +14,35 @@ Parameters = Mapping[str, Sequence[Sequence[int]]]
 
 
 def checked_parameters(
-    args: Sequence[Sequence[str]], weights: Sequence[Shape | None], given: Parameters
+    args: Sequence[Sequence[str]],
+    weights: Sequence[Shape | None],
+    given: Parameters,
+    name: str,
 ) -> dict[str, list[int] | None]:
     """The parameters of all convolutions one after the other; errors in PopART's words."""
-    for place, ids in enumerate(args):
+    for ids in args:
         if len(ids) < 2:
             raise popart_exception(
-                f"Multiconv input set {place} must have at least two inputs - data and weights"
+                f"Each convolution of MultiConvOp '{name}' must have at least two inputs - "
+                "data and weights"
             )
         if len(ids) > 3:
             raise popart_exception(
-                f"Multiconv input set {place} can have at most three inputs - "
+                f"Each convolution of MultiConvOp '{name}' can have at most three inputs - "
                 "data, weights, and bias"
             )
-    return {name: _flat(name, sets, weights) for name, sets in given.items()}
+    return {one: _flat(one, sets, weights, name) for one, sets in given.items()}
 
 
 def _flat(
-    name: str, sets: Sequence[Sequence[int]], weights: Sequence[Shape | None]
+    name: str, sets: Sequence[Sequence[int]], weights: Sequence[Shape | None], of: str
 ) -> list[int] | None:
     if not sets:
         return None
     if len(sets) != len(weights):
         raise popart_exception(
-            f"For MultiConv, number of {name} parameter sets ({len(sets)}) does not match the "
-            f"number of input sets ({len(weights)})"
+            f"For MultiConvOp '{of}', number of {name} parameter sets ({len(sets)}) does not "
+            f"match the number of input sets ({len(weights)})"
         )
     for one, shape in zip(sets, weights, strict=True):
         if shape is None:

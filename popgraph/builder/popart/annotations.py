@@ -356,7 +356,9 @@ class Annotations(ABC):
         for name in patternNames:
             if name not in PRE_ALIAS | OTHERS:
                 raise popart_exception(
-                    f"Invalid pattern name '{name}'", "excludePatterns", "see PopART's `Patterns`"
+                    f"Invalid pattern name '{name}' in Op::excludePatterns",
+                    "excludePatterns",
+                    "see PopART's `Patterns`",
                 )
         self._annotate(EXCLUDED, nodeOutputName, list(patternNames))
 

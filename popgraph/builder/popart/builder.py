@@ -198,7 +198,11 @@ class Builder(Annotations):
     def addInputTensorFromParentGraph(self, tensorId: str) -> None:
         """Makes a tensor of the graph around this one usable here."""
         if self._parent is None or not self._parent._draft.writer.has_value(tensorId):
-            raise popart_exception(f"Failed to add unrecognised TensorId {tensorId}")
+            raise popart_exception(
+                f"Failed to add unrecognised Tensor {tensorId} from higher scope, Currently, a "
+                "Tensor must already exist in a higher (parent) scope to add it as an input in a "
+                "lower scope."
+            )
         self._draft.add_from_parent(tensorId)
 
     def addInitializedInputTensor(self, *args: Any, **named: Any) -> str:
@@ -404,6 +408,10 @@ class Builder(Annotations):
 
     def createSubgraphBuilder(self) -> Builder:
         """A builder of a graph that a node of this one will hold (`call`, `logical_if`, `loop`)."""
+        return self._createSubgraphBuilder()
+
+    def _createSubgraphBuilder(self) -> Builder:
+        """PopART's core of one, which here is a builder itself."""
         return type(self)(builderCore=self)
 
     def embedReplicationFactor(self, replicationFactor: int) -> None:

@@ -288,9 +288,13 @@ class Draft:
 
     def value_of(self, id: str) -> SSAValue:
         if not self.writer.has_value(id):
+            shown = ("".join(f"{one} " for one in ids) for ids in (self.inputs, self.outputs))
+            inputs, outputs = shown
+            values = "".join(f"{one} " for one in self.computed() if one not in self.outputs)
             raise popart_exception(
-                f"{id} is not an input or output tensor. Must be one of "
-                f"{[*self.inputs, *self.computed()]}"
+                f"{id} is not an known tensor. Must be one of (inputs:{inputs}) "
+                f"(outputs:{outputs}) (values:{values}). Please check the info log level to "
+                "confirm whether the shape has been inferred successfully for the requested tensor."
             )
         return self.writer.value(id)
 

@@ -9,6 +9,7 @@ from popgraph.builder.opset.enums import (
     CommGroupType,
     ExchangeStrategy,
     ReplicatedStreamMode,
+    TileSet,
     VariableRetrievalMode,
 )
 from popgraph.builder.popart.input_settings import InputSettings
@@ -18,23 +19,35 @@ REPLICATION = "__replicationFactor"
 """How many replicas the weights were made for."""
 _STREAM_MODE = "__replicated_stream_mode/"
 _EXCHANGE = "__exchange_strategy/"
+_TILES = "__tile_set/"
 GROUPS = "__variable_groups/"
 
 
 def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
-    """Says when an input comes, and how replicas share it; nothing of what holds unasked."""
+    """Says when and where an input comes, and how replicas share it; not what holds unasked."""
     mode, strategy = settings.replicatedStreamMode(), settings.exchangeStrategy()
     notes = {}
     if mode is ReplicatedStreamMode.Broadcast:
         notes[_STREAM_MODE + id] = str(int(mode))
     if strategy is not ExchangeStrategy.JustInTime:
         notes[_EXCHANGE + id] = str(int(strategy))
+    if settings.tileSet() is not TileSet.Compute:
+        notes[_TILES + id] = str(int(settings.tileSet()))
     return notes
 
 
 def exchange_strategies(notes: Iterable[tuple[str, str]]) -> set[ExchangeStrategy]:
     """When inputs come, where it is not just in time."""
     return {ExchangeStrategy(int(value)) for key, value in notes if key.startswith(_EXCHANGE)}
+
+
+def input_tiles(notes: Iterable[tuple[str, str]]) -> dict[str, TileSet]:
+    """The tiles to which inputs come that are not those that compute."""
+    return {
+        key.removeprefix(_TILES): TileSet(int(value))
+        for key, value in notes
+        if key.startswith(_TILES)
+    }
 
 
 def broadcast_inputs(notes: Iterable[tuple[str, str]]) -> frozenset[str]:

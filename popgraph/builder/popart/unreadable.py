@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from popgraph.builder.opset.exceptions import as_popart_errors, unreadable_model
+from popgraph.builder.opset.exceptions import (
+    as_popart_errors,
+    popart_exception,
+    unreadable_model,
+)
+from popgraph.dialects.onnx.reader import RepeatedInput
 from popgraph.support.errors import ModelError
 
 
@@ -19,6 +24,10 @@ def reading_model(source: object) -> Iterator[None]:
             if missing:
                 raise ModelError("no such file", str(source))
             yield
+        except RepeatedInput as error:
+            raise popart_exception(
+                f"Invalid ONNX Model : repeated name: ({error.name}) in input list"
+            ) from error
         except ModelError as error:
             if not missing and error.where != "the bytes given":
                 raise

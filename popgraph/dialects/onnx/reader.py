@@ -242,17 +242,25 @@ def read_graph(
     return writer.graph(infos, remainder(proto, _TOLD))
 
 
+class RepeatedInput(ModelError):
+    """A graph has two inputs of one name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the name {name!r} is given to two values", f"input {name!r}")
+        self.name = name
+
+
 def _read_inputs(writer: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute]) -> None:
     """Inputs, then initializers; an input with an initializer is declared by the initializer."""
     dense = {tensor.name: tensor for tensor in proto.initializer}
     sparse = {tensor.values.name: tensor for tensor in proto.sparse_initializer}
     places: dict[str, tuple[int, ValueInfoAttr]] = {}
+    seen = set[str]()
     for place, value in enumerate(proto.input):
         info = read_value_info(value)
-        if info.text in places:
-            raise ModelError(
-                f"the name {info.text!r} is given to two values", f"input {info.text!r}"
-            )
+        if info.text in seen:
+            raise RepeatedInput(info.text)
+        seen.add(info.text)
         if info.text in dense or info.text in sparse:
             places[info.text] = (place, info)
             continue

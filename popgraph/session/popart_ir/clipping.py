@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import ClipNorm
-from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph, Settings
 from popgraph.session.popart_ir.placement import copy_to
 from popgraph.session.popart_ir.schedule import scheduled
 
@@ -31,7 +32,11 @@ def _updates(graph: OpGraph, weights: Sequence[str]) -> list[Op]:
     found = [op for op in graph.ops if op.type in _READERS]
     if not weights:
         return found
-    return [op for op in found if _origin(graph, op.input(0)) in weights]
+    origins = {op: _origin(graph, op.input(0)) for op in found}
+    for id in weights:
+        if id not in origins.values():
+            raise popart_exception(f"Could not find a varupdate op for tensor {id}")
+    return [op for op in found if origins[op] in weights]
 
 
 def _origin(graph: OpGraph, id: str) -> str:
@@ -57,7 +62,8 @@ class _Clip:
     """The operators of one group."""
 
     def __init__(self, graph: OpGraph, number: int, *, after_batches: bool) -> None:
-        self._graph, self._number, self._late = graph, number, after_batches
+        self._graph, self._number = graph, number
+        self._context = Context.AFTER_BATCHES if after_batches else Context.NORMAL
 
     def run(self, maximum: float, read: Sequence[tuple[str, list[Op]]]) -> None:
         squares = [self._square(gradient, readers[0]) for gradient, readers in read]
@@ -70,9 +76,10 @@ class _Clip:
     def _add(
         self, type_: str, inputs: Sequence[str], output: str, like: Op, **attributes: object
     ) -> Op:
-        settings = replace(like.settings, name=type_, after_batches=self._late)
+        settings = replace(like.settings, name=type_, context=self._context)
         tensors = dict(enumerate(inputs))
         made = Op(type_, tensors, {0: output}, dict(attributes), settings, backward=True)
+        made.optimizes = True
         return self._graph.add(made)
 
     def _square(self, gradient: str, reader: Op) -> Op:

@@ -9,13 +9,14 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.enums import RecomputeType, TileSet
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.annotations import (
     EXCLUDED,
     IPU,
+    LOCATION,
     PHASE,
     PRIORITY,
     RECOMPUTE,
@@ -37,6 +38,7 @@ from popgraph.support.arrays import Array
 
 MAIN = "maingraph"
 
+_TILE_SET = "__tile_set"
 _UNNAMED = "BuilderGraph"
 """What the names of graphs begin with that nobody named."""
 
@@ -252,6 +254,8 @@ class ForwardReader:
                     strict=False,
                 )
             ),
+            tiles=TileSet(_number(notes.get(_TILE_SET)) or 0),
+            location=_numbers(notes.get(LOCATION)),
             outline=dict(one.split("=", 1) for one in outline if "=" in one),
         )
 
@@ -276,6 +280,8 @@ _SETTINGS = frozenset(
         RECOMPUTE,
         PRIORITY,
         EXCLUDED,
+        LOCATION,
+        _TILE_SET,
         "__outline",
         "__inplace_op_names",
         "__inplace_op_priorities",
@@ -308,6 +314,10 @@ def _without(inputs: dict[int, str], dropped: set[int]) -> dict[int, str]:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _numbers(value: object) -> tuple[int, ...] | None:
+    return tuple(map(int, value)) if isinstance(value, Sequence) else None
 
 
 def _real(value: object) -> float:

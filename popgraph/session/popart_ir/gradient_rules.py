@@ -40,6 +40,7 @@ Ctc: CtcGrad o1 i2 g0 > 0
 CumSum: CumSumGrad g0 i0 > 0
 Div: DivArg0Grad g0 i0 i1 o0 > 0; DivArg1Grad g0 i0 i1 o0 > 1
 Dropout: DropoutGrad g0 i1 > 0
+DynamicAdd: IdentityGrad g0 > 0; DynamicUpdateUpdaterGrad g0 i1 > 2
 DynamicSlice: DynamicSlicePadGrad g0 i1 > 0
 DynamicUpdate: DynamicUpdateToUpdateGrad g0 i1 > 0; DynamicUpdateUpdaterGrad g0 i1 > 2
 DynamicZero: DynamicZeroGrad g0 i1 > 0

@@ -35,20 +35,19 @@ def _decompose(graph: OpGraph, op: Op) -> None:
     read.sort(key=lambda pair: places[pair[1]])
     graph.forget(op)
     sum_ = graph.add_tensor(f"{total}_init", info)
-    last = _behind(graph, read[0][1], read[0][1], "Init", {}, sum_)
+    last = _behind(graph, read[0][1], read[0][1], f"{total}_InitOp", {}, sum_)
     for number, (part, producer) in enumerate(read):
         final = number == len(read) - 1
         result = total if final else graph.add_tensor(f"{total}_{number}", info)
         last = max(last, producer, key=graph.ops.index)
-        last = _behind(graph, last, producer, "Add", {0: sum_, 1: part}, result)
+        last = _behind(graph, last, producer, f"add{number}", {0: sum_, 1: part}, result)
         sum_ = result
 
 
-def _behind(
-    graph: OpGraph, op: Op, like: Op, type_: str, inputs: dict[int, str], output: str
-) -> Op:
-    """Adds an operator behind another one, where a gradient is."""
-    settings = replace(like.settings, name="")
+def _behind(graph: OpGraph, op: Op, like: Op, name: str, inputs: dict[int, str], output: str) -> Op:
+    """Adds an addition behind an operator, where a gradient is; of nothing, it is zeros."""
+    settings = replace(like.settings, name=name)
+    type_ = "Add" if inputs else "Init"
     made = Op(type_, inputs, {0: output}, settings=settings, backward=True)
     following = graph.ops[graph.ops.index(op) + 1 :]
     return graph.add(made, before=following[0] if following else None)

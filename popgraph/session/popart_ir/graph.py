@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.enums import RecomputeType, TileSet
 from popgraph.builder.opset.tensorinfo import TensorInfo
 
 Value = object
@@ -27,6 +27,20 @@ class Kind(Enum):
     COMPUTED = "computed"
 
 
+class Context(Enum):
+    """The part of a step's program in which an operator runs, in their order."""
+
+    WEIGHTS_FROM_HOST = "WeightsFromHostFragment"
+    NORMAL = "Normal"
+    AFTER_BATCHES = "AccumulateOuterFragment"
+    """Once the gradients of all micro-batches are there."""
+    WEIGHTS_TO_HOST = "WeightsToHostFragment"
+
+    @property
+    def place(self) -> int:
+        return list(Context).index(self)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What every operator has besides its own attributes."""
@@ -37,8 +51,11 @@ class Settings:
     phase: int | None = None
     recompute: RecomputeType = RecomputeType.Undefined
     priority: float = 0.0
-    after_batches: bool = False
-    """It runs once the gradients of all micro-batches are there."""
+    context: Context = Context.NORMAL
+    tiles: TileSet = TileSet.Compute
+    """On which tiles it is: those that compute, or those that talk to the outside."""
+    location: tuple[int, ...] | None = None
+    """Where its results are to be, as models have it."""
     excluded: frozenset[str] = frozenset()
     """Patterns that must leave the operator alone."""
     inplace: Mapping[str, float] = field(default_factory=dict)
@@ -46,9 +63,22 @@ class Settings:
     outline: Mapping[str, str] = field(default_factory=dict)
     """Attributes that keep operators from being outlined together."""
 
+    @property
+    def after_batches(self) -> bool:
+        """Whether it runs once the gradients of all micro-batches are there."""
+        return self.context is Context.AFTER_BATCHES
+
     def renamed(self, name: str) -> Settings:
         return replace(self, name=name)
 
+
+COLLECTIVES = words(
+    "ReplicatedAllReduce ReplicatedAllReduceInplace ReplicatedAllGather ReplicatedReduceScatter"
+)
+"""What replicas tell each other by."""
+
+_IN_PLACE = words("ReplicatedAllReduceInplace DynamicUpdateInplace DynamicAddInplace")
+"""What changes its first input, whoever reads the result."""
 
 _STEP_OF_ADAM = 3
 """AdamUpdater counts its steps, and only that."""
@@ -69,6 +99,8 @@ class Op:
     """It changes a variable or the host's memory, so that it stays although nothing reads it."""
     backward: bool = False
     """It belongs to what follows from the loss."""
+    optimizes: bool = False
+    """It is part of an optimizer's rule, though it changes no variable."""
     number: int = -1
 
     @property
@@ -76,6 +108,12 @@ class Op:
         """The input that it writes over, if any."""
         index = _STEP_OF_ADAM if self.type == "AdamUpdater" else 0
         return index if self.writes and self.outputs and index in self.inputs else None
+
+    @property
+    def modifies(self) -> int | None:
+        """The input whose memory it changes, if any: a variable's, or that of its result."""
+        in_place = self.type in _IN_PLACE or self.type.endswith("LhsInplace")
+        return 0 if in_place else self.changes
 
     def input(self, index: int) -> str:
         return self.inputs[index]
@@ -113,6 +151,8 @@ class OpGraph:
         """Anchors."""
         self.constants: dict[str, float] = {}
         """Scalars that patterns brought, by tensor."""
+        self.whole: dict[str, list[int]] = {}
+        """Of tensors of which each replica has a share: the shape of all shares together."""
         self.later: dict[Op, set[Op]] = {}
         """What must wait until an operator is done, besides what reads its results."""
         self._producers: dict[str, Op] = {}
@@ -173,6 +213,14 @@ class OpGraph:
         """Has an operator wait for another one of which it reads nothing."""
         self.later.setdefault(first, set()).add(op)
 
+    def order_alike(self, op: Op, made: Op) -> None:
+        """Has an operator wait for what another one waits for, and be waited for as that is."""
+        for first, later in list(self.later.items()):
+            if op in later:
+                self.run_after(made, first)
+        for waiting in list(self.later.get(op, ())):
+            self.run_after(waiting, made)
+
     def remove(self, op: Op) -> None:
         self.ops.remove(op)
         for id in op.outputs.values():
@@ -197,7 +245,7 @@ class OpGraph:
 
     def rename_output(self, op: Op, index: int, id: str) -> None:
         """Makes an operator compute a tensor of another name."""
-        self._producers.pop(op.outputs[index], None)
+        self._producers.pop(op.outputs.get(index, ""), None)
         op.outputs[index] = id
         self._producers[id] = op
 

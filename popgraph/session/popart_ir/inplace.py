@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, words
@@ -57,6 +57,10 @@ _BINARY = {
 """What writes over either operand, if that has the shape of the result."""
 
 
+_SLICE = 2
+"""The operand of a DynamicSlice that it may write its result over, if it is given."""
+
+
 @dataclass(frozen=True)
 class _Proposal:
     """A form in place: which operand it shares memory with, and whether it changes it."""
@@ -91,7 +95,7 @@ class InPlace:
         if op.type in _PRESENT_VIEWS:
             for id in op.inputs.values():
                 self._join(id, op.output)
-        changed = 0 if op.type == "AddLhsInplace" else op.changes
+        changed = op.modifies
         if changed is not None:
             self._modifiers[op] = op.input(changed)
             if changed == 0:
@@ -114,6 +118,8 @@ class InPlace:
             for index, type_ in enumerate(_BINARY[op.type]):
                 if self._has_result_shape(op, index):
                     yield type_, (index,), True, 10.0
+        elif op.type == "DynamicSlice" and _SLICE in op.inputs:
+            yield "DynamicSliceInplace", (_SLICE,), True, 10.0
         elif op.type == "Where":
             for index, side in ((1, "Lhs"), (2, "Rhs")):
                 if self._has_result_shape(op, index):
@@ -148,12 +154,12 @@ class InPlace:
             return False
         modifiers = [op for op, id in self._modifiers.items() if id in before | after]
         modifiers += [one.op] if one.modifies else []
-        return all(self._runs_last(op, before | after) for op in modifiers)
-
-    def _runs_last(self, modifier: Op, memory: set[str]) -> bool:
-        """Whether all that reads the memory as it was can run before."""
-        later = self._following(modifier)
-        return not any(op in later for op in self._readers(modifier, memory))
+        first = {op: set(self._readers(op, before | after)) for op in modifiers}
+        then: dict[Op, set[Op]] = {}
+        for modifier, readers in first.items():
+            for reader in readers:
+                then.setdefault(reader, set()).add(modifier)
+        return all(self._following(op, then).isdisjoint(first[op]) for op in modifiers)
 
     def _readers(self, modifier: Op, memory: set[str]) -> Iterator[Op]:
         """
@@ -168,12 +174,13 @@ class InPlace:
                 if user is not modifier and not parts:
                     yield user
 
-    def _following(self, op: Op) -> set[Op]:
+    def _following(self, op: Op, then: Mapping[Op, set[Op]]) -> set[Op]:
+        """What cannot run before an operator; `then` is what would have to wait besides."""
         seen, waiting = {op}, [op]
         while waiting:
             one = waiting.pop()
             users = [user for id in one.outputs.values() for user in self._graph.consumers(id)]
-            for user in (*users, *self._graph.later.get(one, ())):
+            for user in (*users, *self._graph.later.get(one, ()), *then.get(one, ())):
                 if user not in seen:
                     seen.add(user)
                     waiting.append(user)

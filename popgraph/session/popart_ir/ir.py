@@ -8,23 +8,37 @@ from dataclasses import dataclass, field
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
     RecomputationType,
+    TileSet,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.session.grouped_weights import Grouped
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
 from popgraph.session.popart_ir.clipping import clip_gradients
+from popgraph.session.popart_ir.collectives import merge_collectives
 from popgraph.session.popart_ir.dot_files import DotFiles
+from popgraph.session.popart_ir.duplicates import merge_copies, merge_duplicates
+from popgraph.session.popart_ir.dynamic_gradients import write_dynamic_gradients
+from popgraph.session.popart_ir.exchanges import merge_exchanges
+from popgraph.session.popart_ir.execution_phases import (
+    complete_phases,
+    set_phases,
+    turn_phases_back,
+)
+from popgraph.session.popart_ir.explicit_recomputation import recompute_explicitly
+from popgraph.session.popart_ir.explicit_stashes import stash_in_loop
 from popgraph.session.popart_ir.forward import ForwardReader, Places
+from popgraph.session.popart_ir.fp32_loss_scale import widen_loss_scale
 from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
-from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
-from popgraph.session.popart_ir.main_loops import MainLoops
+from popgraph.session.popart_ir.main_loops import Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
@@ -39,18 +53,31 @@ from popgraph.session.popart_ir.pipeline import (
 from popgraph.session.popart_ir.placement import (
     add_copies,
     add_loads,
-    add_seeds,
-    add_stores,
-    annotate_recomputation,
-    recompute_explicitly,
+    add_store,
+    delay_copies,
 )
+from popgraph.session.popart_ir.random_seeds import add_seeds
+from popgraph.session.popart_ir.recomputation import annotate_recomputation, mark_behind_loss
+from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
+from popgraph.session.popart_ir.sharing import stream_memory
+from popgraph.session.popart_ir.streaming_phases import Phases
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
+from popgraph.session.popart_ir.tiles import copy_to_tiles
 from popgraph.session.popart_ir.update_rules import decompose_updates
 from popgraph.session.popart_ir.updates import add_updates
 from popgraph.session.step_shape import StepShape
+from popgraph.session.tensor_locations import Locations
+from popgraph.support.logs import log_of
+
+_FEWEST_PHASES = 2
+"""A program of fewer phases has none."""
+
+
+def _tell(name: str) -> None:
+    log_of("transform").info("Applying Graph transform %s", name)
 
 
 @dataclass(frozen=True)
@@ -71,6 +98,9 @@ class Asked:
     """The gradients that an automatic loss scale looks at."""
     returned: Mapping[str, AnchorReturnTypeId] = field(default_factory=dict)
     """Which values of an anchor come back."""
+    grouped: Grouped = field(default_factory=dict)
+    anchor_tiles: Mapping[str, TileSet] = field(default_factory=dict)
+    """From which tiles anchors are stored."""
 
 
 class Ir:
@@ -111,12 +141,11 @@ class Ir:
 
     def _made(self) -> dict[str, OpGraph]:
         asked, options = self._asked, self._asked.options
-        trains = asked.rule is not None
+        trains, phases = asked.rule is not None, Phases.of(options)
         places = Places(
             ipus=options.virtualGraphMode not in (VirtualGraphMode.Off, VirtualGraphMode.Auto),
             stages=options.enablePipelining,
-            phases=options.virtualGraphMode is VirtualGraphMode.ExecutionPhases
-            and options.executionPhaseSettings.phases > 1,
+            phases=bool(phases),
         )
         reader = ForwardReader(
             asked.model, constant=asked.constant_weights, anchors=asked.anchors, places=places
@@ -129,37 +158,77 @@ class Ir:
             apply_patterns(graph, self._enabled, Stage(trains))
         self._dots.draw("FWD1", [main, *called])
         if options.virtualGraphMode is VirtualGraphMode.Auto:
+            _tell("AutoVirtualGraph")
             place_automatically(main, Shares.of(options, asked.ipus, trains=trains))
         if options.enablePipelining:
+            _tell("InferPipelineStages")
             set_stages(main)
-        add_seeds(main)
+        rounds = options.enableStochasticRounding
+        _tell("RandomSetup")
+        add_seeds(main, reader.called, self._first, rounds=rounds)
+        _tell("StreamingMemory 1")
+        if phases:
+            again = options.autoRecomputation is not RecomputationType.NoRecompute
+            set_phases(main, phases, recomputes=again)
         if asked.rule is not None:
             self._train(main, asked.rule)
             self._dots.draw("BWD0", [main, *called])
         main.kept = set(asked.anchors)
         if options.useHostCopyOps:
+            _tell("HostIOSetup 1")
             late = not options.enableExplicitMainLoops
-            add_loads(main, self._priority(late=late))
+            add_loads(main, self._priority(late=late), asked.model.input_tiles)
+        _tell("Prune")
         main.prune()
         self._finish(main, [*called])
         self._dots.draw("PREALIAS", [main, *called])
+        for graph in (main, *called):
+            _tell("IoComputeTileCopy")
+            copy_to_tiles(graph, Phases.of(options))
+        merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
+        for graph in (main, *loops, *called):
+            copy_to_tiles(graph, Phases.of(options))
+            if options.enableMergeExchange:
+                merge_exchanges(graph, options)
+        self._recompute(main, explicit=False)
         self._dots.draw("MAINLOOPS", [main, *loops, *called])
-        graphs = [main, *loops, *called, *self._outlined([main, *loops])]
+        graphs = [main, *loops, *called]
+        graphs += self._outlined(graphs)
+        _tell("MergeDuplicateOps")
+        merge_duplicates(main)
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
+        _tell("RemoteSetup")
+        number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
         return {graph.name: graph for graph in graphs}
 
     def _train(self, main: OpGraph, rule: OptimizerSpec) -> None:
         loss = self._asked.model.final_loss
         assert loss is not None, "a session that trains has a loss"
+        _tell("Autodiff")
         Gradients(main, loss, self._scaling(main, rule)).grow()
         apart = self._asked.options.createImplicitPipeliningFwdOnlyProgram
         turn_back(main, loss, apart=apart)
+        turn_phases_back(main, Phases.of(self._asked.options))
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
+
+    @property
+    def _first(self) -> Settings:
+        """Where a step begins."""
+        options = self._asked.options
+        return Settings(
+            ipu=None if options.virtualGraphMode is VirtualGraphMode.Off else 0,
+            stage=0 if options.enablePipelining else None,
+            phase=0 if Phases.of(options) else None,
+        )
+
+    @property
+    def _loss(self) -> str | None:
+        return None if self._asked.rule is None else self._asked.model.final_loss
 
     def _scaling(self, main: OpGraph, rule: OptimizerSpec) -> str | None:
         """The tensor of the host that holds the loss scale, unless that is constant."""
@@ -170,73 +239,117 @@ class Ir:
     def _finish(self, main: OpGraph, called: list[OpGraph]) -> None:
         asked, options = self._asked, self._asked.options
         stage = Stage(asked.rule is not None, has_gradients=True)
+        locations = Locations(options, asked.grouped)
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
-        self._recompute(main)
+        self._recompute(main, explicit=True)
+        widens = options.ensureFp32LossScaleTensor or options.automaticLossScalingSettings.enabled
+        if asked.rule is not None and widens:
+            _tell("EnsureFp32LossScale")
+            widen_loss_scale(main, self._scaling(main, asked.rule))
+        _tell("DynamicOpTransform")
+        write_dynamic_gradients(main)
         if options.decomposeGradSum:
+            _tell("DecomposeGradSum")
             decompose_gradient_sums(main)
         if asked.rule is not None:
             merge_updates(main, options, asked.rule)
         main.prune()
+        _tell("SerializeMatMuls")
         serialize_matmuls(main)
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
                 follow_gradients(main, scaling, asked.tracked)
-            decompose_updates(main, asked.rule, asked.step, scaling)
+            decompose_updates(main, asked.rule, asked.step, scaling, locations.shared_by)
             main.prune()
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
         if options.enablePipelining:
             if not options.createImplicitPipeliningFwdOnlyProgram:
                 merge_stages(main)
+            _tell("InterIpuCopy")
             copy_by_stages(main)
         elif options.virtualGraphMode is not VirtualGraphMode.Off:
+            _tell("InterIpuCopy")
             add_copies(main)
+            _tell("MergeCopies")
+            merge_copies(main)
+        if self._is_plain:
+            delay_copies(main)
         if asked.rule is not None:
+            if asked.rule.clip:
+                _tell("ClipWeightGradientsByNorm")
             clip_gradients(main, asked.rule.clip, accumulates=asked.step.accumulation > 1)
+        phases = Phases.of(options)
+        if phases:
+            complete_phases(main, phases)
+        _tell("StreamingMemory 2")
+        stream_memory(main, locations, phases, self._loss)
         main.prune()
         for graph in (main, *called):
             apply_patterns(graph, self._enabled, stage)
         if options.enablePipelining and not options.enableExplicitMainLoops:
             trains = asked.rule is not None
             everything = not trains and options.stashAllTensorsInferencePipeline
+            _tell("Pipeline")
             Stashing(options.autoRecomputation, trains, everything).add(main)
 
-    def _priority(self, *, late: bool) -> float:
-        """Of operators that talk to the host."""
+    @property
+    def _is_plain(self) -> bool:
+        """Whether operators may wait as long as they like."""
         options = self._asked.options
         in_parts = options.batchSerializationSettings.factor > 1
         in_phases = options.executionPhaseSettings.phases > 1
-        late = late and not (options.explicitRecomputation or in_parts or in_phases)
-        return float("-inf") if late else 0.0
+        return not (options.explicitRecomputation or in_parts or in_phases)
+
+    def _priority(self, *, late: bool) -> float:
+        """Of operators that talk to the host."""
+        return float("-inf") if late and self._is_plain else 0.0
 
     def _looped(self, main: OpGraph) -> list[OpGraph]:
         """The graphs of main loops, after which anchors are stored from where they are."""
         asked, options = self._asked, self._asked.options
         graphs: list[OpGraph] = []
+        inner: Loop | None = None
         homes = {id: (main, id) for id in asked.anchors}
         if options.enableExplicitMainLoops:
+            _tell("MainLoops")
             loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
             graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
-            homes = loops.homes
-        for graph, id in homes.values() if options.useHostCopyOps else ():
-            add_stores(graph, [id], self._priority(late=True))
+            homes, inner = loops.homes, loops.inner
+        priority = self._priority(late=True)
+        for anchor, (graph, id) in homes.items() if options.useHostCopyOps else ():
+            tiles = asked.anchor_tiles.get(anchor, TileSet.Compute)
+            add_store(graph, id, anchor, priority, tiles)
+        if options.enablePipelining and inner is not None:
+            _tell("Pipeline")
+            stash_in_loop(inner)
         return graphs
 
-    def _recompute(self, main: OpGraph) -> None:
-        options, loss = self._asked.options, self._asked.model.final_loss
+    def _recompute(self, main: OpGraph, *, explicit: bool) -> None:
+        """Chooses what is computed again: before there are copies for it, or else at last."""
+        options, loss = self._asked.options, self._loss
+        if loss is None or options.explicitRecomputation is not explicit:
+            return
         asked = options.autoRecomputation is not RecomputationType.NoRecompute
-        aside = options.explicitRecomputation or not options.enablePipelining
-        if asked and loss and aside:
-            annotate_recomputation(main, options.autoRecomputation, loss)
-        if options.explicitRecomputation:
-            recompute_explicitly(main)
+        in_stages = options.enablePipelining and not explicit
+        if asked and not in_stages and options.executionPhaseSettings.phases < _FEWEST_PHASES:
+            kind = options.autoRecomputation
+            annotate_recomputation(main, kind, loss, explicit=explicit)
+        mark_behind_loss(main, loss)
+        if explicit:
+            _tell("ExplicitRecompute")
+            recompute_explicitly(main, Phases.of(options))
 
     def _outlined(self, graphs: Sequence[OpGraph]) -> list[OpGraph]:
         options = self._asked.options
         if not options.enableOutlining:
             return []
-        outliner = Outliner(options.outlineThreshold)
+        in_phases = options.executionPhaseSettings.phases > 1
+        copies = options.enableExplicitMainLoops or options.explicitRecomputation or in_phases
+        _tell("SubgraphOutline")
+        outliner = Outliner(options.outlineThreshold, copies=copies)
         for graph in graphs:
-            outliner.run(graph, scheduled(graph))
+            graph.ops = scheduled(graph)
+        outliner.run(graphs)
         return list(outliner.graphs.values())

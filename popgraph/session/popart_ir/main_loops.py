@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph, Settings
 from popgraph.session.popart_ir.schedule import scheduled
 
 _STEP, _ACCUMULATION = "stepGraph", "accumulationGraph"
 _NUMBER, _CONDITION = "Iterator___", "LoopCond___"
+_IN_STEPS = (Context.NORMAL, Context.AFTER_BATCHES)
+"""What loops run; weights come from the host, and go back, around them."""
 _FIRST = 2
 """The first input of a loop behind the count and the condition, which these loops have not."""
 _AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: "anchorSum___"}
@@ -19,7 +21,7 @@ _AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: 
 
 
 @dataclass
-class _Loop:
+class Loop:
     """A loop and the graph that it runs."""
 
     op: Op
@@ -27,6 +29,23 @@ class _Loop:
     body: OpGraph
     inside: dict[str, str]
     """The names that tensors of the outer graph have in it."""
+
+    def add_carried(self, first: str, inner: str, following: str) -> None:
+        """Adds a tensor that each turn hands on to the next; `first` is what the first one gets."""
+        _insert(self.op.inputs, _FIRST, first)
+        self.outer.connect(self.op, _FIRST, first)
+        self.body.inputs.insert(_FIRST, inner)
+        self.body.results.insert(0, following)
+        last = self.outer.fresh(first, self.outer.infos[first])
+        _insert(self.op.outputs, 0, last)
+        self.outer.rename_output(self.op, 0, last)
+
+    def add_implicit(self, id: str, inner: str) -> str:
+        """Adds a tensor that the body reads and changes as it is."""
+        index = max(self.op.inputs, default=_FIRST - 1) + 1
+        self.outer.connect(self.op, index, id)
+        self.body.inputs.append(self.body.add_tensor(inner, self.outer.infos[id]))
+        return inner
 
 
 @dataclass
@@ -43,20 +62,27 @@ class MainLoops:
     accumulation: int
     homes: dict[str, tuple[OpGraph, str]] = field(default_factory=dict)
     """Where the anchors are to be stored from."""
-    _loops: list[_Loop] = field(default_factory=list)
+    _loops: list[Loop] = field(default_factory=list)
+
+    @property
+    def inner(self) -> Loop | None:
+        """The innermost loop, if there is one."""
+        return self._loops[-1] if self._loops else None
 
     def run(self, anchors: Mapping[str, AnchorReturnTypeId]) -> list[OpGraph]:
         """The graphs that loops call, the outer one first."""
         self.homes = {id: (self.main, id) for id in anchors if id in self.main.infos}
         if self.batches > 1:
-            self._enter("step", _STEP, self.batches, scheduled(self.main))
+            ops = [op for op in scheduled(self.main) if op.settings.context in _IN_STEPS]
+            self._enter("step", _STEP, self.batches, ops)
         if self.accumulation > 1:
             graph = self._loops[-1].body if self._loops else self.main
-            ops = [op for op in scheduled(graph) if not op.settings.after_batches]
+            ops = [op for op in scheduled(graph) if op.settings.context is Context.NORMAL]
             self._enter("accumulation", _ACCUMULATION, self.accumulation, ops)
         graphs = [self.main, *(loop.body for loop in self._loops)]
         for op in (op for graph in graphs for op in graph.ops):
-            op.settings = replace(op.settings, after_batches=False)
+            if op.settings.after_batches:
+                op.settings = replace(op.settings, context=Context.NORMAL)
         for id, returned in anchors.items():
             if id in self.homes and returned in _AT_ONCE and self._loops:
                 self._return_once(id, returned)
@@ -83,25 +109,25 @@ class MainLoops:
         self.main.add_tensor(name, info)
         self.main.add(Op("Init", {}, {0: name}, settings=Settings(name="Init")), _first(self.main))
         for loop in self._loops:
-            _insert(loop.op.inputs, _FIRST, _scoped(loop.outer, name))
-            loop.outer.connect(loop.op, _FIRST, _scoped(loop.outer, name))
-            held = loop.body.add_tensor(_scoped(loop.body, name), info)
+            _insert(loop.op.inputs, _FIRST, scoped(loop.outer, name))
+            loop.outer.connect(loop.op, _FIRST, scoped(loop.outer, name))
+            held = loop.body.add_tensor(scoped(loop.body, name), info)
             loop.body.inputs.insert(_FIRST, held)
         value = home[1]
         if returned is AnchorReturnTypeId.Sum:
-            total = inner.add_tensor(_scoped(inner, f"{name}_out"), info)
-            inputs = {0: _scoped(inner, name), 1: value}
+            total = inner.add_tensor(scoped(inner, f"{name}_out"), info)
+            inputs = {0: scoped(inner, name), 1: value}
             inner.add(Op("Add", inputs, {0: total}, settings=Settings(name="Add")))
             value = total
         for loop in reversed(self._loops):
             loop.body.results.insert(0, value)
-            value = loop.outer.add_tensor(_scoped(loop.outer, f"{name}_out"), info)
+            value = loop.outer.add_tensor(scoped(loop.outer, f"{name}_out"), info)
             _insert(loop.op.outputs, 0, value)
             loop.outer.rename_output(loop.op, 0, value)
         self.homes[id] = self.main, value
 
 
-def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
+def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
     """A loop whose body is some of the operators of a graph."""
     moved = set(ops)
     results = [
@@ -116,11 +142,11 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
     inside = {}
     for id in dict.fromkeys([*inputs, *made]):
         inside[id] = body.add_tensor(
-            _scoped(body, id.removeprefix(_scoped(outer, ""))), outer.infos[id], outer.kind(id)
+            scoped(body, id.removeprefix(scoped(outer, ""))), outer.infos[id], outer.kind(id)
         )
         if id in outer.constants:
             body.constants[inside[id]] = outer.constants[id]
-    number, condition = _scoped(body, _NUMBER), _scoped(body, _CONDITION)
+    number, condition = scoped(body, _NUMBER), scoped(body, _CONDITION)
     body.add_tensor(number, TensorInfo("INT32", []))
     body.add_tensor(condition, TensorInfo("BOOL", []))
     body.inputs = [number, condition, *(inside[id] for id in inputs)]
@@ -143,7 +169,7 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> _Loop:
     )
     outer.add(loop, before=first)
     _order(outer, body, loop)
-    return _Loop(loop, outer, body, inside)
+    return Loop(loop, outer, body, inside)
 
 
 def _order(outer: OpGraph, body: OpGraph, loop: Op) -> None:
@@ -168,7 +194,7 @@ def _changed(graph: OpGraph, id: str) -> str:
     return id
 
 
-def _scoped(graph: OpGraph, id: str) -> str:
+def scoped(graph: OpGraph, id: str) -> str:
     return f"{graph.scope}/{id}" if graph.scope else id
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from popgraph.session.popart_ir.graph import Op, OpGraph, Settings, words
+from popgraph.builder.opset.enums import RecomputeType
+from popgraph.session.popart_ir.graph import Context, Kind, Op, OpGraph, Settings, words
+from popgraph.session.popart_ir.placement import COPY
+from popgraph.session.popart_ir.recurrent import POPART
+from popgraph.session.popart_ir.updates import Gathering
 
 _COSTLY = words(
     """
@@ -13,15 +17,16 @@ _COSTLY = words(
     BatchNormalizationGrad GroupNormalization GroupNormalizationGrad InstanceNormalization
     InstanceNormalizationGrad RNN RNNGrad LSTM LSTMGrad GRUGrad LRN LRNGrad Histogram
     AdamUpdater RMSPropUpdater AdaDeltaUpdater LambSquare
+    ReplicatedAllReduce ReplicatedAllReduceInplace ReplicatedReduceScatter ReplicatedAllGather
+    RemoteLoadInplace RemoteStore HostLoad HostStore MultiExchange
+    DynamicSlice DynamicUpdate DynamicUpdateInplace DynamicAdd DynamicAddInplace DynamicZero
     """
 )
 """Operators that are worth a graph of their own."""
 
 _COST, _LITTLE = 1000.0, 0.1
 
-_NEVER = frozenset(
-    ["GetRandomSeed", "HostLoad", "HostStore", "Init", "IpuCopy", "If", "Loop", "GRU"]
-)
+_NEVER = words("GetRandomSeed If Loop GRU Stash Restore RestoreInplace")
 
 _ATTEMPTS = 64
 """How many lengths below the longest are tried whose operators match but not their tensors."""
@@ -36,17 +41,20 @@ class _Match:
 
 
 class Outliner:
-    """Replaces repeated sequences by calls, the longest first, and in what is called, too."""
+    """
+    Replaces repeated sequences by calls, the longest first, and in what is called, too.
 
-    def __init__(self, threshold: float) -> None:
-        self._threshold = threshold
+    Copies between IPUs stay where they are, unless `copies`.
+    """
+
+    def __init__(self, threshold: float, *, copies: bool) -> None:
+        self._threshold, self._copies = threshold, copies
         self.graphs: dict[str, OpGraph] = {}
 
-    def run(self, graph: OpGraph, schedule: Sequence[Op]) -> None:
-        """`schedule` is an order in which the operators can run; `graph` has them in it after."""
-        graph.ops = list(schedule)
+    def run(self, graphs: Sequence[OpGraph]) -> None:
+        """Outlines graphs together, whose operators are in an order in which they can run."""
         while True:
-            row = _Row([graph, *self.graphs.values()])
+            row = _Row([*graphs, *self.graphs.values()], copies=self._copies)
             match = self._best(row)
             if match is None:
                 return
@@ -102,18 +110,31 @@ class Outliner:
 
 
 class _Row:
-    """The operators of several graphs in a row, and a number for each kind of operator."""
+    """
+    The operators of several graphs in a row, and a number for each kind of operator.
 
-    def __init__(self, graphs: Sequence[OpGraph]) -> None:
+    Graphs have a boundary between them, and so have operators of different parts of a step, and
+    those that are computed again and others.
+    """
+
+    def __init__(self, graphs: Sequence[OpGraph], *, copies: bool) -> None:
         kinds: dict[Hashable, int] = {}
         self._entries: list[tuple[OpGraph, Op | None]] = []
         self.ids: list[int] = []
         for graph in graphs:
+            before: Op | None = None
             for op in graph.ops:
+                if before is not None and _section(op) != _section(before):
+                    self._bound(graph)
                 self._entries.append((graph, op))
-                self.ids.append(kinds.setdefault(_kind(graph, op), len(kinds)))
-            self._entries.append((graph, None))
-            self.ids.append(-len(self.ids) - 1)
+                kind = op.number if op.type == COPY and not copies else _kind(graph, op)
+                self.ids.append(kinds.setdefault(kind, len(kinds)))
+                before = op
+            self._bound(graph)
+
+    def _bound(self, graph: OpGraph) -> None:
+        self._entries.append((graph, None))
+        self.ids.append(-len(self.ids) - 1)
 
     def graph(self, start: int) -> OpGraph:
         return self._entries[start][0]
@@ -121,6 +142,10 @@ class _Row:
     def part(self, start: int, length: int) -> list[Op]:
         found = self._entries[start : start + length]
         return [op for _, op in found if op is not None]
+
+
+def _section(op: Op) -> Hashable:
+    return op.settings.context, op.settings.recompute is RecomputeType.Recompute
 
 
 def _longest(ids: list[int]) -> int:
@@ -136,7 +161,14 @@ def _longest(ids: list[int]) -> int:
 
 
 def _worth(ops: Sequence[Op]) -> float:
-    return sum(_COST if op.type in _COSTLY else _LITTLE for op in ops)
+    return sum(_COST if op.type in _COSTLY or _averages(op) else _LITTLE for op in ops)
+
+
+def _averages(op: Op) -> bool:
+    """Whether an operator makes averages out of what it brings into a variable."""
+    known = (Gathering.MOVING_AVERAGE, Gathering.MOVING_AVERAGE_SQUARE, Gathering.INFINITY)
+    gathers = op.type in ("Accumulate", "RescaleAccumulate")
+    return gathers and op.attributes.get("type") in known
 
 
 def _is_call(ops: Sequence[Op]) -> bool:
@@ -146,7 +178,14 @@ def _is_call(ops: Sequence[Op]) -> bool:
 
 def _kind(graph: OpGraph, op: Op) -> Hashable:
     """What operators that may be outlined together have in common."""
-    if op.type in _NEVER or not graph.kept.isdisjoint(op.outputs.values()):
+    return op.number if not graph.kept.isdisjoint(op.outputs.values()) else equivalent(graph, op)
+
+
+def equivalent(graph: OpGraph, op: Op) -> Hashable:
+    """What operators have in common that compute the same of tensors alike."""
+    if op.type in _NEVER or (op.type == "LSTM" and POPART not in op.attributes):
+        return op.number
+    if op.type == "Init" and graph.kind(op.output) is Kind.VARIABLE:
         return op.number
     infos = [
         (slot, index, str(graph.infos[id]))
@@ -164,6 +203,7 @@ def _kind(graph: OpGraph, op: Op) -> Hashable:
             op.called,
             settings.ipu,
             settings.phase,
+            settings.tiles,
             outline,
             settings.recompute,
             settings.excluded,
@@ -171,9 +211,12 @@ def _kind(graph: OpGraph, op: Op) -> Hashable:
     )
 
 
-def _called_with(settings: Settings) -> Settings:
+def _called_with(told: Settings) -> Settings:
     """A call is where its operators were."""
-    return Settings(ipu=settings.ipu, stage=settings.stage, phase=settings.phase)
+    again = told.recompute
+    recompute = again if again is RecomputeType.Recompute else RecomputeType.Undefined
+    placed = Settings(ipu=told.ipu, stage=told.stage, phase=told.phase, tiles=told.tiles)
+    return replace(placed, context=told.context, recompute=recompute)
 
 
 def _places(ids: list[int], length: int) -> list[list[int]]:
@@ -215,7 +258,7 @@ def _results(graph: OpGraph, ops: Sequence[Op]) -> list[tuple[int, int]]:
 
 def _body(graph: OpGraph, ops: Sequence[Op], name: str, kept: list[tuple[int, int]]) -> OpGraph:
     body = OpGraph(name)
-    scope = f"{name}/"
+    body.scope, scope = name, f"{name}/"
     for op in ops:
         for id in (*op.inputs.values(), *op.outputs.values()):
             body.add_tensor(scope + id, graph.infos[id])
@@ -225,7 +268,7 @@ def _body(graph: OpGraph, ops: Sequence[Op], name: str, kept: list[tuple[int, in
                 {index: scope + id for index, id in op.inputs.items()},
                 {index: scope + id for index, id in op.outputs.items()},
                 dict(op.attributes),
-                op.settings,
+                replace(op.settings, context=Context.NORMAL),
                 op.called,
                 op.writes,
                 op.backward,

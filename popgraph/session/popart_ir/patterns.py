@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ from popgraph.session.popart_ir import (
 )
 from popgraph.session.popart_ir.expression import replace_by
 from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.remote_ops import shown
 from popgraph.session.popart_ir.tied_gathers import tied_gather
+from popgraph.support.logs import log_of
 
 _ROUNDS = 50
 """More often than this no pattern helps another one; PopART has a limit, too."""
@@ -49,10 +52,15 @@ def apply_patterns(graph: OpGraph, enabled: Collection[str], stage: Stage) -> No
 
 
 def _round(graph: OpGraph, pattern: Pattern, stage: Stage) -> bool:
-    changed = False
+    changed, log = False, log_of("pattern")
+    told = log.isEnabledFor(logging.DEBUG)
     for op in list(graph.ops):
         if op in graph.ops and pattern.name not in op.settings.excluded:
-            changed |= pattern.apply(graph, op, stage)
+            before = shown(op) if told else ""
+            applied = pattern.apply(graph, op, stage)
+            changed |= applied
+            if applied and told:
+                log.debug("Applying pattern %s to %s", pattern.name, before)
     return changed
 
 

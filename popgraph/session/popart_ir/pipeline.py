@@ -12,9 +12,9 @@ from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 from popgraph.session.popart_ir.placement import COPY, copy_to
 from popgraph.session.stages import merged
 
-_STASHED = RESERVED_PREFIXES["reservedStashedPrefix"]
+STASHED = RESERVED_PREFIXES["reservedStashedPrefix"]
 RESTORED = RESERVED_PREFIXES["reservedRestoredPrefix"]
-_CONSTANT = (Kind.VARIABLE, Kind.CONSTANT)
+CONSTANT = (Kind.VARIABLE, Kind.CONSTANT)
 
 
 def set_stages(graph: OpGraph) -> None:
@@ -162,7 +162,7 @@ class Stashing:
 
     def _is_candidate(self, graph: OpGraph, id: str) -> bool:
         readers = [op for op in graph.consumers(id) if op.settings.stage is not None]
-        if graph.kind(id) in _CONSTANT or not readers or id.endswith(_SCALAR):
+        if graph.kind(id) in CONSTANT or not readers or id.endswith(_SCALAR):
             return False
         producer = graph.producer(id)
         if producer is not None and (producer.settings.after_batches or producer.writes):
@@ -172,7 +172,7 @@ class Stashing:
             return False
         if self._fully and any(op.type != COPY and not op.backward for op in readers):
             return bool(_restoring_stages(graph, id))
-        return len(_stages(graph, id)) > 1
+        return len(stages_of(graph, id)) > 1
 
     def _reduced(self, graph: OpGraph, candidates: Sequence[str]) -> list[str]:
         """Those that cannot be computed again from others, or that other IPUs need."""
@@ -222,7 +222,7 @@ def _arriving(graph: OpGraph) -> set[str]:
         id
         for id in graph.infos
         if graph.producer(id) is None or _of_copy(graph, id)
-        if graph.kind(id) not in _CONSTANT
+        if graph.kind(id) not in CONSTANT
     }
 
 
@@ -248,7 +248,7 @@ def _of_copy(graph: OpGraph, id: str) -> bool:
     return producer is not None and producer.type == COPY
 
 
-def _stages(graph: OpGraph, id: str) -> set[int]:
+def stages_of(graph: OpGraph, id: str) -> set[int]:
     """The stages in which a tensor is; a copy arrives in the stage behind its own."""
     found = {op.settings.stage for op in graph.consumers(id) if not op.settings.after_batches}
     producer = graph.producer(id)
@@ -257,7 +257,7 @@ def _stages(graph: OpGraph, id: str) -> set[int]:
     return {stage for stage in found if stage is not None}
 
 
-def _stash_stage(graph: OpGraph, id: str) -> int:
+def stash_stage(graph: OpGraph, id: str) -> int:
     producer = graph.producer(id)
     if producer is None or producer.type == COPY or producer.settings.stage is None:
         return _first_stage(graph.consumers(id))
@@ -266,7 +266,7 @@ def _stash_stage(graph: OpGraph, id: str) -> int:
 
 def _restoring_stages(graph: OpGraph, id: str) -> list[int]:
     """The later stages on the same IPU that read a tensor, or what is computed again from it."""
-    start = _stash_stage(graph, id)
+    start = stash_stage(graph, id)
     home = next(op.settings.ipu for op in graph.consumers(id) if op.settings.stage == start)
     seen: set[Op] = set()
     waiting, found = graph.consumers(id), set[int]()
@@ -284,7 +284,7 @@ def _restoring_stages(graph: OpGraph, id: str) -> list[int]:
 
 def _stash(graph: OpGraph, id: str) -> None:
     readers = [op for op in graph.consumers(id) if not op.settings.after_batches]
-    start = _stash_stage(graph, id)
+    start = stash_stage(graph, id)
     first = next(op for op in readers if op.settings.stage == start) if readers else None
     producer = graph.producer(id)
     at = first if producer is None or producer.type == COPY else producer
@@ -294,7 +294,7 @@ def _stash(graph: OpGraph, id: str) -> None:
     if not later:
         return
     info, size = graph.infos[id], later[-1] + 1 - start
-    stashed = graph.add_tensor(_STASHED + id, TensorInfo(info.data_type(), [size, *info.shape()]))
+    stashed = graph.add_tensor(STASHED + id, TensorInfo(info.data_type(), [size, *info.shape()]))
     attributes: dict[str, object] = {"stashSize": size}
     settings = Settings(ipu=ipu, stage=start)
     graph.add(Op("Stash", {0: id}, {0: stashed}, attributes, settings), _next(graph, producer, id))

@@ -1,65 +1,55 @@
-"""Operators that bring data where they are needed: seeds, copies between IPUs and to the host."""
+"""Operators that bring data where they are needed: copies between IPUs and to the host."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
-from popgraph.builder.opset.enums import RecomputationType, RecomputeType
-from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.opset.enums import TileSet
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings
 
-_RANDOM = {"RandomNormal": 0, "RandomUniform": 0, "Dropout": 1, "ShapedDropout": 1}
-"""What draws numbers, and which of its inputs is its seed."""
-
-_SEED = TensorInfo("UINT32", [2])
-_FROM_HOST, _UPDATED = "randomSeed___fromHost", "randomSeed___updated"
-
 COPY = "IpuCopy"
-
-_NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization", "LRN"])
-
-
-def add_seeds(graph: OpGraph) -> None:
-    """Gives every operator that draws numbers a seed of its own."""
-    drawing = [op for op in graph.ops if op.type in _RANDOM]
-    if not drawing:
-        return
-    first = graph.ops[0]
-    graph.add_tensor(_FROM_HOST, _SEED, Kind.STREAM)
-    graph.add_tensor(_UPDATED, _SEED)
-    graph.add(Op("GetRandomSeed", {0: _FROM_HOST}, {0: _UPDATED}, writes=True), before=first)
-    for number, op in enumerate(drawing):
-        modifier, seed = f"randomSeedModifier___{number}", f"randomSeed___modified_{number}"
-        graph.add_tensor(modifier, TensorInfo("UINT32", []), Kind.CONSTANT)
-        graph.add_tensor(seed, _SEED)
-        inputs = {0: _UPDATED, 1: modifier}
-        graph.add(Op("ModifyRandomSeed", inputs, {0: seed}, settings=op.settings), before=op)
-        graph.connect(op, _RANDOM[op.type], seed)
+SOURCES = "__sourceIpus"
+"""The attribute of a copy that tells the IPUs that have what it copies."""
 
 
-def add_loads(graph: OpGraph, priority: float) -> None:
-    """Has inputs loaded into tensors of their own."""
+STREAM = "hostStreamTensorId"
+"""The attribute that tells what is loaded from the host, or stored there."""
+
+
+def add_loads(graph: OpGraph, priority: float, tiles: Mapping[str, TileSet]) -> None:
+    """Has inputs loaded into tensors of their own, on the tiles that are told."""
     for id in graph.inputs:
         users = graph.consumers(id)
         if graph.kind(id) is not Kind.STREAM or not users:
             continue
-        settings = Settings(ipu=users[0].settings.ipu, priority=priority)
+        where = tiles.get(id, TileSet.Compute)
+        stages = [user.settings.stage for user in users if user.settings.stage is not None]
+        settings = Settings(
+            ipu=users[0].settings.ipu,
+            stage=min(stages, default=None),
+            tiles=where,
+            priority=priority,
+        )
         empty, loaded = graph.fresh(id, graph.infos[id]), graph.fresh(id, graph.infos[id])
         graph.replace_uses(id, loaded)
-        first = graph.ops[0]
-        graph.add(Op("Init", {}, {0: empty}, settings=settings), before=first)
-        graph.add(Op("HostLoad", {0: empty}, {0: loaded}, settings=settings), before=first)
+        first = min(users, key=graph.ops.index)
+        graph.add(Op("Init", {}, {0: empty}, {"inittype": 1}, settings), before=first)
+        graph.add(Op("HostLoad", {0: empty}, {0: loaded}, {STREAM: id}, settings), before=first)
 
 
-def add_stores(graph: OpGraph, anchors: Collection[str], priority: float) -> None:
-    """Has anchors stored on the host."""
-    for id in anchors:
-        if id in graph.infos:
-            producer = graph.producer(id)
-            ipu = producer.settings.ipu if producer else None
-            settings = Settings(ipu=ipu, priority=priority)
-            graph.add(Op("HostStore", {0: id}, {}, settings=settings, writes=True))
+def add_store(graph: OpGraph, id: str, anchor: str, priority: float, tiles: TileSet) -> None:
+    """Has a tensor stored on the host, as an anchor."""
+    if id not in graph.infos:
+        return
+    loads = (op for op in graph.ops if op.attributes.get(STREAM) == id)
+    id = next((op.output for op in loads if op.type == "HostLoad"), id)
+    producer = graph.producer(id)
+    like = producer.settings if producer else Settings()
+    settings = Settings(ipu=like.ipu, stage=like.stage, tiles=tiles, priority=priority)
+    behind = 0 if producer is None else graph.ops.index(producer) + 1
+    place = graph.ops[behind] if behind < len(graph.ops) else None
+    graph.add(Op("HostStore", {0: id}, {}, {STREAM: anchor}, settings, writes=True), before=place)
 
 
 def add_copies(graph: OpGraph) -> None:
@@ -84,10 +74,29 @@ def add_copies(graph: OpGraph) -> None:
 def copy_to(ipu: int, id: str, output: str, settings: Settings, *, backward: bool = True) -> Op:
     """A copy of a tensor to an IPU, from the one of the settings."""
     attributes: dict[str, object] = {
-        "__sourceIpus": f"{{{id}: {settings.ipu}}}",
+        SOURCES: [settings.ipu],
         "__destIpu": ipu,
     }
     return Op(COPY, {0: id}, {0: output}, attributes, settings, backward=backward)
+
+
+def delay_copies(graph: OpGraph) -> None:
+    """Has copies between IPUs run when nothing else can."""
+    for op in graph.ops:
+        if op.type == COPY:
+            op.settings = replace(op.settings, priority=float("-inf"))
+
+
+def destination(op: Op) -> int:
+    """The IPU to which a copy goes."""
+    return int(str(op.attributes["__destIpu"]))
+
+
+def leaves_phase(op: Op, stages: int) -> bool:
+    """Whether an operator copies from the IPUs of one execution phase to those of the next."""
+    if op.type != COPY or op.settings.ipu is None:
+        return False
+    return (op.settings.ipu - destination(op)) % stages != 0
 
 
 def _home(graph: OpGraph, id: str) -> int | None:
@@ -97,58 +106,3 @@ def _home(graph: OpGraph, id: str) -> int | None:
         return producer.settings.ipu
     places = [user.settings.ipu for user in graph.consumers(id) if user.settings.ipu is not None]
     return min(places, default=None)
-
-
-def annotate_recomputation(graph: OpGraph, kind: RecomputationType, loss: str) -> None:
-    """Says of every forward operator whether it is computed again for the gradients."""
-    forward = [op for op in graph.ops if not op.backward and not op.writes]
-    final = graph.producer(loss)
-    for op in forward:
-        if kind is RecomputationType.NormOnly:
-            again = op.type in _NORMS
-        else:
-            again = kind in (RecomputationType.RecomputeAll, RecomputationType.Standard)
-        chosen = RecomputeType.Recompute if again and op is not final else RecomputeType.Checkpoint
-        op.settings = replace(op.settings, recompute=chosen)
-
-
-def recompute_explicitly(graph: OpGraph) -> None:
-    """Computes again, beside the gradients, what they read of what is marked."""
-    marked = [op for op in graph.ops if op.settings.recompute is RecomputeType.Recompute]
-    for op in reversed(marked):
-        readers = {
-            id: [user for user in graph.consumers(id) if _is_later(user)]
-            for id in op.outputs.values()
-        }
-        op.settings = replace(op.settings, recompute=RecomputeType.Checkpoint)
-        if not any(readers.values()):
-            continue
-        outputs = {
-            index: graph.fresh(f"{id}_Recompute", graph.infos[id])
-            for index, id in op.outputs.items()
-        }
-        settings = replace(op.settings, recompute=RecomputeType.Recomputed)
-        for index, id in op.outputs.items():
-            for user in readers[id]:
-                for place, read in list(user.inputs.items()):
-                    if read == id:
-                        graph.connect(user, place, outputs[index])
-        copy = Op(
-            op.type,
-            dict(op.inputs),
-            outputs,
-            dict(op.attributes),
-            settings,
-            op.called,
-            backward=True,
-        )
-        graph.add(copy, before=_first(graph, readers))
-
-
-def _is_later(op: Op) -> bool:
-    return op.backward or op.settings.recompute is RecomputeType.Recomputed
-
-
-def _first(graph: OpGraph, readers: dict[str, list[Op]]) -> Op:
-    users = {user for found in readers.values() for user in found}
-    return next(op for op in graph.ops if op in users)

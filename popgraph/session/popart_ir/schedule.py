@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from heapq import heappop, heappush
 
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph
+
+_LAST = sys.maxsize
+"""What has no phase comes after all phases."""
 
 
 def scheduled(graph: OpGraph) -> list[Op]:
     """
     Operators after what they read, by priority, then as they came; updates after readers.
 
-    What runs once for all micro-batches comes after what runs for each.
+    What runs once for all micro-batches comes after what runs for each, and phases follow each
+    other.
     """
     waits = {op: _before(graph, op) for op in graph.ops}
     for first, later in graph.later.items():
@@ -24,8 +29,10 @@ def scheduled(graph: OpGraph) -> list[Op]:
             users[one].append(op)
     place = {op: number for number, op in enumerate(graph.ops)}
 
-    def rank(op: Op) -> tuple[bool, float, int]:
-        return op.settings.after_batches, -op.settings.priority, place[op]
+    def rank(op: Op) -> tuple[int, int, float, int]:
+        told = op.settings
+        phase = _LAST if told.phase is None else told.phase
+        return told.context.place, phase, -told.priority, place[op]
 
     ready = sorted(rank(op) for op, needed in waits.items() if not needed)
     found: list[Op] = []

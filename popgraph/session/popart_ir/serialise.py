@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.session.popart_ir.graph import Op, OpGraph
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+from popgraph.session.popart_ir.placement import COPY
 
 _OWN = "popgraph."
 """What attributes begin with that are only ours."""
@@ -55,15 +56,15 @@ def _input(graph: OpGraph, index: int, id: str) -> dict[str, str]:
 def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     settings = op.settings
     yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
-    if settings.ipu is not None:
+    if settings.ipu is not None and op.type != COPY:  # a copy is on two of them
         yield "__ipu_number", str(settings.ipu)
-    yield "tileSet", "0"
+    yield "tileSet", str(int(settings.tiles))
     for key, value in settings.outline.items():
         yield key, f"{key}:{value}"
     if settings.phase is not None:
         yield "__execution_phase", str(settings.phase)
-    inner = "Subgraph" if graph.scope else "Normal"
-    yield "__execution_context", "AccumulateOuterFragment" if settings.after_batches else inner
+    inside = settings.context is Context.NORMAL and graph.scope
+    yield "__execution_context", "Subgraph" if inside else settings.context.value
     if settings.stage is not None:
         yield "__pipeline_stage", str(settings.stage)
     yield "scope", graph.scope

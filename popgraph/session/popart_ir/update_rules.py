@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 from popgraph.session.popart_ir.graph import Op, OpGraph
-from popgraph.session.popart_ir.updates import COMBINED, Update, reserved
+from popgraph.session.popart_ir.updates import COMBINED, Gathering, Update, reserved
 from popgraph.session.step_shape import StepShape
+from popgraph.support.replicas import Grouping
 
 _NESTEROV = "_nesterovGrad"
 
 
 def decompose_updates(
-    graph: OpGraph, rule: OptimizerSpec, step: StepShape, scaling: str | None
+    graph: OpGraph,
+    rule: OptimizerSpec,
+    step: StepShape,
+    scaling: str | None,
+    shared_by: Callable[[str], Grouping],
 ) -> None:
     """Writes updates as the operators of a rule; `scaling` is a loss scale that the host writes."""
     for op in [op for op in graph.ops if op.type == COMBINED]:
-        update = Update(graph, op, rule, step, scaling)
+        update = Update(graph, op, rule, step, scaling, shared_by)
         match update.rule:
             case SGD() as own if not own.has_velocity:
                 _plain(update)
@@ -73,7 +80,8 @@ def _gathered(
     final = update.named("AcclToUpdate") + suffix
     late = update.reduces and update.accumulates
     first = update.named("AcclToReduce") + suffix if late else final
-    update.accumulate(state, gradient, first, factor=factor, for_each=True)
+    way = Gathering.DAMPENED_ADD
+    update.accumulate(state, gradient, first, way=way, factor=factor, for_each=True)
     return update.reduced(first, final) if late else final
 
 
@@ -98,7 +106,8 @@ def _velocity(rule: SGD, update: Update) -> None:
     scalars = update.streamed({2: "scaledMomentum2", 3: "scaledWeightDecay1"})
     inputs = {0: state, 1: update.variable} | scalars
     slowed = update.add("SGD1AcclUpdate", inputs, update.fresh(state))
-    made = update.accumulate(slowed.output, gradient, factor={2: "dampeningScaleFactor2"})
+    way, factor = Gathering.DAMPENED_ADD, {2: "dampeningScaleFactor2"}
+    made = update.accumulate(slowed.output, gradient, way=way, factor=factor)
     if update.clears:
         update.clear(update.named("Accum"), made)
     value = _ahead(update, gradient, made.output, 2).output if rule.nesterov else made.output
@@ -114,10 +123,15 @@ def _adam(rule: Adam, update: Update) -> None:
     ratio = _ratio(update) if rule.scaled_state else {}
     type_ = "RescaleAccumulate" if ratio else "Accumulate"
     moments = []
-    for role, factor in (("Accl1", "adamBeta1"), ("Accl2", "adamBeta2")):
+    second = Gathering.INFINITY if rule.mode == "ada_max" else Gathering.MOVING_AVERAGE_SQUARE
+    for role, factor, way in (
+        ("Accl1", "adamBeta1", Gathering.MOVING_AVERAGE),
+        ("Accl2", "adamBeta2", second),
+    ):
         state = update.state(role)
         inputs = {0: state, 1: gradient} | update.streamed({2: factor}) | ratio
-        moments.append(update.add(type_, inputs, update.fresh(state)))
+        output = update.fresh(state)
+        moments.append(update.add(type_, inputs, output, attributes=way.attributes))
     if update.clears:
         update.clear(update.named("Accum"), *moments)
     inputs = {}
@@ -189,10 +203,13 @@ def _scaled(update: Update, value: str, scalar: str, index: int) -> str:
 def _adaptive(rule: Adaptive, update: Update) -> None:
     gradient = _prepared(update, "adaptiveGradientScaling", decays=rule.decay)
     alpha = {2: "adaptiveAlpha"}
-    squares = update.accumulate(update.state("Accl1"), gradient, factor=alpha)
+    squared = Gathering.MOVING_AVERAGE_SQUARE
+    way = Gathering.DAMPENED_ADD_SQUARE if rule.mode == "ada_grad" else squared
+    squares = update.accumulate(update.state("Accl1"), gradient, way=way, factor=alpha)
     readers, inputs = [squares], {0: gradient, 1: squares.output}
     if rule.mode == "centered_rms_prop":
-        means = update.accumulate(update.state("Accl2"), gradient, factor=alpha)
+        way = Gathering.MOVING_AVERAGE
+        means = update.accumulate(update.state("Accl2"), gradient, way=way, factor=alpha)
         readers.append(means)
         inputs[2] = means.output
     delta = rule.mode == "ada_delta"
@@ -205,7 +222,7 @@ def _adaptive(rule: Adaptive, update: Update) -> None:
     if update.clears:
         update.clear(update.named("Accum"), *readers, made)
     if delta:
-        update.accumulate(update.named("Accl2"), made.output, factor=alpha)
+        update.accumulate(update.named("Accl2"), made.output, way=squared, factor=alpha)
     inside = rule.tf_variant and rule.has_velocity
     value = made.output
     if rule.has_velocity:
@@ -220,4 +237,5 @@ def _slowed(rule: Adaptive, update: Update, value: str) -> str:
     """What momentum makes of a change; TensorFlow's form has the learning rate in it."""
     if rule.tf_variant:
         value = _scaled(update, value, "learningRate", 0)
-    return update.accumulate(update.state("Accl3"), value, factor={2: "adaptiveMomentum"}).output
+    way, factor = Gathering.DECAY_ADD, {2: "adaptiveMomentum"}
+    return update.accumulate(update.state("Accl3"), value, way=way, factor=factor).output

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from enum import IntEnum
 
+from popgraph.builder.opset.enums import CollectiveOperator
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
 from popgraph.passes.graphcore.training.weight_context import state_dtype
 from popgraph.passes.optimizer_scalars import Compound
 from popgraph.passes.optimizer_spec import OptimizerSpec
-from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, Settings, Value
+from popgraph.session.popart_ir.graph import (
+    COLLECTIVES,
+    Context,
+    Kind,
+    Op,
+    OpGraph,
+    Settings,
+    Value,
+)
+from popgraph.session.popart_ir.remote_ops import collective
 from popgraph.session.step_shape import StepShape
 from popgraph.support import dtypes
+from popgraph.support.replicas import Grouping
 
 
 def reserved(name: str) -> str:
@@ -28,8 +40,19 @@ COMBINED = "popgraph.update"
 WEIGHT = "popgraph.weight"
 """The attribute of an update that names the weight whose numbers it uses."""
 
-_COUNTER = "Counter___"
+COUNTER = "Counter___"
 _SCALAR = TensorInfo("FLOAT", [])
+
+
+class Gathering(IntEnum):
+    """How an Accumulate brings a value into a variable, as PopART numbers the ways."""
+
+    ADD, DAMPENED_ADD, DAMPENED_ADD_SQUARE, DECAY_ADD, DECAY_ADD_SQUARE = range(5)
+    MOVING_AVERAGE, MOVING_AVERAGE_SQUARE, INFINITY, MEAN = range(5, 9)
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        return {"type": int(self)}
 
 
 def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
@@ -64,8 +87,10 @@ class Update:
         rule: OptimizerSpec,
         step: StepShape,
         scaling: str | None,
+        shared_by: Callable[[str], Grouping],
     ) -> None:
-        self._graph, self._op, self._step = graph, op, step
+        """`shared_by` tells which replicas have the same value of a variable."""
+        self._graph, self._op, self._step, self._shared_by = graph, op, step, shared_by
         self.scaling = scaling
         """The loss scale that the host writes, if it does."""
         self.variable, self.gradient = op.input(0), op.input(1)
@@ -174,9 +199,11 @@ class Update:
         graph = self._graph
         graph.add_tensor(output, info or graph.infos[like or inputs[min(inputs)]])
         late = self.accumulates and not for_each
-        settings = replace(self._op.settings, name=type_, after_batches=late)
+        context = Context.AFTER_BATCHES if late else Context.NORMAL
+        settings = replace(self._op.settings, name=type_, context=context)
         made = Op(type_, dict(inputs), {0: output}, dict(attributes or {}), settings)
         made.writes, made.backward = writes, True
+        made.optimizes = type_ not in COLLECTIVES
         return graph.add(made, before=self._op)
 
     def order(self, first: Op, later: Op) -> None:
@@ -189,17 +216,25 @@ class Update:
         value: str,
         output: str = "",
         *,
+        way: Gathering,
         factor: Mapping[int, str] | None = None,
         for_each: bool = False,
     ) -> Op:
-        """Adds a value to a variable, in the way of the rule."""
+        """Brings a value into a variable."""
         inputs = {0: variable, 1: value} | self.streamed(factor or {})
-        return self.add("Accumulate", inputs, output or self.fresh(variable), for_each=for_each)
+        output = output or self.fresh(variable)
+        told = way.attributes
+        return self.add("Accumulate", inputs, output, for_each=for_each, attributes=told)
 
     def reduced(self, value: str, output: str = "") -> str:
         """The sum over replicas: of gradients as they come, or in place of what is added up."""
         type_ = "ReplicatedAllReduceInplace" if self.accumulates else "ReplicatedAllReduce"
-        return self.add(type_, {0: value}, output or self.fresh(value), writes=False).output
+        operator = CollectiveOperator.Mean if self.rule.keeps_means else CollectiveOperator.Add
+        attributes = collective(
+            [self._step.all_replicas, *self._shared_by(self.variable)], operator
+        )
+        output = output or self.fresh(value)
+        return self.add(type_, {0: value}, output, writes=False, attributes=attributes).output
 
     def accumulated(self, final: str = "") -> str:
         """The gradient of all micro-batches and replicas; `final` is its name if it is new."""
@@ -214,7 +249,9 @@ class Update:
         inputs = {0: state, 1: self.gradient}
         if self.rule.keeps_means:
             inputs[2] = self._counter()
-        made = self.add("Accumulate", inputs, output, for_each=True)
+        way = Gathering.MEAN if self.rule.keeps_means else Gathering.ADD
+        told = way.attributes
+        made = self.add("Accumulate", inputs, output, for_each=True, attributes=told)
         if self.rule.keeps_means:
             self._graph.run_after(self._counting(inputs[2]), made)
         return output
@@ -226,13 +263,13 @@ class Update:
     def _counter(self) -> str:
         """How many micro-batches there were: one for each IPU and stage, begun where it is new."""
         settings = self._op.settings
-        id = _COUNTER
+        id = COUNTER
         id += "" if settings.ipu is None else f"_VGraph{settings.ipu}"
         id += "" if settings.stage is None else f"_PStage{settings.stage}"
         if id not in self._graph.infos:
             self.own_number(id)
             one = self._graph.constant("one", 1.0, _SCALAR)
-            counted = self.add("Accumulate", {0: id, 1: one}, self.fresh(id), for_each=True)
+            counted = self.accumulate(id, one, way=Gathering.ADD, for_each=True)
             self.add("AccumulatorScale", {0: counted.output}, self.fresh(id))
         return id
 

@@ -46,6 +46,10 @@ class _Sink:
         value = self.operands[int(id)]
         return UNKNOWN if value is None else value.type
 
+    def isInitializer(self, id: str) -> bool:
+        """A text's own rules say which names are weights."""
+        return True
+
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
