@@ -10,8 +10,8 @@ import numpy as np
 
 WORD = np.dtype(np.int32)
 
-NIBBLE, NIBBLES = 4, 0x0F0F0F0F
-"""The bits of a nibble, and the lower nibble of each byte of a word."""
+NIBBLE, NIBBLES, NIBBLES_A_WORD = 4, 0x0F0F0F0F, 8
+"""The bits of a nibble, the lower nibble of each byte of a word, and how many a word has."""
 
 
 @dataclass(frozen=True)

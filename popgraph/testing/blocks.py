@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i32
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, StringAttr, f32, i32
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -33,6 +33,8 @@ class BlockSpec:
     joined: tuple[Operand, ...] | None = None
     """What each block's sum is multiplied by; None where there are no blocks."""
     epilogue_inputs: tuple[Operand, ...] = ()
+    picks: bool = False
+    """Whether parts choose from numbers."""
     kind: str = "f32"
 
     @property
@@ -68,9 +70,16 @@ class BlockSpec:
             [one.map(2) for one in self.epilogue_inputs],
             words=StringAttr(self.words) if self.words else None,
             parts=tile.PartsAttr.of(dim=4, bits=self.bits, mask=mask or (1 << self.bits) - 1),
+            numbers=self._numbers(),
             blocks=self._blocks(values[last:]),
         )
         return [spread, contract]
+
+    def _numbers(self) -> ArrayAttr[FloatAttr] | None:
+        if not self.picks:
+            return None
+        codes = range(1 << self.bits)
+        return ArrayAttr([FloatAttr(code * code / 4 - 9, f32) for code in codes])
 
     def _blocks(self, read: Sequence[SSAValue]) -> tile.Blocks | None:
         if self.joined is None:
@@ -113,4 +122,5 @@ def block_sums(draw: st.DrawFn) -> BlockSpec:
     sizes = (draw(size), draw(st.sampled_from([*SIZES, 33, 40])), draw(size), draw(size), count)
     order = tuple(draw(st.permutations(range(3))))
     extra = tuple(draw(st.lists(operands(2), max_size=1)))
-    return BlockSpec(sizes, bits, words, order, joined, extra)
+    picks = words is None and draw(st.booleans())
+    return BlockSpec(sizes, bits, words, order, joined, extra, picks)

@@ -57,7 +57,14 @@ def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
     """The records are the one list; what both backends compute follows it."""
     meaningless = [record.ir.name for record in RECORDS if record.numpy is None]
     assert set(meaningless) <= {op.name for op in TYPED}
-    elsewhere = {"arith.select", "arith.bitcast", "arith.cmpf", "arith.cmpi", "tile.dot"}
+    elsewhere = {
+        "arith.select",
+        "arith.bitcast",
+        "arith.cmpf",
+        "arith.cmpi",
+        "tile.dot",
+        "tile.pick",
+    }
     tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS, elsewhere)
     formed = {name for table in tables for name in table}
     assert {op.name for op in SCALARS} <= formed

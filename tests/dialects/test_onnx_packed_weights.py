@@ -7,7 +7,11 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 import popgraph
+from popgraph import Options
+from popgraph.compiler import load, lower
+from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.machine import MACHINES
 from tests.dialects.contrib_sample import ORT, draw, draw_ints
 
 BLOCKS, BLOCK, COLUMNS = 2, 32, 9
@@ -42,12 +46,17 @@ def meant(x: Array, held: dict[str, Array], bits: int) -> Array:
     parts = x.reshape(len(x), BLOCKS, BLOCK)
     scale = np.abs(parts).max(axis=-1, keepdims=True) / np.float32(127)
     whole = np.rint(parts / np.where(scale, scale, 1)) * scale
+    result: Array = np.einsum("mbk,nbk->mn", whole, table(held, bits))
+    return result
+
+
+def table(held: dict[str, Array], bits: int) -> Array:
+    """The weights by columns and blocks."""
     codes = unpacked(held["codes"], bits).reshape(COLUMNS, BLOCKS, BLOCK)
     middle = 1 << (bits - 1)
     zeros = unpacked(held["zeros"], bits)[..., None] if "zeros" in held else middle
-    table = (codes - zeros) * held["steps"][..., None]
-    result: Array = np.einsum("mbk,nbk->mn", whole, table)
-    return result
+    weights: Array = (codes - zeros) * held["steps"][..., None]
+    return weights
 
 
 def unpacked(array: Array, bits: int) -> Array:
@@ -74,3 +83,22 @@ def test_an_accuracy_level_lets_bytes_stand_for_floats(bits: int, rows: int, zer
         (expected,) = ORT.InferenceSession(in_bytes.SerializeToString()).run(None, {"x": x})
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_four_bits_choose_from_the_lanes_of_a_vector(rows: int, zeros: bool) -> None:
+    """Weights stay packed where vectors have sixteen lanes; zero points take them further apart."""
+    x = draw(rows, BLOCKS * BLOCK)
+    codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
+    held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
+    if zeros:
+        held["zeros"] = draw_ints(256, COLUMNS, BLOCKS // 2, dtype=np.uint8)
+    options = Options(
+        machine=MACHINES["avx512"], tuning=Tuning(streamed_l2=0, small_literal_bytes=0)
+    )
+    model = product(4, rows, held, 0)
+    found = popgraph.compile(model, options=options)(x=x)["y"]
+    np.testing.assert_allclose(found, x @ table(held, 4).reshape(COLUMNS, -1).T, 1e-4, 1e-4)
+    program = str(lower(*load(model), options, level="structured"))
+    assert ("parts <" in program) == (not zeros)

@@ -124,6 +124,7 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     tile.SelectOp: lambda op: select,
     vector.FMAOp: lambda op: fused,
     tile.DotOp: lambda op: WORDS[op.words.data].dot,
+    tile.PickOp: lambda op: op.of,
     arith.IndexCastOp: to_result,
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,

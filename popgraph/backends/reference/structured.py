@@ -206,6 +206,8 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
             lhs, rhs = read(indices)
             if op.parts is not None:
                 rhs = op.parts.part(rhs, np.asarray(indices[op.parts.dim.data]))
+            if op.numbers is not None:
+                rhs = np.array([one.value.data for one in op.numbers], np.float32)[rhs]
             total = with_product(op, lhs, rhs, total)
         return total.astype(dtype)
 

@@ -11,6 +11,7 @@ from popgraph.dialects.tile.lanes import (
     CompareOp,
     ConvertOp,
     DotOp,
+    PickOp,
     PrefetchOp,
     RemainderOp,
     SelectOp,
@@ -70,7 +71,7 @@ LOOPS = (KernelOp, LaunchOp)
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
 
-LANES = (ApartOp, CompareOp, ConvertOp, DotOp, PrefetchOp, RemainderOp, SelectOp)
+LANES = (ApartOp, CompareOp, ConvertOp, DotOp, PickOp, PrefetchOp, RemainderOp, SelectOp)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
 MESSAGES = (ReceiveOp, SendOp)
@@ -115,6 +116,7 @@ __all__ = [
     "Nested",
     "PackOp",
     "PartsAttr",
+    "PickOp",
     "PrepareProgramOp",
     "ProgramOp",
     "ReceiveOp",

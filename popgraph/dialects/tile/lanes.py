@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import (
     AnyFloat,
+    ArrayAttr,
+    Float32Type,
+    FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -183,6 +187,39 @@ class DotOp(IRDLOperation):
             raise VerifyException(f"words are of type i32, not {type_}")
         if self.words.data not in WORDS:
             raise VerifyException(f"there are no words {self.words}, only {', '.join(WORDS)}")
+
+
+@irdl_op_definition
+class PickOp(IRDLOperation):
+    """
+    One of a few f32 `numbers`, which the lowest bits of an index choose, or lane by lane.
+
+    There are as many as a power of two.
+    """
+
+    name = "tile.pick"
+    numbers = prop_def(ArrayAttr[FloatAttr])
+    index = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$numbers `[` $index `]` attr-dict `:` type($index) `->` type($result)"
+
+    def __init__(self, numbers: ArrayAttr[FloatAttr], index: SSAValue | Operation) -> None:
+        super().__init__(
+            operands=[index], properties={"numbers": numbers}, result_types=[Float32Type()]
+        )
+
+    def verify_(self) -> None:
+        count = len(self.numbers)
+        if count & (count - 1) or not count:
+            raise VerifyException(f"{count} numbers are no power of two")
+        if any(number.type != Float32Type() for number in self.numbers):
+            raise VerifyException("numbers are of type f32")
+
+    def of(self, index: Any) -> Any:
+        """The numbers that indices choose."""
+        numbers = [number.value.data for number in self.numbers]
+        return np.array(numbers, np.float32)[index & (len(numbers) - 1)]
 
 
 @irdl_op_definition

@@ -28,6 +28,7 @@ from popgraph.dialects.tile.lanes import (
     CompareOp,
     ConvertOp,
     DotOp,
+    PickOp,
     RemainderOp,
     SelectOp,
     vector_of,
@@ -194,6 +195,8 @@ RECORDS: Sequence[Scalar] = (
     _typed("select", arith.SelectOp, select, lanes=_select),
     # Sums of products of small integers
     _typed("dot", DotOp),
+    # One of a few numbers
+    _typed("pick", PickOp),
     # Conversions
     _typed("extf", arith.ExtFOp),
     _typed("truncf", arith.TruncFOp),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i32
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import (
     AddOp,
-    AndOp,
     CastOp,
     ConvOp,
     DotConvOp,
@@ -23,7 +22,6 @@ from popgraph.dialects.graphcore import (
     ReduceSumOp,
     ReshapeOp,
     ShiftOp,
-    SliceOp,
     SubOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of, tensor_of
@@ -32,6 +30,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
     WholeSums,
@@ -113,7 +112,7 @@ class SumInWords(Rule[AnyContraction]):
 
     def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
         first, second = summed_axes(op)
-        lhs, rhs = packed(factor.numbers(), first, words), self._packed(op, second, words)
+        lhs, rhs = packed(factor.numbers(), first, words.count), self._packed(op, second, words)
         sums: Operand
         if isinstance(op, ConvOp):
             options = op.options
@@ -131,12 +130,12 @@ class SumInWords(Rule[AnyContraction]):
     def _packed(self, op: AnyContraction, axis: int, words: Words) -> SSAValue:
         """The words of the right factor; literals of four bits stand twice as close."""
         rhs = op.operands[1]
-        made, found = packed(rhs, axis, words), self._sums.interval(rhs)
+        made, found = packed(rhs, axis, words.count), self._sums.interval(rhs)
         narrow = found is not None and found.low >= 0 and found.high < 1 << NIBBLE
         known = computed_array(rhs, self.weights) is not None
         if not narrow or not known or words.count != 4 or shape_of(made)[axis] % 2:
             return made
-        low, high = (_places(made, axis, place, 2) for place in range(2))
+        low, high = (every(made, axis, place, 2) for place in range(2))
         both = OrOp(low, ShiftOp(high, scalar(NIBBLE, high), direction="left"))
         return PartsOp(both, axis=axis, count=2, bits=NIBBLE, mask=NIBBLES).result
 
@@ -192,46 +191,6 @@ def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
         return ReduceSumOp(wide, axes=[rank - 2], keepdims=True)
     sums = ReduceSumOp(wide, axes=list(range(1, rank)), keepdims=False)
     return ReshapeOp(sums, shape=(shape_of(rhs)[0], *(1,) * (rank - 2)))
-
-
-def packed(value: SSAValue, axis: int, words: Words) -> SSAValue:
-    """Words of neighbours along an axis; zeros stand where there are no more."""
-    shape, count = shape_of(value), words.count
-    bits = 8 * WORD.itemsize // count
-    narrow = _narrow(value, bits)
-    missing = -shape[axis] % count
-    if missing:
-        none, behind = [0] * len(shape), [0] * len(shape)
-        behind[axis] = missing
-        narrow = PadOp(narrow, low=none, high=behind, interior=none, value=0).result
-    made: Operand | None = None
-    for place in range(count):
-        part = CastOp(_places(narrow, axis, place, count), to=i32).result
-        if place < count - 1 and not dtype_of(narrow).is_unsigned:
-            part = AndOp(part, scalar((1 << bits) - 1, part)).result
-        if place:
-            part = ShiftOp(part, scalar(bits * place, part), direction="left").result
-        made = part if made is None else OrOp(made, part)
-    assert made is not None, "words hold something"
-    return SSAValue.get(made)
-
-
-def _narrow(value: SSAValue, bits: int) -> SSAValue:
-    """Integers of so many bits or fewer in the smallest type at hand, in which they are stored."""
-    op = value.owner
-    if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
-        value = op.x
-    if dtype_of(value).is_integer and dtype_of(value).bits <= bits:
-        return value
-    return CastOp(value, to=IntegerType(bits, Signedness.UNSIGNED)).result
-
-
-def _places(value: SSAValue, axis: int, first: int, step: int) -> SSAValue:
-    """Every `step`th place along an axis."""
-    sizes = list(shape_of(value))
-    starts, steps = [0] * len(sizes), [1] * len(sizes)
-    starts[axis], steps[axis], sizes[axis] = first, step, sizes[axis] // step
-    return SliceOp(value, starts=starts, sizes=sizes, steps=steps).result
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,35 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, f32, i8
+from xdsl.dialects.builtin import ModuleOp, f32, i8, i32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import (
+    AddOp,
     CastOp,
     Elementwise,
     MatMulOp,
     MulOp,
+    PartsOp,
     ReduceSumOp,
     ReshapeOp,
     SliceOp,
+    SubOp,
     TransposeOp,
 )
 from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
 from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array
 from popgraph.passes.graphcore.intervals import Interval, Intervals
+from popgraph.passes.graphcore.pack_words import packed
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.words import NIBBLE, NIBBLES_A_WORD
 
 MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)
 BYTE = Interval(-128, 127)
@@ -43,6 +49,7 @@ class Scaled:
     whole: SSAValue
     scale: SSAValue
     movements: Sequence[Movement]
+    ends: Interval
 
     def bytes(self) -> SSAValue:
         value, op = self.whole, self.whole.owner
@@ -58,6 +65,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
     A block of rows of w has one row of scales; it may be all of w. Only when w are literals of few
     bits that come from memory, and few rows of x share them: then they are read as they are stored.
+    Those of four bits are however many do, where vectors choose from sixteen numbers.
     """
 
     ROOTS = (MatMulOp,)
@@ -68,7 +76,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
     def rewrite(self, op: MatMulOp) -> Operand | None:
         tuning, rows = self._target.tuning, prod(shape_of(op.lhs)[:-1])
-        if len(shape_of(op.rhs)) != 2 or not 0 < rows <= tuning.most_narrow_uses:
+        if len(shape_of(op.rhs)) != 2 or rows == 0:
             return None
         if tensor_of(op.result).element_type != f32:
             return None
@@ -89,7 +97,9 @@ class ScaleAfterwards(Rule[MatMulOp]):
             found = self._intervals.of(whole)
             if found is not None and found.lies_in(BYTE):
                 known = shape_of(whole) == shape_of(value) and is_literal(scale)
-                return Scaled(whole, scale, movements) if known and is_literal(whole) else None
+                return (
+                    Scaled(whole, scale, movements, found) if known and is_literal(whole) else None
+                )
         return None
 
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
@@ -98,17 +108,24 @@ class ScaleAfterwards(Rule[MatMulOp]):
         changes = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1
         terms, columns = table.shape
         block = gcd(terms, *changes.tolist())
-        if block < self._target.tuning.least_block_terms:
+        tuning, packs = self._target.tuning, self._packs(found, block)
+        if block < tuning.least_block_terms or not (packs or rows <= tuning.most_narrow_uses):
             return None
         count = terms // block
         if rows == 1:
             x: Operand = ReshapeOp(op.lhs, shape=(count, 1, block))
         else:
             x = TransposeOp(ReshapeOp(op.lhs, shape=(rows, count, block)), perm=(1, 0, 2))
-        weights = CastOp(ReshapeOp(found.bytes(), shape=(count, block, columns)), to=f32)
+        weights = _floats(found, (count, block, columns), packs=packs)
         scales = self.literal(table[::block].reshape(count, 1, columns))
         scaled = MulOp(MatMulOp(x, weights), scales)
         return ReshapeOp(ReduceSumOp(scaled, axes=[0], keepdims=False), shape=shape_of(op.result))
+
+    def _packs(self, found: Scaled, block: int) -> bool:
+        """Whether weights are of four bits, and a vector has a lane for each such number."""
+        low, high = found.ends
+        lanes = self._target.machine.vector_bytes // np.dtype(np.float32).itemsize
+        return high - low < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
 
     def _scales(self, found: Scaled) -> Array:
         """The scale of every weight."""
@@ -118,6 +135,18 @@ class ScaleAfterwards(Rule[MatMulOp]):
         for op in found.movements:
             (table,) = op.evaluate(table)
         return table
+
+
+def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Operand:
+    """Weights as floats of what is stored: of bytes, or of eight numbers in a word."""
+    whole = ReshapeOp(found.bytes(), shape=shape)
+    if not packs:
+        return CastOp(whole, to=f32)
+    wide, low = CastOp(whole, to=i32).result, found.ends.low
+    words = packed(SubOp(wide, scalar(low, wide)).result, 1, NIBBLES_A_WORD)
+    options = {"count": NIBBLES_A_WORD, "bits": NIBBLE, "mask": (1 << NIBBLE) - 1}
+    codes = CastOp(PartsOp(words, axis=1, **options), to=f32).result
+    return AddOp(codes, scalar(low, codes))
 
 
 def is_literal(value: SSAValue) -> bool:

@@ -280,4 +280,12 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 #define POPGRAPH_DOT_U8I7_16 POPGRAPH_DOT_U8I8_16
 #endif
 
+/* One of sixteen numbers for each lane, chosen by the lowest bits of an index. */
+#if defined(__clang__) && defined(__AVX512F__)
+#define POPGRAPH_PICK_16(table, index) \
+    __builtin_ia32_permvarsf512(table, index)
+#else
+#define POPGRAPH_PICK_16(table, index) __builtin_shuffle(table, index)
+#endif
+
 #endif

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from xdsl.dialects import vector
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import VectorType, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.conversions import CONVERSIONS, cast, converted, narrowed, widened
+from popgraph.backends.c.print.literals import literal
 from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, clamped, find, greater_of
 from popgraph.backends.c.print.types import Element
-from popgraph.dialects.tile import ConvertOp, DotOp
+from popgraph.dialects.tile import ConvertOp, DotOp, PickOp
 from popgraph.support.words import WORDS
 
 
@@ -206,6 +207,22 @@ def _dot(op: Operation, operands: Sequence[str]) -> str:
     return f"POPGRAPH_{name}({type_}, {unsigned}, {lhs}, {rhs}, {total})"
 
 
+def _pick(op: Operation, operands: Sequence[str]) -> str:
+    """One of a few numbers: an instruction where a vector has a lane for each of them."""
+    assert isinstance(op, PickOp)
+    (index,), count = operands, len(op.numbers)
+    listed = ", ".join(literal(number, f32) for number in op.numbers)
+    lanes = types.lanes(op.result.type)
+    if lanes == count:
+        type_ = types.value(op.result.type)
+        return f"POPGRAPH_PICK_{count}((({type_}){{{listed}}}), {index})"
+    table, mask = f"((const f32[]){{{listed}}})", count - 1
+    if lanes is None:
+        return f"{table}[{index} & {mask}]"
+    picked = ", ".join(f"{table}[{index}[{lane}] & {mask}]" for lane in range(lanes))
+    return f"({types.value(op.result.type)}){{{picked}}}"
+
+
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
     (position,) = positions
     return str(position) if isinstance(position, int) else dynamic[0]
@@ -221,5 +238,6 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "vector.shuffle": _shuffle,
     "tile.convert": _conversion,
     "tile.dot": _dot,
+    "tile.pick": _pick,
     **dict.fromkeys(CONVERSIONS, _conversion),
 }

@@ -10,6 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
+    FloatAttr,
     IntAttr,
     IntegerAttr,
     StringAttr,
@@ -38,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.attributes import NamedNumbers, ScheduleAttr
+from popgraph.dialects.tile.lanes import PickOp
 from popgraph.dialects.tile.scalars import widens
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
@@ -66,19 +68,24 @@ class PartsAttr(NamedNumbers):
     FIELDS: ClassVar = ("dim", "bits", "mask")
 
     def part(self, elements: Any, index: Any) -> Any:
-        """The numbers that stand at an index of `dim`."""
+        """What stands at an index of `dim`."""
         return (elements >> (index * self.bits.data).astype(WORD)) & WORD.type(self.mask.data)
 
 
-def part_operations(parts: PartsAttr, elements: SSAValue) -> list[Operation]:
+def part_operations(
+    parts: PartsAttr, elements: SSAValue, numbers: ArrayAttr[FloatAttr] | None = None
+) -> list[Operation]:
     """What finds, in a body, the number that stands in an element at the current index."""
     dim = IndexOp(parts.dim.data)
     index = arith.IndexCastOp(dim, i32)
     bits = arith.ConstantOp(IntegerAttr(parts.bits.data, i32))
     places = arith.MuliOp(index, bits)
     shifted = arith.ShRSIOp(elements, places)
+    found = [dim, index, bits, places, shifted]
+    if numbers is not None:
+        return [*found, PickOp(numbers, shifted)]
     mask = arith.ConstantOp(IntegerAttr(parts.mask.data, i32))
-    return [dim, index, bits, places, shifted, mask, arith.AndIOp(shifted, mask)]
+    return [*found, mask, arith.AndIOp(shifted, mask)]
 
 
 def parts_of(value: SSAValue, elements: SSAValue) -> PartsAttr | None:
@@ -123,8 +130,9 @@ class ContractOp(Structured):
     it is computed by plain loops. Where elements are `words` that hold several small integers each,
     the product of two words is the sum of the products of what they hold. The right factor may be
     stored in fewer bits: its elements become numbers of the left one's type as they are read; or
-    several of its numbers are `parts` of an element. With `block`, the first `block_loops` of the
-    reduction number blocks of terms: `block(sum, inputs...)` of each is added to the total.
+    several of its numbers are `parts` of an element, or choose from `numbers`. With `block`, the
+    first `block_loops` of the reduction number blocks of terms: `block(sum, inputs...)` of each is
+    added to the total.
     """
 
     name = "tile.contract"
@@ -138,6 +146,7 @@ class ContractOp(Structured):
     epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
     words = opt_prop_def(StringAttr)
     parts = opt_prop_def(PartsAttr)
+    numbers = opt_prop_def(ArrayAttr[FloatAttr])
     block_loops = opt_prop_def(IntegerAttr)
     block_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     schedule = opt_prop_def(ScheduleAttr)
@@ -151,7 +160,8 @@ class ContractOp(Structured):
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
         "(`block_inputs` `(` $block_inputs^ `:` type($block_inputs) `)`)? "
         "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
-        "(`words` $words^)? (`parts` $parts^)? (`schedule` $schedule^)? `epilogue` $epilogue "
+        "(`words` $words^)? (`parts` $parts^)? (`numbers` $numbers^)? (`schedule` $schedule^)? "
+        "`epilogue` $epilogue "
         "(`block` $block^ `loops` $block_loops `block_maps` $block_maps)? "
         "attr-dict `->` type($outputs)"
     )
@@ -170,6 +180,7 @@ class ContractOp(Structured):
         schedule: ScheduleAttr | None = None,
         words: StringAttr | None = None,
         parts: PartsAttr | None = None,
+        numbers: ArrayAttr[FloatAttr] | None = None,
         blocks: Blocks | None = None,
     ) -> None:
         joined = list(blocks.inputs) if blocks else []
@@ -181,6 +192,7 @@ class ContractOp(Structured):
             "schedule": schedule,
             "words": words,
             "parts": parts,
+            "numbers": numbers,
             "block_loops": whole(blocks.loops) if blocks else None,
             "block_maps": maps_attribute(blocks.maps) if blocks else None,
             **operand_segment_sizes(1, 1, len(epilogue_inputs), len(joined)),
@@ -255,6 +267,8 @@ class ContractOp(Structured):
 
     def _check_parts(self) -> None:
         if self.parts is None:
+            if self.numbers is not None:
+                raise VerifyException("it is parts of elements that choose from numbers")
             return
         dim, bits = self.parts.dim.data, self.parts.bits.data
         if not self.parallel_rank <= dim < len(self.sizes):
@@ -263,6 +277,8 @@ class ContractOp(Structured):
             raise VerifyException("all parts along a loop stand in one element")
         if element(self.rhs) != i32 or (self.sizes[dim] - 1) * bits >= 8 * WORD.itemsize:
             raise VerifyException(f"{self.sizes[dim]} parts of {bits} bits need an i32")
+        if self.numbers is not None and len(self.numbers) != self.parts.mask.data + 1:
+            raise VerifyException(f"parts choose from {self.parts.mask.data + 1} numbers")
 
     def _check_blocks(self) -> None:
         if self.block is None:

@@ -34,6 +34,7 @@ def take_apart(op: tile.ContractOp) -> None:
         [kind],
         words=op.words,
         parts=op.parts,
+        numbers=op.numbers,
     )
     total = op.total_type
     body = Block(arg_types=[kind, *map(element, op.block_inputs), total])

@@ -312,6 +312,7 @@ def _with_epilogue(
             op.schedule,
             op.words,
             op.parts,
+            op.numbers,
             op.blocks,
         )
     return tile.ReduceOp(

@@ -62,6 +62,7 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
         renumbered(op.epilogue_input_maps, order),
         words=op.words,
         parts=op.parts,
+        numbers=op.numbers,
     )
     new.location = op.location
     return new

@@ -33,6 +33,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
         [kind],
         words=op.words,
         parts=op.parts,
+        numbers=op.numbers,
         blocks=op.blocks,
     )
     map_ = tile.MapOp(

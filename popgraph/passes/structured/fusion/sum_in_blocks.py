@@ -116,6 +116,7 @@ class PartialSums:
             op.epilogue_input_maps,
             words=plain.words,
             parts=plain.parts,
+            numbers=plain.numbers,
             blocks=_blocks(reading, sums, len(op.sizes) - op.parallel_rank),
         )
         plain.erase()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, f32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
@@ -78,8 +78,9 @@ def read_parts(op: tile.ContractOp) -> bool:
 
     The loop over the numbers of w becomes one over its elements, and one over their parts.
     """
-    view = op.rhs.owner
-    source = view.source if isinstance(view, tile.ViewOp) else op.rhs
+    value, first = _counted_from(op.rhs)
+    view = value.owner
+    source = view.source if isinstance(view, tile.ViewOp) else value
     found = source.owner
     if not isinstance(found, tile.MapOp) or len(found.outputs) != 1 or len(found.operands) != 1:
         return False
@@ -100,11 +101,30 @@ def read_parts(op: tile.ContractOp) -> bool:
         return False
     _split_loop(op, loop, axis, count)
     op.properties["parts"] = tile.PartsAttr.of(**parts.numbers | {"dim": loop + 1})
+    if first is not None:
+        values = [FloatAttr(first + code, f32) for code in range(parts.mask.data + 1)]
+        op.properties["numbers"] = ArrayAttr(values)
+    last = op.rhs.owner
     op.operands[1] = found.inputs[0]
-    for unread in (view, found):
-        if isinstance(unread, Operation):
-            erase_unused(unread)
+    assert isinstance(last, Operation)
+    erase_unused(last)
     return True
+
+
+def _counted_from(value: SSAValue) -> tuple[SSAValue, float | None]:
+    """The whole numbers that a map makes f32 of, and what it makes of zero; None if it is none."""
+    made = value.owner
+    if not isinstance(made, tile.MapOp) or len(made.outputs) != 1 or not _reads_in_place(made):
+        return value, None
+    (end,), first = yielded(made.body.block), 0.0
+    if isinstance(end.owner, arith.AddfOp):
+        added = end.owner.rhs.owner
+        if not isinstance(added, arith.ConstantOp) or not isinstance(added.value, FloatAttr):
+            return value, None
+        end, first = end.owner.lhs, added.value.value.data
+    if not isinstance(end.owner, arith.SIToFPOp) or end.type != f32:
+        return value, None
+    return (made.inputs[0], first) if end.owner.input in made.body.block.args else (value, None)
 
 
 def _kept(dims: Sequence[int], rank: int) -> AffineMap:

@@ -204,7 +204,7 @@ class ContractLoops:
             return None
         body = Block(arg_types=[element(self.op.rhs)])
         split = tile.PartsAttr.of(**parts.numbers | {"dim": parts.dim.data + 1})
-        found = part_operations(split, body.args[0])
+        found = part_operations(split, body.args[0], self.op.numbers)
         body.add_ops([*found, tile.YieldOp(found[-1])])
         return body
 

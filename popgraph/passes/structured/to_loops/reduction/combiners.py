@@ -86,7 +86,7 @@ def _product_sum(op: tile.ContractOp, kind: Attribute, sum_kind: Attribute) -> B
     block = Block(arg_types=[kind, element(op.rhs), sum_kind])
     lhs, rhs, total = (SSAValue.get(argument) for argument in block.args)
     if op.parts is not None:
-        found = part_operations(op.parts, rhs)
+        found = part_operations(op.parts, rhs, op.numbers)
         block.add_ops(found)
         (rhs,) = found[-1].results
     if op.words is not None:
