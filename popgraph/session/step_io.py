@@ -139,7 +139,12 @@ def _wrong_size(
 
 
 class PyStepIOCallback(StepIO):
-    """Inputs and anchors by callback, one array per batch."""
+    """
+    Inputs and anchors by callback, one array per batch.
+
+    An input is asked for ahead of time first, as an IPU fetches it: `input_callback(id, True)`. A
+    callback that has nothing then (None) is asked again, `input_callback(id, False)`.
+    """
 
     @typed
     def __init__(
@@ -153,7 +158,9 @@ class PyStepIOCallback(StepIO):
         self._output, self._output_done = output_callback, output_complete_callback
 
     def read(self, stream: Stream) -> Array:
-        array = self._input(stream.id, False)
+        array = self._input(stream.id, True)
+        if array is None:
+            array = self._input(stream.id, False)
         if array is None:
             raise popart_runtime_error(f"The input callback has no data for tensor {stream.id}")
         value = one_batch(array, stream, "callback")

@@ -424,7 +424,7 @@ def test_branches_see_the_graph_around_them() -> None:
 
 def test_reshape_const_and_constants() -> None:
     builder, a, _ = two_inputs()
-    y = builder.reshape_const(builder.aiOnnx, [a], [3, 2])
+    y = builder.reshape_const(builder.aiOnnx, [a], [3, 6 / 3])
     assert builder.getTensorShape(y) == [3, 2]
     c = builder.aiOnnx.constant(np.float32(2))
     assert builder.getTensorShape(builder.aiOnnx.mul([y, c])) == [3, 2]

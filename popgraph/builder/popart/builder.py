@@ -316,11 +316,11 @@ class Builder(Annotations):
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)
 
     def reshape_const(
-        self, aiOnnx: Any, args: Sequence[str], shape: Sequence[int], debugContext: object = ""
+        self, aiOnnx: Any, args: Sequence[str], shape: Sequence[float], debugContext: object = ""
     ) -> str:
-        """Reshape to a shape that is known now."""
+        """Reshape to a shape that is known now; whole numbers may come out of a division."""
         label = f"{_text(debugContext)}_const"
-        held = aiOnnx.constant(np.array(shape, np.int64), debugContext=label)
+        held = aiOnnx.constant(np.array(shape).astype(np.int64), debugContext=label)
         return str(aiOnnx.reshape([args[0], held], debugContext=debugContext))
 
     def checkpointOutput(self, nodeOutputNames: NodeIds) -> list[str]:

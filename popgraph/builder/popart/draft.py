@@ -16,6 +16,7 @@ from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.places import to_narrow
 from popgraph.builder.popart.refusals import refusal_note
 from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
@@ -27,6 +28,7 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_POPART
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
 from popgraph.support.names import closest
@@ -149,6 +151,8 @@ class Draft:
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
         self._check_operands(op_type, domain, args)
+        if not domain and not self.refuses_early:
+            args = self._alike(op_type, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label) if label or self.names.scopes else ""
@@ -181,6 +185,17 @@ class Draft:
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner
+
+    def _alike(self, op_type: str, args: Sequence[str]) -> list[str]:
+        """The operands, of which places have as many bits as what they stand beside."""
+        values = [self.writer.value(id) if id else None for id in args]
+        narrow = to_narrow(op_class(op_type, self.writer.opsets[""]), values)
+        return [self._cast(id, "INT32") if at in narrow else id for at, id in enumerate(args)]
+
+    def _cast(self, id: str, to: str) -> str:
+        made, number = self.names.new("Cast", 0), BY_POPART[to].onnx
+        self.add_node("Cast", "", [id], {"to": number}, [made], None, "")
+        return made
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint(node)) is not None:

@@ -1,4 +1,4 @@
-"""PopONNX's L1 loss, whose mean has a gradient of its own, and which losses are computed."""
+"""PopONNX's losses where later ones differ, and which of them are computed."""
 
 from __future__ import annotations
 
@@ -44,6 +44,24 @@ class L1Loss(modern.L1Loss):
         id, types = f"{self._output}/elements", [builder.type_of(self._output)]
         factor = {"scale": 1 / prod(shape[1:])}
         return builder.named_node("Scale", DOMAIN, [self._output], factor, [id], types)[0]
+
+
+class NllLoss(modern.NllLoss):
+    """
+    `NllLoss(probabilities, labels, output)`: -log of the probability of each label.
+
+    Labels are read one after the other: [5, 4] of them fit to probabilities of shape [5, 1, 4, 9].
+    """
+
+    def _of_samples(self, builder: Builder) -> str:
+        probabilities, labels = self._inputs
+        rows, shape = (static_shape(builder.type_of(id)) for id in (probabilities, labels))
+        if rows is None or shape is None or rows[:-1] == shape or prod(rows[:-1]) != prod(shape):
+            return super()._of_samples(builder)
+        beside = builder.reshape_const(builder.aiOnnx, [labels], rows[:-1])
+        none = ReductionType.NoReduction
+        losses = builder.aiGraphcore.nllloss([probabilities, beside], none, self._ignored)
+        return builder.reshape_const(builder.aiOnnx, [losses], shape)
 
 
 def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:
