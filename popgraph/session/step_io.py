@@ -168,8 +168,23 @@ class PyStepIOCallback(StepIO):
         return value
 
     def write(self, stream: Stream, value: Array) -> None:
-        Ring(self._output(stream.id), stream.id).put(value, stream.id)
+        array = _with_what_follows(self._output(stream.id), stream.elements)
+        Ring(array, stream.id).put(value, stream.id)
         self._output_done(stream.id)
+
+
+def _with_what_follows(array: Array, count: int) -> Array:
+    """
+    The array, or so many elements from its first one on where the array that it is a part of has
+    them: PopART looks only at where an array begins.
+    """
+    whole = array.base
+    if not isinstance(whole, np.ndarray) or array.size >= count or whole.dtype != array.dtype:
+        return array
+    first = (array.ctypes.data - whole.ctypes.data) // whole.itemsize
+    if not whole.flags.c_contiguous or first + count > whole.size:
+        return array
+    return whole.reshape(-1)[first : first + count]
 
 
 class PyWeightsIO:

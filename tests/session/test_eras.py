@@ -232,6 +232,7 @@ def test_an_unknown_era_is_told() -> None:
         ("import poponnx\noptions.enableAutoRecomputation = True", "2019-03"),
         ("import poponnx\npoponnx.TrainingSession(deviceInfo=d)", "2019-07"),
         ("from popart import TrainingSession\nTrainingSession(losses=[])", "2020-05"),
+        ("import popart\noptions.enableGroupedMatmuls = False", "2020-05"),
         ("import popart\npopart.TrainingSession('m', loss=l)", None),
         ("import poponnx\npoponnx.InferenceSession('m', f)", None),
         ("import torch\nSession(losses=[])", None),

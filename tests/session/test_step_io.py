@@ -151,6 +151,18 @@ def test_a_callback_that_has_nothing_ahead_of_time_is_asked_again() -> None:
     assert held.tolist() == [2, 2, 2]
 
 
+def test_a_callback_may_give_where_an_anchor_begins() -> None:
+    session, *_ = doubling(batches=2)
+    held, starts = np.zeros((2, 3), np.float32), iter([0, 1])
+
+    def take(id: str) -> Array:
+        return held[next(starts), :1]
+
+    given = iter(np.arange(6, dtype=np.float32).reshape(2, 3))
+    session.run(popart.PyStepIOCallback(lambda id, _: next(given), print, take, print))
+    assert held.tolist() == [[0, 2, 4], [6, 8, 10]]
+
+
 def test_an_input_that_nothing_uses_need_not_be_given() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3])

@@ -28,7 +28,6 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-from popgraph.support.dtypes import BY_POPART
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
 from popgraph.support.names import closest
@@ -151,8 +150,6 @@ class Draft:
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
         self._check_operands(op_type, domain, args)
-        if not domain and not self.refuses_early:
-            args = self._alike(op_type, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label) if label or self.names.scopes else ""
@@ -186,16 +183,10 @@ class Draft:
             self._log_node(owner, domain)
         return owner
 
-    def _alike(self, op_type: str, args: Sequence[str]) -> list[str]:
-        """The operands, of which places have as many bits as what they stand beside."""
-        values = [self.writer.value(id) if id else None for id in args]
-        narrow = to_narrow(op_class(op_type, self.writer.opsets[""]), values)
-        return [self._cast(id, "INT32") if at in narrow else id for at, id in enumerate(args)]
-
-    def _cast(self, id: str, to: str) -> str:
-        made, number = self.names.new("Cast", 0), BY_POPART[to].onnx
-        self.add_node("Cast", "", [id], {"to": number}, [made], None, "")
-        return made
+    def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
+        """Which operands are places that must have 32 bits, as what they stand beside has."""
+        values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
+        return to_narrow(op_class(op_type, self.writer.opsets[""]), values)
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint(node)) is not None:
