@@ -8,7 +8,7 @@ from typing import Any
 from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.builder import Builder
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.session import losses as modern
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
@@ -55,10 +55,14 @@ class NllLoss(modern.NllLoss):
 
     def _of_samples(self, builder: Builder) -> str:
         probabilities, labels = self._inputs
-        rows, shape = (static_shape(builder.type_of(id)) for id in (probabilities, labels))
-        if rows is None or shape is None or rows[:-1] == shape or prod(rows[:-1]) != prod(shape):
+        rows = (dims(builder.type_of(probabilities)) or ())[:-1]
+        samples = [one for one in rows if isinstance(one, int)]
+        shape = static_shape(builder.type_of(labels))
+        if not rows or shape is None or len(samples) < len(rows) or samples == list(shape):
             return super()._of_samples(builder)
-        beside = builder.reshape_const(builder.aiOnnx, [labels], rows[:-1])
+        if prod(samples) != prod(shape):
+            return super()._of_samples(builder)
+        beside = builder.reshape_const(builder.aiOnnx, [labels], samples)
         none = ReductionType.NoReduction
         losses = builder.aiGraphcore.nllloss([probabilities, beside], none, self._ignored)
         return builder.reshape_const(builder.aiOnnx, [losses], shape)
