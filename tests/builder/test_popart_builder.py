@@ -439,6 +439,14 @@ def test_places_have_the_bits_of_the_labels_beside_them() -> None:
     assert types == ["int64", "int32", "int64"]
 
 
+def test_an_operator_of_popart_has_types_by_its_name_too() -> None:
+    builder, a, _ = two_inputs()
+    (y,) = builder.customOp("Detach", 1, "ai.graphcore", [a], {"pass_through_creation": 1}, 1)
+    shape = builder.getTensorShape(a)
+    assert builder.getTensorShape(builder.aiOnnx.relu([y])) == shape
+    builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)  # Of no such ranks.
+
+
 def test_reshape_const_and_constants() -> None:
     builder, a, _ = two_inputs()
     y = builder.reshape_const(builder.aiOnnx, [a], [3, 6 / 3])

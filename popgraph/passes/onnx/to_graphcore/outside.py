@@ -78,6 +78,24 @@ def lowers_outside(
     return register
 
 
+def know_types(domain: str) -> None:
+    """Finds the types of operators of a domain where whoever built a model did not say them."""
+    for (of, name), function in REGISTRY.items():
+        if of == domain:
+            TYPE_RULES[of, name] = partial(_unknown_types, function)
+
+
+def _unknown_types(
+    function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
+) -> list[Attribute] | None:
+    if all(result.type != UNKNOWN for result in op.results):
+        return None
+    try:
+        return _types(function, op, known, store)
+    except (AssertionError, IndexError, TypeError, ValueError):
+        return None  # These functions trust that sessions have refused what is not of their form.
+
+
 def _types(
     function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute] | None:
