@@ -102,7 +102,7 @@ ERAS = (
                 *("accumulationReductionType", "autoVirtualGraph", "batchSerializationFactor"),
                 *("enableAutomaticLossScaling", "enableGroupedMatmuls", "enableVirtualGraphs"),
                 *("explicitPipelining", "hostAllReduce", "hostWeightUpdate", "ignoreData"),
-                *("ipuSystemType", "pingPongPhases", "tensorLocationSettingsOverride"),
+                *("ipuSystemType", "pingPongPhases"),
             ]
         ),
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import is_dataclass
+from inspect import isclass, isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from popgraph import compat
+from popgraph import session as popart
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat.__main__ import main
 from popgraph.compat.eras import ERAS, Era, era_of_program
@@ -187,9 +190,28 @@ def test_what_later_versions_refuse(era: Era) -> None:
 
 @pytest.mark.parametrize("era", OLD, **by_name)
 def test_a_model_of_an_ipu_is_a_whole_one(era: Era) -> None:
-    devices = module_of(era).DeviceManager()
+    old = module_of(era)
+    devices = old.DeviceManager()
     assert devices.createIpuModelDevice({}).tilesPerIPU == 1216
+    chosen = old.DeviceSelectionCriterion.Random  # of a later time
+    assert devices.acquireAvailableDevice(2, selectionCriterion=chosen).numIpus == 2
     assert devices.createIpuModelDevice({"tilesPerIPU": 8}).tilesPerIPU == 8
+
+
+def test_old_eras_take_what_later_ones_do() -> None:
+    """Programs written between two eras are of the older one, and know the later one's names."""
+    old = module_of(ERAS[-2])
+    for name in old.__all__:
+        then, today = getattr(old, name), getattr(popart, name, None)
+        if not (isclass(then) and isclass(today)) or is_dataclass(today) or then is today:
+            continue
+        for method in ("__init__", *(one for one in dir(today) if not one.startswith("_"))):
+            known, taken = getattr(today, method), getattr(then, method)
+            if isfunction(known) and isfunction(taken) and known is not taken:
+                parameters = signature(taken).parameters.values()
+                if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+                    missing = signature(known).parameters.keys() - signature(taken).parameters
+                    assert not missing, f"{name}.{method}"
 
 
 def test_training_needs_no_anchors() -> None:

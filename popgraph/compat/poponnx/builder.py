@@ -260,12 +260,11 @@ class Builder(modern.Builder):
         return str(self.aiOnnx.constant(initVal, debugPrefix))
 
     def reshape_const(  # type: ignore[override]
-        self, args: Any, shape: Any, *rest: Any, debugPrefix: str = ""
+        self, args: Any, shape: Any, *rest: Any, **named: Any
     ) -> str:
         """`reshape_const([x], shape)`, or PopART's form, which names the opset first."""
         if isinstance(args, list | tuple):
-            return super().reshape_const(self.aiOnnx, args, list(shape), debugPrefix)
-        named: dict[str, Any] = {"debugContext": debugPrefix} if debugPrefix else {}
+            args, shape, rest = self.aiOnnx, args, (list(shape), *rest)
         return super().reshape_const(args, shape, *rest, **named)
 
 

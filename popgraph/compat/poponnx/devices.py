@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from popgraph.builder.opset.enums import DeviceConnectionType, SyncPattern
+from popgraph.builder.opset.enums import (
+    DeviceConnectionType,
+    DeviceSelectionCriterion,
+    SyncPattern,
+)
 from popgraph.session import devices as modern
 from popgraph.support.ipu import MK1
 
@@ -20,6 +24,7 @@ class DeviceManager(modern.DeviceManager):
         pattern: SyncPattern = SyncPattern.Full,
         replicationFactor: int = 1,
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> modern.DeviceInfo:
         """Some IPUs; an IPU is told how many replicas will share them, this machine need not be."""
         return super().acquireAvailableDevice(

@@ -94,7 +94,6 @@ _GONE: dict[str, object] = {
     "explicitPipelining": False,
     "replicatedWeightSharding": False,
     "replicatedWeightShardingMinNumElements": 8192,
-    "tensorLocationSettingsOverride": {},
 }
 """Old options that change no result, and their defaults."""
 
