@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler, extend
 from popgraph.backends.c.cache import program_key
+from popgraph.compat import disable
+from popgraph.compat.__main__ import main
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.functions import TYPE_RULES
@@ -427,6 +430,48 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
 
 
 @pytest.mark.usefixtures("registries")
+def test_a_program_of_popart_gets_the_operators_of_its_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`LeakyCube` of `ai.graphcore`, which PopART has not, in the words of a file."""
+    files = {
+        "operators.py": """
+            from popgraph.dialects import graphcore as gc
+            from popgraph.extend import lowers
+
+            @lowers("LeakyCube", domain="ai.graphcore")
+            def leaky_cube(node):
+                cube = gc.MulOp(node[0], gc.MulOp(node[0], node[0]))
+                return gc.MaxOp(cube, gc.MulOp(node[0], node.scalar(node.real("alpha"))))
+            """,
+        "program.py": """
+            import numpy, popart
+
+            builder = popart.Builder()
+            x = builder.addInputTensor("FLOAT", [3])
+            (y,) = builder.customOp("LeakyCube", 1, "ai.graphcore", [x], {"alpha": 0.5}, 1)
+            device = popart.DeviceManager().createCpuDevice(backend="reference")
+            flow = popart.DataFlow(1, [y])
+            session = popart.InferenceSession(builder.getModelProto(), flow, device)
+            session.prepareDevice()
+            anchors = session.initAnchorArrays()
+            session.run(popart.PyStepIO({x: numpy.array([-2, 0, 2], "f")}, anchors))
+            print(anchors[y].tolist())
+            """,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    command = ["popgraph.compat", "--load", str(tmp_path / "operators.py")]
+    monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "program.py")])
+    try:
+        main()
+    finally:
+        disable()
+    assert capsys.readouterr().out == "[-1.0, 0.0, 8.0]\n"
+
+
+@pytest.mark.usefixtures("registries")
 def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
     extend.add_pass(after="cse")(Spy)
     with pytest.raises(ExtensionError, match="two passes 'spy'"):
@@ -437,7 +482,7 @@ def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
         extend.add_pass(before="cse", after="dce")
     for domain in ("", "ai.onnx", "ai.graphcore", "com.microsoft"):
         with pytest.raises(ExtensionError, match="mean what others say"):
-            extend.lowers("Relu", domain=domain)(lambda node: node[0])
+            extend.lowers("Gelu", domain=domain)(lambda node: node[0])
     extend.lowers("Same", domain="com.mine")(lambda node: node[0])
     with pytest.raises(ExtensionError, match=r"com\.mine\.Same is lowered twice"):
         extend.lowers("Same", domain="com.mine")(lambda node: node[0])

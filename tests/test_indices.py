@@ -15,6 +15,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block
 
 import popgraph
+from popgraph import session
 from popgraph.cli import app
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
@@ -355,6 +356,27 @@ def test_a_session_checks_unless_told_otherwise() -> None:
         stepio = popgraph.PyStepIO(data, session.initAnchorArrays())
         with pytest.raises(IndicesError) if fails else nullcontext():
             session.run(stepio)
+
+
+@pytest.mark.parametrize("indices", [None, "error"])
+def test_a_label_of_popart_that_is_no_class_has_probability_zero(indices: str | None) -> None:
+    """Its programs draw such labels; a session refuses them if it is asked to."""
+    builder = session.Builder()
+    rows = builder.addInputTensor("FLOAT", [3, 2], "rows")
+    labels = builder.addInputTensor("INT32", [3], "labels")
+    none = session.ReductionType.NoReduction
+    loss = builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([rows]), labels], none)
+    options = session.SessionOptions()
+    options.indices = indices
+    device = session.DeviceManager().createCpuDevice(backend="reference")
+    flow = session.DataFlow(1, [loss])
+    run = session.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)
+    run.prepareDevice()
+    anchors = run.initAnchorArrays()
+    given = {rows: np.zeros((3, 2), np.float32), labels: np.array([0, 2, -1], np.int32)}
+    with pytest.raises(IndicesError, match="label") if indices else nullcontext():
+        run.run(session.PyStepIO(given, anchors))
+        assert np.allclose(anchors[loss], -np.log([0.5, 1e-7, 1e-7]))
 
 
 def test_the_command_line_checks(tmp_path: Path) -> None:

@@ -5,9 +5,14 @@ Runs a PopART program unchanged, as Python itself would run it.
     python -m popgraph.compat [--era ERA] -m module [arguments]
     python -m popgraph.compat [--era ERA] -c "code" [arguments]
     mpirun -n 4 python -m popgraph.compat --mpi [--era ERA] script.py [arguments]
+    python -m popgraph.compat --load operators.py [--era ERA] script.py [arguments]
 
-ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names that
-the program uses tell, or those of the files that a module is given: `-m pytest test_it.py`.
+ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names tell
+that the program and the modules beside it use, or the files that a module is given and what they
+import: `-m pytest test_it.py`.
+
+--load runs a file first, or imports a module, that says in Python what the operators of a C++
+library of the program mean (docs/extend.md).
 
 With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
 multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
@@ -20,13 +25,17 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
 from popgraph.compat.eras import ERA_VARIABLE, era_of_program
+from popgraph.compat.sources import roots_of_tests, texts_of
 from popgraph.session.split import split_sessions
+from popgraph.support.errors import ExtensionError
+from popgraph.support.extensions import load_module
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import ending_together
 
@@ -53,10 +62,21 @@ def _on_ranks(arguments: list[str]) -> None:
 
 def _in_era(arguments: list[str]) -> None:
     match arguments:
+        case ["--load", module, *rest]:
+            _load(module)
+            _in_era(rest)
         case ["--era", era, *rest]:
             _run(rest, era)
         case rest:
             _run(rest, None)
+
+
+def _load(module: str) -> None:
+    """A file or module that says what operators of the program mean."""
+    try:
+        load_module(module)
+    except ExtensionError as error:
+        sys.exit(str(error))
 
 
 def _run(program: list[str], era: str | None) -> None:
@@ -69,20 +89,22 @@ def _run(program: list[str], era: str | None) -> None:
             found = find_spec(module)
             if found is None:
                 sys.exit(f"there is no module {module}")
-            texts = _text(Path(found.origin or "")), *map(_text, map(Path, arguments))
-            chosen = _enable(era, *texts)
+            given = [Path(found.origin or ""), *map(Path, arguments)]
+            if module == "pytest":
+                given = [one for path in given for one in roots_of_tests(path, Path.cwd())]
+            chosen = _enable(era, texts_of(given, [Path.cwd()]))
             if module == "pytest":
                 _announce(chosen)
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *arguments]:
             _begin("-c", arguments, "")
-            _enable(era, code)
+            _enable(era, [code])
             exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
         case [script, *arguments] if not script.startswith("-"):
             if not Path(script).is_file():
                 sys.exit(f"there is no file {script}")
             _begin(script, arguments, str(Path(script).resolve().parent))
-            _enable(era, _text(Path(script)))
+            _enable(era, texts_of([Path(script)], []))
             runpy.run_path(script, run_name="__main__")
         case _:
             sys.exit(USAGE)
@@ -94,9 +116,9 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
     sys.path.insert(0, folder)
 
 
-def _enable(era: str | None, *texts: str) -> str | None:
+def _enable(era: str | None, texts: Iterable[str]) -> str | None:
     """PopART as it was in the era asked for, or in the first whose names the program uses."""
-    told = next(filter(None, map(era_of_program, texts)), None)
+    told = next(filter(None, map(era_of_program, texts)), None) if era is None else None
     chosen = era or (None if told is None else told.name)
     try:
         enable(chosen)
@@ -113,12 +135,6 @@ def _announce(era: str | None) -> None:
     os.environ.pop(ERA_VARIABLE, None)
     if era is not None:
         os.environ[ERA_VARIABLE] = era
-
-
-def _text(path: Path) -> str:
-    """A Python file, or nothing where there is none."""
-    is_text = path.suffix == ".py" and path.is_file()
-    return path.read_bytes().decode(errors="replace") if is_text else ""
 
 
 if __name__ == "__main__":

@@ -99,6 +99,10 @@ ERAS = (
             [
                 *("losses", "dataFeed", "passes", "L1Loss", "NllLoss", "IdentityLoss"),
                 *("optimizerFromHost", "SessionOptionsCore", "pingPongPhase", "NONE"),
+                *("accumulationReductionType", "autoVirtualGraph", "batchSerializationFactor"),
+                *("enableAutomaticLossScaling", "enableGroupedMatmuls", "enableVirtualGraphs"),
+                *("explicitPipelining", "hostAllReduce", "hostWeightUpdate", "ignoreData"),
+                *("ipuSystemType", "pingPongPhases"),
             ]
         ),
     ),

@@ -108,9 +108,12 @@ class NllLoss(Loss):
         return self._inputs[1]
 
     def append(self, builder: Builder) -> None:
+        self._scaled(builder, self._of_samples(builder), 1.0, self._counted(builder))
+
+    def _of_samples(self, builder: Builder) -> str:
+        """The loss of each sample, in the shape of the labels."""
         none = ReductionType.NoReduction
-        losses = builder.aiGraphcore.nllloss(self._inputs, none, self._ignored)
-        self._scaled(builder, losses, 1.0, self._counted(builder))
+        return str(builder.aiGraphcore.nllloss(self._inputs, none, self._ignored))
 
     def _counted(self, builder: Builder) -> str | None:
         """How many samples are not ignored, but at least 1, as the modern loss counts them."""

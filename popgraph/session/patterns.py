@@ -9,6 +9,9 @@ from popgraph.builder.opset.enums import PatternsLevel
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.popart.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.support.logs import log_of
+
+_LOG = log_of("pattern")
 
 PATTERNS = PRE_ALIAS | OTHERS
 
@@ -63,7 +66,10 @@ class Patterns:
         return frozenset(self._enabled)
 
     def enablePattern(self, name: str, enabled: bool) -> Patterns:
-        if enabled:
+        """A pattern of a program's own C++, which no session has here, can be off, but not on."""
+        if not enabled and spelt(name) not in PATTERNS:
+            _LOG.warning("There is no pattern %s here, so it is off anyway.", name)
+        elif enabled:
             self._enabled.add(_known(name))
         else:
             self._enabled.discard(_known(name))

@@ -5,20 +5,30 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, model_of, op_class
-from popgraph.dialects.onnx.annotations import all_attributes
+from popgraph.dialects.onnx.annotations import all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.index_bounds import ANY_LABEL
 from popgraph.session.limits import LAST_OPSET
 
 
-def heed_popart(module: ModuleOp, weights: WeightStore) -> None:
-    """Rewrites nodes of a model, unless it is of an opset that PopART never had."""
+def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> None:
+    """
+    Rewrites nodes of a model, unless it is of an opset that PopART never had.
+
+    With `any_label`, a label of its `nllloss` that is no class has probability 0, as in PopART.
+    """
     if model_of(module).opset_versions.get("", LAST_OPSET) > LAST_OPSET:
         return
     for op in list(module.walk()):
-        if not isinstance(op, OnnxOp) or op.domain:
+        if not isinstance(op, OnnxOp):
+            continue
+        if any_label and (op.domain, op.op_type) == (DOMAIN, "Nll"):
+            set_attribute(op, ANY_LABEL, from_python(ANY_LABEL, 1, None, weights), weights)
+        if op.domain:
             continue
         if op.op_type == "ConvTranspose" and op.since_version >= 11:
             _share_padding(op, weights)

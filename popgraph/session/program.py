@@ -103,7 +103,7 @@ class Program:
         self._model, self._request = model, request
         self._compilation: Compilation = model.compilation()
         self._module: ModuleOp = model.module.clone()
-        heed_popart(self._module, model.weights)
+        heed_popart(self._module, model.weights, any_label=request.code.indices is None)
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
         self.aborts = take_aborts(self._module)

@@ -17,6 +17,7 @@ from popgraph.measure.ipu import IpuModel
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
+from popgraph.session.graph_report import TileMap
 from popgraph.session.grouped_weights import Grouped
 from popgraph.session.options import SessionOptions
 from popgraph.session.program import Program
@@ -85,15 +86,15 @@ class Reporting(ABC):
         reports = self._reports()
         with as_popart_errors():
             both = {"graph": reports.graph(), "execution": reports.execution()}
-        return str(written(both, useCbor=False))
+        return written(both, useCbor=False).decode()
 
-    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
+    def getGraphReport(self, useCbor: bool = False) -> bytes:
         """The compiled program: kernels, calls, memory, tiles; as JSON or CBOR."""
         reports = self._reports()
         with as_popart_errors():
             return written(reports.graph(), useCbor=useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> str | bytes:
+    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> bytes:
         """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
         reports = self._reports()
         with as_popart_errors():
@@ -104,7 +105,11 @@ class Reporting(ABC):
 
     def getSerializedGraph(self) -> bytes:
         """The compiled program, as `getGraphReport` has it."""
-        return str(self.getGraphReport()).encode()
+        return self.getGraphReport()
+
+    def getTensorTileMap(self) -> TileMap:
+        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        return self._reports_of_any_device().tile_map()
 
     def getCycleCount(self, id: str = "") -> int:
         """The cycles of a step on the modelled IPUs, whose replicas run side by side."""

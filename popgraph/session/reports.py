@@ -114,6 +114,6 @@ def _compute_sets(execution: Mapping[str, Any]) -> str:
     return table([("us", "share", "compute set", "from"), *rows])
 
 
-def written(content: Mapping[str, Json], *, useCbor: bool) -> str | bytes:
+def written(content: Mapping[str, Json], *, useCbor: bool) -> bytes:
     """The content as JSON, or as CBOR."""
-    return to_cbor(content) if useCbor else json.dumps(content)
+    return to_cbor(content) if useCbor else json.dumps(content).encode()

@@ -139,7 +139,12 @@ def _wrong_size(
 
 
 class PyStepIOCallback(StepIO):
-    """Inputs and anchors by callback, one array per batch."""
+    """
+    Inputs and anchors by callback, one array per batch.
+
+    An input is asked for ahead of time first, as an IPU fetches it: `input_callback(id, True)`. A
+    callback that has nothing then (None) is asked again, `input_callback(id, False)`.
+    """
 
     @typed
     def __init__(
@@ -153,7 +158,9 @@ class PyStepIOCallback(StepIO):
         self._output, self._output_done = output_callback, output_complete_callback
 
     def read(self, stream: Stream) -> Array:
-        array = self._input(stream.id, False)
+        array = self._input(stream.id, True)
+        if array is None:
+            array = self._input(stream.id, False)
         if array is None:
             raise popart_runtime_error(f"The input callback has no data for tensor {stream.id}")
         value = one_batch(array, stream, "callback")
@@ -161,8 +168,23 @@ class PyStepIOCallback(StepIO):
         return value
 
     def write(self, stream: Stream, value: Array) -> None:
-        Ring(self._output(stream.id), stream.id).put(value, stream.id)
+        array = _with_what_follows(self._output(stream.id), stream.elements)
+        Ring(array, stream.id).put(value, stream.id)
         self._output_done(stream.id)
+
+
+def _with_what_follows(array: Array, count: int) -> Array:
+    """
+    The array, or so many elements from its first one on where the array that it is a part of has
+    them: PopART looks only at where an array begins.
+    """
+    whole = array.base
+    if not isinstance(whole, np.ndarray) or array.size >= count or whole.dtype != array.dtype:
+        return array
+    first = (array.ctypes.data - whole.ctypes.data) // whole.itemsize
+    if not whole.flags.c_contiguous or first + count > whole.size:
+        return array
+    return whole.reshape(-1)[first : first + count]
 
 
 class PyWeightsIO:

@@ -91,7 +91,7 @@ WORKS: Mapping[str, str] = {
         loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
         replicationFactor resetHostWeights run setDevice setRandomSeed setRNGState weights
         weightsFromHost weightsToHost writeWeights getExecutionReport getGraphReport getReport
-        getCycleCount getSerializedGraph getSummaryReport
+        getCycleCount getSerializedGraph getSummaryReport getTensorTileMap
         updateExternallySavedTensorLocations
     """,
     "SessionOptions": """

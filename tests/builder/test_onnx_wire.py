@@ -150,3 +150,20 @@ def _flipped(data: bytes, place: int) -> bytes:
     changed = bytearray(data)
     changed[place % len(data)] ^= 0x15
     return bytes(changed)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_elements_that_stand_between_words_are_written(dtype: type[np.generic]) -> None:
+    """A file has weights at any byte, and processors have words at every fourth or eighth."""
+    elements = np.arange(1200, dtype=dtype)
+    given = model(
+        helper.make_tensor("w", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1200], elements)
+    )
+    store = WeightStore()
+    module = import_model(given, store)
+    (key,) = store
+    between = np.frombuffer(b"\0" + elements.tobytes(), dtype, offset=1)
+    moved = WeightStore()
+    moved.hold(key, between)
+    assert not between.flags.aligned
+    assert export_model(module, moved) == given

@@ -422,9 +422,34 @@ def test_branches_see_the_graph_around_them() -> None:
         branches[0].addInputTensorFromParentGraph("nothing")
 
 
+def test_places_have_the_bits_of_the_labels_beside_them() -> None:
+    """ArgMax gives INT64 by ONNX and INT32 in PopART, whose programs compare it with labels."""
+    builder = Builder()
+    x, labels = (builder.addInputTensor(type_, [3, 4]) for type_ in ("FLOAT", "INT32"))
+    wide = builder.addInputTensor("INT64", [3, 1])
+    places = builder.aiOnnx.argmax([x], 1)
+    _, seconds = builder.aiOnnx.topk([x, builder.aiOnnx.constant(np.array([1]))])
+    with builder.virtualGraph(1):
+        same = builder.aiOnnx.equal([labels, places])
+    assert builder.getTensorShape(same) == [3, 4]
+    assert builder.getVirtualGraph("Cast:0") == 1
+    apart = builder.aiOnnx.sub([seconds, labels])
+    beside = builder.aiOnnx.sub([places, wide])
+    types = [builder.getTensorDtypeString(id) for id in (places, apart, beside)]
+    assert types == ["int64", "int32", "int64"]
+
+
+def test_an_operator_of_popart_has_types_by_its_name_too() -> None:
+    builder, a, _ = two_inputs()
+    (y,) = builder.customOp("Detach", 1, "ai.graphcore", [a], {"pass_through_creation": 1}, 1)
+    shape = builder.getTensorShape(a)
+    assert builder.getTensorShape(builder.aiOnnx.relu([y])) == shape
+    builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)  # Of no such ranks.
+
+
 def test_reshape_const_and_constants() -> None:
     builder, a, _ = two_inputs()
-    y = builder.reshape_const(builder.aiOnnx, [a], [3, 2])
+    y = builder.reshape_const(builder.aiOnnx, [a], [3, 6 / 3])
     assert builder.getTensorShape(y) == [3, 2]
     c = builder.aiOnnx.constant(np.float32(2))
     assert builder.getTensorShape(builder.aiOnnx.mul([y, c])) == [3, 2]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import is_dataclass
+from inspect import isclass, isfunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import numpy as np
 import pytest
 
 from popgraph import compat
+from popgraph import session as popart
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat.__main__ import main
 from popgraph.compat.eras import ERAS, Era, era_of_program
+from popgraph.compat.sources import roots_of_tests, texts_of
 from tests.session.era_modules import (
     OLD,
     POPONNX,
@@ -158,6 +162,58 @@ def test_old_names_of_options_patterns_and_numbers(era: Era) -> None:
         _ = old.nonsense
 
 
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_what_later_versions_refuse(era: Era) -> None:
+    """Axes that a tensor has not, labels in another shape, outputs of losses to come."""
+    old = module_of(era)
+    builder = old.Builder()
+    x = builder.addInputTensor(old.TensorInfo("FLOAT", [2, 1, 3]))
+    labels = builder.addInputTensor(old.TensorInfo("INT32", [2]))
+    rows = builder.aiOnnx.softmax([x], axis=2)
+    total = builder.aiOnnx.reducesum([labels], [0, 1], 0)
+    loss = old.NllLoss(rows, labels, "loss")
+    builder.addOutputTensor(loss.output(0))
+    flow = old.DataFlow(
+        1, {"loss": old.AnchorReturnType("ALL"), total: old.AnchorReturnType("ALL")}
+    )
+    session = old.InferenceSession(
+        builder.getModelProto(),
+        flow,
+        losses=[loss],
+        deviceInfo=old.DeviceManager().createCpuDevice(),
+    )
+    given = {x: np.zeros((2, 1, 3), np.float32), labels: np.array([0, 2], np.int32)}
+    found = run_once(old, session, given)
+    assert np.allclose(found["loss"], [np.log(3)] * 2)
+    assert found[total] == 2
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_model_of_an_ipu_is_a_whole_one(era: Era) -> None:
+    old = module_of(era)
+    devices = old.DeviceManager()
+    assert devices.createIpuModelDevice({}).tilesPerIPU == 1216
+    chosen = old.DeviceSelectionCriterion.Random  # of a later time
+    assert devices.acquireAvailableDevice(2, selectionCriterion=chosen).numIpus == 2
+    assert devices.createIpuModelDevice({"tilesPerIPU": 8}).tilesPerIPU == 8
+
+
+def test_old_eras_take_what_later_ones_do() -> None:
+    """Programs written between two eras are of the older one, and know the later one's names."""
+    old = module_of(ERAS[-2])
+    for name in old.__all__:
+        then, today = getattr(old, name), getattr(popart, name, None)
+        if not (isclass(then) and isclass(today)) or is_dataclass(today) or then is today:
+            continue
+        for method in ("__init__", *(one for one in dir(today) if not one.startswith("_"))):
+            known, taken = getattr(today, method), getattr(then, method)
+            if isfunction(known) and isfunction(taken) and known is not taken:
+                parameters = signature(taken).parameters.values()
+                if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+                    missing = signature(known).parameters.keys() - signature(taken).parameters
+                    assert not missing, f"{name}.{method}"
+
+
 def test_training_needs_no_anchors() -> None:
     old = module_of(ERAS[1])
     builder, x, _, y = weight_by_input(old)
@@ -198,6 +254,7 @@ def test_an_unknown_era_is_told() -> None:
         ("import poponnx\noptions.enableAutoRecomputation = True", "2019-03"),
         ("import poponnx\npoponnx.TrainingSession(deviceInfo=d)", "2019-07"),
         ("from popart import TrainingSession\nTrainingSession(losses=[])", "2020-05"),
+        ("import popart\noptions.enableGroupedMatmuls = False", "2020-05"),
         ("import popart\npopart.TrainingSession('m', loss=l)", None),
         ("import poponnx\npoponnx.InferenceSession('m', f)", None),
         ("import torch\nSession(losses=[])", None),
@@ -207,6 +264,27 @@ def test_an_unknown_era_is_told() -> None:
 def test_a_program_tells_its_era(program: str, era: str | None) -> None:
     found = era_of_program(program)
     assert (found and found.name) == era
+
+
+def test_modules_of_its_own_tell_the_era_of_a_program(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import sys\nsys.path.insert(0, 'TOP/shared')\nimport model, numpy, runner",
+        "model/__init__.py": "from .layers import attention",
+        "model/layers.py": "from . import nothing\nimport train",
+        "shared/runner.py": "import popart\npopart.TrainingSession(losses=[])",
+        "tests/conftest.py": "import runner",
+        "tests/test_it.py": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.replace("TOP", str(tmp_path)))
+    texts = list(texts_of([tmp_path / "train.py"], []))
+    assert len(texts) == 4
+    found = [one.name for one in map(era_of_program, texts) if one is not None]
+    assert found == ["2020-05"]
+    roots = roots_of_tests(tmp_path / "tests" / "test_it.py", tmp_path)
+    assert files["shared/runner.py"] in texts_of(roots, [tmp_path / "shared"])
 
 
 SAYS = "import poponnx; print(poponnx.Builder().addInputTensor('FLOAT', [1]))"

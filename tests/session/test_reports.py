@@ -46,8 +46,11 @@ def run(session: popart.TrainingSession, x: str, name: str) -> None:
 @pytest.fixture(scope="module")
 def graph() -> dict[str, Any]:
     session, _ = prepared()
-    report = json.loads(session.getGraphReport())
+    written = session.getGraphReport()
+    report = json.loads(written)
+    assert isinstance(written, bytes)
     assert session.getGraphReport(useCbor=True) == to_cbor(report)
+    assert session.getTensorTileMap()
     assert json.loads(session.getSerializedGraph()) == report
     return dict(report)
 

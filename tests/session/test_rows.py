@@ -35,6 +35,7 @@ class Labels:
         y = builder.aiOnnx.softmax([builder.aiOnnx.matmul([x, w])])
         loss = builder.aiGraphcore.nllloss([y, labels])
         options = popart.SessionOptions()
+        options.indices = "error"
         options.enableGradientAccumulation, options.accumulationFactor = True, FACTOR
         self.anchors = [loss, "Gradient___w", "Accum___w", y]
         how = popart.AnchorReturnType(*returned)

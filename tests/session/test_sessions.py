@@ -451,6 +451,8 @@ def test_patterns() -> None:
         "Unknown pattern Inplace, did you mean InPlace?"
     )
     assert message(lambda: patterns.enablePattern("Nothing", True)) == "Unknown pattern Nothing"
+    before = patterns.enabled()
+    assert patterns.enablePattern("Nothing", False).enabled() == before
     assert message(lambda: training(patterns=patterns)).startswith("Mandatory patterns")
     training(patterns=patterns.enableRuntimeAsserts(False))
     with pytest.raises(AttributeError):

@@ -133,8 +133,34 @@ def test_callbacks_are_called_once_per_batch() -> None:
         return anchors[-1]
 
     session.run(popart.PyStepIOCallback(give, calls.append, take, calls.append))
-    assert calls == [(x, False), x, y] * 3
+    assert calls == [(x, True), x, y] * 3
     assert [array[0] for array in anchors] == [2, 8, 14]
+
+
+def test_a_callback_that_has_nothing_ahead_of_time_is_asked_again() -> None:
+    session, x, y = doubling(batches=2)
+    calls: list[object] = []
+    held = np.zeros(3, np.float32)
+
+    def give(id: str, prefetch: bool) -> Array | None:
+        calls.append((id, prefetch))
+        return None if prefetch else np.ones(3, np.float32)
+
+    session.run(popart.PyStepIOCallback(give, calls.append, lambda id: held, calls.append))
+    assert calls == [(x, True), (x, False), x, y] * 2
+    assert held.tolist() == [2, 2, 2]
+
+
+def test_a_callback_may_give_where_an_anchor_begins() -> None:
+    session, *_ = doubling(batches=2)
+    held, starts = np.zeros((2, 3), np.float32), iter([0, 1])
+
+    def take(id: str) -> Array:
+        return held[next(starts), :1]
+
+    given = iter(np.arange(6, dtype=np.float32).reshape(2, 3))
+    session.run(popart.PyStepIOCallback(lambda id, _: next(given), print, take, print))
+    assert held.tolist() == [[0, 2, 4], [6, 8, 10]]
 
 
 def test_an_input_that_nothing_uses_need_not_be_given() -> None:

@@ -314,3 +314,28 @@ def test_what_an_optimizer_subtracts_can_be_anchored(
     found = session.initAnchorArrays()
     session.run(popart.PyStepIO({}, found))
     np.testing.assert_allclose(found[prefix + w], [expected] * 2, rtol=1e-5)
+
+
+def test_a_loss_of_halves_over_sequences_has_finite_gradients() -> None:
+    """The share of an unlikely label, 4 / 6.1e-5, is more than a half holds."""
+    builder = popart.Builder()
+    first = builder.addInputTensor("FLOAT16", [1, 2, 3])
+    labels = builder.addInputTensor("UINT32", [1, 2])
+    w = builder.addInitializedInputTensor(np.ones(3, np.float16))
+    scores = builder.aiOnnx.mul([first, w])
+    likely = builder.aiOnnx.softmax([scores], axis=2)
+    loss = builder.aiGraphcore.nllloss([likely, labels], popart.ReductionType.Sum)
+    gradient = f"Gradient___{scores}"
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [gradient]),
+        loss,
+        popart.SGD({"lossScaling": (4, True)}),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    given = {first: np.array([[[9, -9, 0]] * 2], "e"), labels: np.array([[1, 0]], np.uint32)}
+    session.run(popart.PyStepIO(given, anchors))
+    assert np.allclose(anchors[gradient][0, 0], [4, -4, 0], atol=0.01)

@@ -38,6 +38,7 @@ from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
+from popgraph.support.dtypes import BY_POPART
 from popgraph.support.writing import write_file
 
 
@@ -295,10 +296,16 @@ class Builder(Annotations):
     ) -> list[str]:
         """A node whose outputs have these ids."""
         label = _text(debugContext)
+        if not domain and not self._draft.refuses_early:
+            narrow = self._draft.to_narrow(op_type, args)
+            args = [self._as_int32(id) if at in narrow else id for at, id in enumerate(args)]
         self.annotate(
             self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
         )
         return list(ids)
+
+    def _as_int32(self, id: str) -> str:
+        return self._node("Cast", "", [id], {"to": BY_POPART["INT32"].onnx}, 1, None, "")[0]
 
     def customOp(
         self,
@@ -320,11 +327,18 @@ class Builder(Annotations):
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)
 
     def reshape_const(
-        self, aiOnnx: Any, args: Sequence[str], shape: Sequence[int], debugContext: object = ""
+        self,
+        aiOnnx: Any,
+        args: Sequence[str],
+        shape: Sequence[float],
+        debugContext: object = "",
+        *,
+        debugPrefix: object = "",
     ) -> str:
-        """Reshape to a shape that is known now."""
+        """Reshape to a shape that is known now; whole numbers may come out of a division."""
+        debugContext = debugContext or debugPrefix
         label = f"{_text(debugContext)}_const"
-        held = aiOnnx.constant(np.array(shape, np.int64), debugContext=label)
+        held = aiOnnx.constant(np.array(shape).astype(np.int64), debugContext=label)
         return str(aiOnnx.reshape([args[0], held], debugContext=debugContext))
 
     def checkpointOutput(self, nodeOutputNames: NodeIds) -> list[str]:

@@ -16,6 +16,7 @@ from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.places import to_narrow
 from popgraph.builder.popart.refusals import refusal_note
 from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
@@ -181,6 +182,11 @@ class Draft:
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner
+
+    def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
+        """Which operands are places that must have 32 bits, as what they stand beside has."""
+        values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
+        return to_narrow(op_class(op_type, self.writer.opsets[""]), values)
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint(node)) is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import TensorType
 
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.opset.enums import RecomputeType, TensorStorage
@@ -45,7 +48,7 @@ class Builder(modern.Builder):
         return NumberedNames() if self.ERA.numbered else super()._names()
 
     def aiOnnxOpset(self, version: int) -> Any:
-        return _OldOperators(super().aiOnnxOpset(version))
+        return _OldOperators(super().aiOnnxOpset(version), self._rank)
 
     @property
     def aiOnnx(self) -> Any:
@@ -53,7 +56,12 @@ class Builder(modern.Builder):
 
     @property
     def aiGraphcore(self) -> Any:
-        return _OldOperators(super().aiGraphcore)
+        return _OldOperators(super().aiGraphcore, self._rank)
+
+    def _rank(self, id: str) -> int | None:
+        """How many axes a tensor has, where that is known."""
+        type_ = self.type_of(id)
+        return type_.get_num_dims() if isinstance(type_, TensorType) else None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_", "aiOnnxOpset")):
@@ -89,6 +97,11 @@ class Builder(modern.Builder):
         transformer = GraphTransformer(self.getModelProto())
         transformer.convertInitializersToConstants(ids)
         self.take(import_model(transformer.getModelProto(), self.weights))
+
+    def addOutputTensor(self, outputName: str) -> None:
+        """An output; the name of a loss may stand here, too, which only a session computes."""
+        if self._draft.writer.has_value(outputName):
+            super().addOutputTensor(outputName)
 
     def elu(self, args: Sequence[str], debugPrefix: str = "") -> str:
         return str(self.aiOnnx.elu(list(args), debugContext=debugPrefix))
@@ -247,23 +260,38 @@ class Builder(modern.Builder):
         return str(self.aiOnnx.constant(initVal, debugPrefix))
 
     def reshape_const(  # type: ignore[override]
-        self, args: Any, shape: Any, *rest: Any, debugPrefix: str = ""
+        self, args: Any, shape: Any, *rest: Any, **named: Any
     ) -> str:
         """`reshape_const([x], shape)`, or PopART's form, which names the opset first."""
         if isinstance(args, list | tuple):
-            return super().reshape_const(self.aiOnnx, args, list(shape), debugPrefix)
-        return super().reshape_const(args, shape, *rest)
+            args, shape, rest = self.aiOnnx, args, (list(shape), *rest)
+        return super().reshape_const(args, shape, *rest, **named)
 
 
 class _OldOperators:
     """The operators of an opset, which take what old programs give them."""
 
-    def __init__(self, operators: Any) -> None:
-        self._operators = operators
+    def __init__(self, operators: Any, rank: Callable[[str], int | None]) -> None:
+        self._operators, self._rank = operators, rank
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._operators, name)
-        return _flat(found) if callable(found) else found
+        if not callable(found):
+            return found
+        return _flat(self._along_axes(found) if name.startswith("reduce") else found)
+
+    def _along_axes(self, reduce: Callable[..., str]) -> Callable[..., str]:
+        """A reduction whose list of axes may have some more than the tensor, which say nothing."""
+
+        @wraps(reduce)
+        def reduced(
+            args: Sequence[str], axes: Sequence[int] | None = None, *rest: Any, **named: Any
+        ) -> str:
+            rank = self._rank(args[0]) if axes else None
+            here = axes if rank is None else [axis for axis in axes or () if axis < rank]
+            return reduce(args, here or axes, *rest, **named)
+
+        return reduced
 
     def __str__(self) -> str:
         return str(self._operators)

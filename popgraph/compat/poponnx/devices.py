@@ -1,11 +1,17 @@
-"""PopONNX's `DeviceManager`: a method that was misspelt at first, and a number of replicas."""
+"""PopONNX's `DeviceManager`: a misspelt method, a number of replicas, models of whole IPUs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from popgraph.builder.opset.enums import DeviceConnectionType, SyncPattern
+from popgraph.builder.opset.enums import (
+    DeviceConnectionType,
+    DeviceSelectionCriterion,
+    SyncPattern,
+)
 from popgraph.session import devices as modern
+from popgraph.support.ipu import MK1
 
 
 class DeviceManager(modern.DeviceManager):
@@ -21,6 +27,7 @@ class DeviceManager(modern.DeviceManager):
         pattern: SyncPattern = SyncPattern.Full,
         replicationFactor: int = 1,
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> modern.DeviceInfo:
         """Some IPUs; an IPU is told how many replicas will share them, this machine need not be."""
         return super().acquireAvailableDevice(
@@ -37,6 +44,12 @@ class DeviceManager(modern.DeviceManager):
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> modern.DeviceInfo:
         return super().acquireDeviceById(id, pattern, connectionType)
+
+    def createIpuModelDevice(self, options: Mapping[str, object]) -> modern.DeviceInfo:
+        """A whole IPU of the first generation, where the options say nothing else."""
+        return super().createIpuModelDevice(
+            {"tilesPerIPU": MK1.tiles, "ipuVersion": MK1.name} | dict(options)
+        )
 
     def enumerateDevices(  # type: ignore[override]
         self,

@@ -1,4 +1,4 @@
-"""PopONNX's L1 loss, whose mean has a gradient of its own, and which losses are computed."""
+"""PopONNX's losses where later ones differ, and which of them are computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.popart.builder import Builder
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.session import losses as modern
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
@@ -44,6 +44,28 @@ class L1Loss(modern.L1Loss):
         id, types = f"{self._output}/elements", [builder.type_of(self._output)]
         factor = {"scale": 1 / prod(shape[1:])}
         return builder.named_node("Scale", DOMAIN, [self._output], factor, [id], types)[0]
+
+
+class NllLoss(modern.NllLoss):
+    """
+    `NllLoss(probabilities, labels, output)`: -log of the probability of each label.
+
+    Labels are read one after the other: [5, 4] of them fit to probabilities of shape [5, 1, 4, 9].
+    """
+
+    def _of_samples(self, builder: Builder) -> str:
+        probabilities, labels = self._inputs
+        rows = (dims(builder.type_of(probabilities)) or ())[:-1]
+        samples = [one for one in rows if isinstance(one, int)]
+        shape = static_shape(builder.type_of(labels))
+        if not rows or shape is None or len(samples) < len(rows) or samples == list(shape):
+            return super()._of_samples(builder)
+        if prod(samples) != prod(shape):
+            return super()._of_samples(builder)
+        beside = builder.reshape_const(builder.aiOnnx, [labels], samples)
+        none = ReductionType.NoReduction
+        losses = builder.aiGraphcore.nllloss([probabilities, beside], none, self._ignored)
+        return builder.reshape_const(builder.aiOnnx, [losses], shape)
 
 
 def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:

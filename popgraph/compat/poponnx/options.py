@@ -16,7 +16,11 @@ from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.compat.eras import PLAIN_POPONNX, Era
 from popgraph.session import options as modern
 from popgraph.session.logger import getLogger
-from popgraph.session.settings import BatchSerializationSettings, ExecutionPhaseSettings
+from popgraph.session.settings import (
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+)
 
 
 def _log_levels(levels: Mapping[str, str]) -> None:
@@ -60,6 +64,11 @@ _RENAMED = {
         "accumulationAndReplicationReductionType",
         lambda old: old["accumulationReductionType"],
     ),
+    "enableAutomaticLossScaling": _Renamed(
+        False,
+        "automaticLossScalingSettings",
+        lambda old: AutomaticLossScalingSettings(enabled=old["enableAutomaticLossScaling"]),
+    ),
     "batchSerializationFactor": _Renamed(
         0,
         "batchSerializationSettings",
@@ -82,6 +91,9 @@ _GONE: dict[str, object] = {
     "enableGroupedMatmuls": True,
     "globalNumIpus": 1,
     "ipuSystemType": "",
+    "explicitPipelining": False,
+    "replicatedWeightSharding": False,
+    "replicatedWeightShardingMinNumElements": 8192,
 }
 """Old options that change no result, and their defaults."""
 

@@ -21,11 +21,14 @@ class Patterns(modern.Patterns):
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
     def __init__(
-        self, patterns: PatternsLevel | Sequence[str] | None = PatternsLevel.Default
+        self,
+        patterns: PatternsLevel | Sequence[str] | None = None,
+        *,
+        level: PatternsLevel = PatternsLevel.Default,
     ) -> None:
         if not isinstance(patterns, PatternsLevel | None):
             patterns = [modern.spelt(name) for name in patterns if name.lower() not in _GONE]
-        super().__init__(patterns)
+        super().__init__(patterns, level=level)
         self.enableRuntimeAsserts(self.ERA.mandatory)
 
     def insists_on_needed(self) -> bool:

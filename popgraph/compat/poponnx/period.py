@@ -13,7 +13,7 @@ from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow
 from popgraph.compat.poponnx.devices import DeviceManager
 from popgraph.compat.poponnx.enums import CACHE_TYPE, DOT_CHECK, PATTERN_TYPE, old_enums
-from popgraph.compat.poponnx.losses import L1Loss
+from popgraph.compat.poponnx.losses import L1Loss, NllLoss
 from popgraph.compat.poponnx.optimizers import SGD, BaseSGD, ConstSGD
 from popgraph.compat.poponnx.options import SessionOptions
 from popgraph.compat.poponnx.patterns import Patterns
@@ -23,7 +23,7 @@ from popgraph.compat.poponnx.step_io import PyStepIO
 from popgraph.session.about import PREFIX_FUNCTIONS
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.debugging import OutOfMemoryError
-from popgraph.session.losses import IdentityLoss, NllLoss
+from popgraph.session.losses import IdentityLoss
 
 _OF_ALL = {
     kind.__name__: kind

@@ -149,8 +149,8 @@ class Session:
     def getSummaryReport(self) -> str:
         return self._main.getSummaryReport()
 
-    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
+    def getGraphReport(self, useCbor: bool = False) -> bytes:
         return self._main.getGraphReport(useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+    def getExecutionReport(self, useCbor: bool = False) -> bytes:
         return self._main.getExecutionReport(useCbor)

@@ -12,7 +12,6 @@ from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import inference_session, session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
-from popgraph.session.graph_report import TileMap
 from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.options import SessionOptions
@@ -70,20 +69,12 @@ class _OfEra(session.Session):
         return self.ERA.checked
 
     def getGraphReport(self, useCbor: bool = False, use_cbor: bool = False) -> bytes:
-        return _as_bytes(super().getGraphReport(useCbor or use_cbor))
+        return super().getGraphReport(useCbor or use_cbor)
 
     def getExecutionReport(
         self, useCbor: bool = False, resetProfile: bool = True, use_cbor: bool = False
     ) -> bytes:
-        return _as_bytes(super().getExecutionReport(useCbor or use_cbor, resetProfile))
-
-    def getTensorTileMap(self) -> TileMap:
-        """For each tensor, on each tile, which of its elements lie there: from, to."""
-        return self._reports_of_any_device().tile_map()
-
-
-def _as_bytes(report: str | bytes) -> bytes:
-    return report.encode() if isinstance(report, str) else report
+        return super().getExecutionReport(useCbor or use_cbor, resetProfile)
 
 
 class InferenceSession(_OfEra, inference_session.InferenceSession):

@@ -34,7 +34,7 @@ TypeRule: TypeAlias = Callable[
 """The types of what a node gives, from known elements of its inputs; None: not known yet."""
 
 TYPE_RULES: dict[tuple[str, str], TypeRule] = {}
-"""Of operators from outside, by domain and name."""
+"""Of operators from outside, and of PopART's, by domain and name."""
 
 
 def type_rule(op: Custom) -> TypeRule | None:

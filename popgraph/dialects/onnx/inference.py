@@ -147,7 +147,7 @@ class Inference:
                 self.take(result, value, inner)
 
     def _visit_outside(self, op: Custom) -> None:
-        """An operator that an extension knows."""
+        """An operator that an extension knows, or one of PopART's without its types."""
         rule = type_rule(op)
         types = None if rule is None else rule(op, self.known, self.store)
         for result, type_ in zip(op.output_values(), types or (), strict=False):

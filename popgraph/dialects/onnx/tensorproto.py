@@ -222,7 +222,8 @@ def _raw_bytes(array: Array) -> bytes:
 
 def _write_typed(proto: TensorProto, array: Array) -> None:
     """One entry per element in the field that belongs to the element type."""
-    flat = np.ascontiguousarray(array).reshape(-1)
+    # Buffers have elements at whole words only, and a weight may stand anywhere in its file.
+    flat = np.require(array, requirements=["C", "ALIGNED"]).reshape(-1)
     row = dtypes.from_numpy(array.dtype)
     if row.name in ("f32", "c64"):
         proto.float_data.extend(flat.view(np.float32).data)

@@ -35,23 +35,38 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
     as the reduction and the ignored index say; rows whose label is no class have no gradient.
 
     Only when both work on the same p along its last axis, and nobody else reads the gradient of
-    the loss. Where p is below 1e-10 the result is that of exact arithmetic; the two operations
-    apart would clamp.
+    the loss; reshapes that keep this axis may stand between them. Where p is below 1e-10 the result
+    is that of exact arithmetic; the two operations apart would clamp, and overflow in half
+    precision.
     """
 
     ROOTS = (SoftmaxGradOp, LogSoftmaxGradOp)
 
     def rewrite(self, op: SoftmaxGradOp | LogSoftmaxGradOp) -> Operand | None:
-        loss = op.dy.owner
-        if not isinstance(loss, NllLossGradOp) or not op.dy.has_one_use():
-            return None
+        loss = self._loss(op)
         is_log = isinstance(op, LogSoftmaxGradOp)
-        last = len(shape_of(op.y)) - 1
-        if loss.probabilities is not op.y or integer(op.axis) != last or loss.is_log != is_log:
+        if loss is None or integer(op.axis) != len(shape_of(op.y)) - 1 or loss.is_log != is_log:
             return None
-        probabilities: Operand = ExpOp(op.y) if is_log else op.y
+        held = loss.probabilities
+        probabilities: Operand = ExpOp(held) if is_log else held
         hot = CastOp(loss.chosen(), to=tensor_of(op.y).element_type)
-        return MulOp(SubOp(probabilities, hot), self._share(loss))
+        gradient = MulOp(SubOp(probabilities, hot), self._share(loss))
+        return gradient if held is op.y else ReshapeOp(gradient, shape=shape_of(op.y))
+
+    def _loss(self, op: SoftmaxGradOp | LogSoftmaxGradOp) -> NllLossGradOp | None:
+        """The gradient of the loss of this softmax, of which only it is the reader."""
+        given = op.dy.owner
+        loss = given.x.owner if isinstance(given, ReshapeOp) else given
+        if not isinstance(loss, NllLossGradOp):
+            return None
+        if not (op.dy.has_one_use() and loss.result.has_one_use()):
+            return None
+        held = loss.probabilities
+        if held is op.y:
+            return loss
+        same_rows = shape_of(held)[-1] == shape_of(op.y)[-1]
+        is_shaped = isinstance(held.owner, ReshapeOp) and held.owner.x is op.y
+        return loss if same_rows and is_shaped else None
 
     def _share(self, loss: NllLossGradOp) -> Operand:
         """By how much the loss moves with each row's own loss, as a column."""

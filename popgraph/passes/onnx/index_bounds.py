@@ -120,11 +120,17 @@ def _columns(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator
         yield Bounds(1, "index", (0,), (data[-1] - 1,))
 
 
+ANY_LABEL = "any_label"
+"""The attribute of a loss for which labels that are no class mean something, too."""
+
+
 def _labels(axis: int, ignored: str) -> Rule:
     """Labels of classes that lie along an axis of the first input."""
 
     def rule(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
         scores: Any = shapes[0]
+        if attributes.get(ANY_LABEL):
+            return
         if scores is not None and len(scores) > max(axis, 0):
             given = attributes.get(ignored)
             skipped = given if isinstance(given, int) else None

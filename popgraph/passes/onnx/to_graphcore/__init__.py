@@ -45,7 +45,8 @@ from popgraph.passes.onnx.to_graphcore import (
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.convert import OnnxToGraphcore
-from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+from popgraph.passes.onnx.to_graphcore.outside import know_types
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, supported_operators
 
 THEMES = (
     arithmetic,
@@ -89,5 +90,7 @@ THEMES = (
     windows,
 )
 """The modules whose functions are registered when this package is imported."""
+
+know_types(GRAPHCORE)
 
 __all__ = ["SEED", "THEMES", "OnnxToGraphcore", "supported_operators"]

@@ -19,6 +19,7 @@ from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import stand_in_type
 from popgraph.passes.onnx.to_graphcore.registry import (
+    GRAPHCORE,
     REGISTRY,
     LoweringFunction,
     Structural,
@@ -55,18 +56,20 @@ def lowers_outside(
     Registers a function for operators of a domain from outside.
 
     It gets a `Node` and builds what the operator means of graphcore operations, which have
-    gradients. `structural` is as in `lowers`.
+    gradients. `structural` is as in `lowers`. In PopART's domain, where its programs have the
+    operators of their C++ libraries, names that are not PopART's are free.
     """
 
     def register(function: LoweringFunction) -> LoweringFunction:
         where = f"{function.__module__}.{getattr(function, '__qualname__', names)}"
-        if not extensions.is_free(domain):
-            raise ExtensionError(
-                f"operators of the domain {domain!r} mean what others say",
-                where,
-                "use a domain of your own: `com.example`",
-            )
         for name in names:
+            is_new = domain == GRAPHCORE and (domain, name) not in REGISTRY
+            if not extensions.is_free(domain) and not is_new:
+                raise ExtensionError(
+                    f"operators of the domain {domain!r} mean what others say",
+                    where,
+                    "use a domain of your own: `com.example`",
+                )
             if (domain, name) in REGISTRY:
                 raise ExtensionError(
                     f"the operator {domain}.{name} is lowered twice", where, "register it once"
@@ -76,6 +79,24 @@ def lowers_outside(
         return lowers(*names, domain=domain, structural=structural)(function)
 
     return register
+
+
+def know_types(domain: str) -> None:
+    """Finds the types of operators of a domain where whoever built a model did not say them."""
+    for (of, name), function in REGISTRY.items():
+        if of == domain:
+            TYPE_RULES[of, name] = partial(_unknown_types, function)
+
+
+def _unknown_types(
+    function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
+) -> list[Attribute] | None:
+    if all(result.type != UNKNOWN for result in op.results):
+        return None
+    try:
+        return _types(function, op, known, store)
+    except (AssertionError, IndexError, TypeError, ValueError):
+        return None  # These functions trust that sessions have refused what is not of their form.
 
 
 def _types(

@@ -1,4 +1,4 @@
-// Nibbles that become floats choose from sixteen of them: no arithmetic is left to where they are read.
+// Pairs of bits that become floats choose from four of them: no arithmetic is left to where they are read.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
@@ -8,10 +8,10 @@ builtin.module {
     ^bb0(%1: i32):
       %2 = tile.index 1 : i64
       %3 = arith.index_cast %2 : index to i32
-      %4 = arith.constant 4 : i32
+      %4 = arith.constant 2 : i32
       %5 = arith.muli %3, %4 : i32
       %6 = arith.shrsi %1, %5 : i32
-      %7 = arith.constant 15 : i32
+      %7 = arith.constant 3 : i32
       %8 = arith.andi %6, %7 : i32
       tile.yield %8 : i32
     } -> tensor<2x8x8xi32>
@@ -19,7 +19,7 @@ builtin.module {
     %10 = tile.map ins(%9 : tensor<16x8xi32>) domain [16, 8] maps [affine_map<(d0, d1) -> (d0, d1)>] {
     ^bb0(%11: i32):
       %12 = arith.sitofp %11 : i32 to f32
-      %13 = arith.constant -8.000000e+00 : f32
+      %13 = arith.constant -2.000000e+00 : f32
       %14 = arith.addf %12, %13 : f32
       tile.yield %14 : f32
     } -> tensor<16x8xf32>
@@ -37,9 +37,8 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<9x16xf32>, %w: tensor<2x8xi32>):
     %y = tile.contract %x, %w : tensor<9x16xf32>, tensor<2x8xi32> domain [9, 8, 2, 8] parallel 2 : i64
-        maps [#map, #map1] epilogue_maps [] parts <dim 3, bits 4, mask 15>
-        numbers [-8.000000e+00 : f32, -7.000000e+00 : f32, -6.000000e+00 : f32, -5.000000e+00 : f32, -4.000000e+00 : f32, -3.000000e+00 : f32, -2.000000e+00 : f32, -1.000000e+00 : f32, 0.000000e+00 : f32, 1.000000e+00 : f32, 2.000000e+00 : f32, 3.000000e+00 : f32, 4.000000e+00 : f32, 5.000000e+00 : f32, 6.000000e+00 : f32, 7.000000e+00 : f32]
-        epilogue {
+        maps [#map, #map1] epilogue_maps [] parts <dim 3, bits 2, mask 3>
+        numbers [-2.000000e+00 : f32, -1.000000e+00 : f32, 0.000000e+00 : f32, 1.000000e+00 : f32] epilogue {
     ^bb0(%0: f32):
       tile.yield %0 : f32
     } -> tensor<9x8xf32>
