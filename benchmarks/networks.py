@@ -50,6 +50,36 @@ class EncoderLayer(nn.Module):
         return found
 
 
+class RootMeanSquare(nn.Module):
+    """Every position divided by the root of its mean square."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.scale
+        return found
+
+
+class DecoderLayer(nn.Module):
+    """As in Llama: attention and gated products, of what is normalized before; without a cache."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        inner = 11 * width // 4
+        self.attention = Attention(width, width // 128)
+        self.gate, self.up = nn.Linear(width, inner, False), nn.Linear(width, inner, False)
+        self.down = nn.Linear(inner, width, False)
+        self.first, self.second = RootMeanSquare(width), RootMeanSquare(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.first(x))
+        y = self.second(x)
+        found: Tensor = x + self.down(functional.silu(self.gate(y)) * self.up(y))
+        return found
+
+
 class InvertedResidual(nn.Module):
     """A wide depthwise convolution between two narrow tensors."""
 
@@ -143,6 +173,8 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "efficientnet_lite0": (efficientnet_lite0, (1, 3, 224, 224)),
     "encoder_4x256": (lambda: encoder(4, 256), (1, 128, 256)),
     "encoder_12x768": (lambda: encoder(12, 768), (1, 128, 768)),
+    "decoder_1x2048": (lambda: DecoderLayer(2048), (1, 1, 2048)),
+    "decoder_128x2048": (lambda: DecoderLayer(2048), (1, 128, 2048)),
     "mlp_4_16_3": (lambda: perceptron(4, 16, 3), (1, 4)),
     "mlp_784_128_10": (lambda: perceptron(784, 128, 10), (1, 784)),
     **recurrent(Recurrent),

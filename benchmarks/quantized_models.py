@@ -8,14 +8,22 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
-from onnx import ModelProto, version_converter
+from onnx import ModelProto, numpy_helper, version_converter
 
 STATIC = ("resnet50", "squeezenet", "efficientnet_lite0")
 DYNAMIC = ("encoder_4x256",)
-QUANTIZED = (*(f"{name}_qdq" for name in STATIC), *(f"{name}_dynamic" for name in DYNAMIC))
+LEVELS = {"w4": 0, "w4a8": 4}
+"""What a product with weights of four bits may do to its other factor: nothing, or round it."""
+PACKED = tuple(f"decoder_{rows}x2048_{way}" for rows in (1, 128) for way in LEVELS)
+QUANTIZED = (
+    *(f"{name}_qdq" for name in STATIC),
+    *(f"{name}_dynamic" for name in DYNAMIC),
+    *PACKED,
+)
 """
 By what is done to a network: QuantizeLinear and DequantizeLinear around every value, with a scale
-for each map of weights, or weights alone, with scales of activations that are computed as it runs.
+for each map of weights; or weights alone, with scales of activations that are computed as it runs;
+or weights of four bits in blocks of 32 (MatMulNBits).
 
 Weights have seven bits: with eight, onnxruntime's sums saturate where a machine has no VNNI.
 """
@@ -36,6 +44,8 @@ def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
 
     plain, _, way = name.rpartition("_")
     found = model(plain)
+    if way in LEVELS:
+        return packed(found, LEVELS[way])
     if found.opset_import[0].version < OLDEST:
         found = version_converter.convert_version(found, 17)
     weights = {each.name for each in found.graph.initializer}
@@ -70,3 +80,40 @@ def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
                 weight_type=QuantType.QInt8,
             )
         return onnx.load(target)
+
+
+BLOCK = 32
+"""Weights that share a scale."""
+
+
+def packed(model: ModelProto, level: int) -> ModelProto:
+    """A network whose products have weights of four bits, in blocks around zero."""
+    held = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    stored = []
+    for node in model.graph.node:
+        if node.op_type != "MatMul" or node.input[1] not in held:
+            continue
+        weights = held[node.input[1]].T.reshape(-1, held[node.input[1]].shape[0] // BLOCK, BLOCK)
+        scales = np.abs(weights).max(axis=-1, keepdims=True) / 7
+        codes = (np.rint(weights / scales) + 8).astype(np.uint8)
+        names = [f"{node.input[1]}_{what}" for what in ("codes", "scales")]
+        pairs = codes[..., ::2] | codes[..., 1::2] << 4
+        stored += [numpy_helper.from_array(pairs, names[0])]
+        stored += [numpy_helper.from_array(scales[..., 0], names[1])]
+        rows, columns = len(weights), held[node.input[1]].shape[0]
+        numbers = {"N": rows, "K": columns, "bits": 4, "block_size": BLOCK}
+        made = onnx.helper.make_node(
+            "MatMulNBits",
+            [node.input[0], *names],
+            node.output,
+            domain="com.microsoft",
+            accuracy_level=level,
+            **numbers,
+        )
+        node.CopyFrom(made)
+    read = {name for node in model.graph.node for name in node.input}
+    kept = [each for each in model.graph.initializer if each.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend([*kept, *stored])
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return model

@@ -282,8 +282,13 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 
 /* One of sixteen numbers for each lane, chosen by the lowest bits of an index. */
 #if defined(__clang__) && defined(__AVX512F__)
-#define POPGRAPH_PICK_16(table, index) \
-    __builtin_ia32_permvarsf512(table, index)
+#define POPGRAPH_PICK_16(table, index) __builtin_ia32_permvarsf512(table, index)
+#elif defined(__clang__)
+#define POPGRAPH_PICK_16(table, index) __extension__ ({ \
+    __typeof__(table) picked = table; \
+    for (int lane = 0; lane < 16; ++lane) picked[lane] = (table)[(index)[lane] & 15]; \
+    picked; \
+})
 #else
 #define POPGRAPH_PICK_16(table, index) __builtin_shuffle(table, index)
 #endif
