@@ -161,10 +161,10 @@ def _quantized_and_read(draw: DrawFn, add: Callable[..., int], value: int, scale
 @st.composite
 def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product with weights of a byte each, blocks of whose rows have scales of their own.
+    A product with weights of a byte or four bits each, blocks of whose rows have their own scales.
 
-    A zero point may be taken from them, and they may come transposed. Numbers are such that
-    products are exact.
+    A zero point may be taken from them, or one for each block, and they may come transposed.
+    Numbers are such that products are exact.
     """
     nodes: list[Node] = []
 
@@ -178,17 +178,24 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     rows, blocks, block, columns = (
         draw(st.integers(1, 8)),
         draw(st.integers(1, 3)),
-        draw(st.integers(1, 9)),
+        draw(st.integers(1, 9) | st.just(16)),
         draw(st.integers(2, 9)),
     )
     turned = draw(st.booleans())
     shape = (columns, blocks, block) if turned else (blocks, block, columns)
     scale_shape = (columns, blocks, 1) if turned else (blocks, 1, columns)
-    drawn = Constant(shape, "f32", seed=draw(st.integers(0, 9)))
-    whole = add("Cast", add("Mul", drawn, number(127.0)), to=BY_NAME["i8"].onnx)
+    if draw(st.booleans()):
+        codes = tuple((7 * at + at // 5) % 16 for at in range(blocks * block * columns))
+        whole = add("Cast", Constant(shape, "i32", values=codes), to=BY_NAME["u8"].onnx)
+        zeros = tuple(draw(st.integers(0, 15)) for _ in range(columns * blocks))
+        zero = Constant(scale_shape, "f32", values=zeros)
+    else:
+        drawn = Constant(shape, "f32", seed=draw(st.integers(0, 9)))
+        whole = add("Cast", add("Mul", drawn, number(127.0)), to=BY_NAME["i8"].onnx)
+        zero = number(90.0)
     weights = add("Cast", whole, to=BY_NAME["f32"].onnx)
     if draw(st.booleans()):
-        weights = add("Sub", weights, number(90.0))
+        weights = add("Sub", weights, zero)
     scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(columns * blocks))
     weights = add("Mul", weights, Constant(scale_shape, "f32", values=scales))
     sizes = (columns, blocks * block) if turned else (blocks * block, columns)

@@ -456,7 +456,11 @@ def another_zero(original: Any) -> Any:
 
 
 def last_first(original: Any) -> Any:
-    return lambda *given: original(*given)[::-1]
+    def turned(*given: Any) -> Any:
+        found = original(*given)
+        return None if found is None else found[::-1]
+
+    return turned
 
 
 def far_around(original: Any) -> Any:
@@ -958,7 +962,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "scale-sums",
         "blocks have the scales of others",
-        f"{PASSES}.graphcore.scale_sums:ScaleAfterwards._scales",
+        f"{PASSES}.graphcore.scale_sums:ScaleAfterwards._table",
         last_first,
     ),
     Mutant(

@@ -260,6 +260,8 @@ def places() -> Iterator[Place]:
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
     wanted = options(place.training, names, place.threads, place.ipu)
+    if place.name == "scale-sums":  # four bits choose from sixteen lanes
+        wanted = replace(wanted, machine=wanted.machine.with_vectors(64, 32))
     return [made for _, made in planned(wanted)]
 
 

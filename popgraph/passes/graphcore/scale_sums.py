@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -44,12 +44,23 @@ BYTE = Interval(-128, 127)
 
 @dataclass(frozen=True)
 class Scaled:
-    """Whole numbers of a byte each, times scales, perhaps moved after that."""
+    """Whole numbers of a byte each, less a `zero`, times scales, perhaps moved after that."""
 
     whole: SSAValue
     scale: SSAValue
     movements: Sequence[Movement]
     ends: Interval
+    zero: SSAValue | None = None
+    """What is taken from the sums instead, if it is not taken from `whole` already."""
+
+    @property
+    def span(self) -> int:
+        return self.ends.high - self.ends.low
+
+    @property
+    def first(self) -> int:
+        """What the least number is multiplied as: around zero, where a zero is taken off later."""
+        return self.ends.low if self.zero is None else -(1 << NIBBLE - 1)
 
     def bytes(self) -> SSAValue:
         value, op = self.whole, self.whole.owner
@@ -83,7 +94,11 @@ class ScaleAfterwards(Rule[MatMulOp]):
         if bytes_of(op.rhs) < self._target.l2(tuning.streamed_l2):
             return None
         found = self._scaled(op.rhs)
-        return None if found is None else self._rewritten(op, found, rows)
+        if found is None:
+            return None
+        apart = self._apart(found)
+        made = None if apart is None else self._rewritten(op, apart, rows)
+        return made or self._rewritten(op, found, rows)
 
     def _scaled(self, value: SSAValue) -> Scaled | None:
         movements = list[Movement]()
@@ -102,36 +117,57 @@ class ScaleAfterwards(Rule[MatMulOp]):
                 )
         return None
 
+    def _apart(self, found: Scaled) -> Scaled | None:
+        """The same with its zero apart, where four bits hold the numbers before it is taken off."""
+        op = found.whole.owner
+        if not isinstance(op, SubOp) or found.span < 1 << NIBBLE:
+            return None
+        before = self._intervals.of(op.lhs)
+        if before is None or shape_of(op.lhs) != shape_of(found.whole):
+            return None
+        made = replace(found, whole=op.lhs, ends=before, zero=op.rhs)
+        return made if made.span < 1 << NIBBLE else None
+
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
         """The sums of each block of rows, scaled and added up."""
-        table = self._scales(found)
-        changes = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1
-        terms, columns = table.shape
-        block = gcd(terms, *changes.tolist())
+        scale, zero = self._table(found, found.scale), self._table(found, found.zero)
+        changes = set[int]()
+        for table in (scale, zero):
+            if table is not None:
+                changes |= {*(np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1).tolist()}
+        assert scale is not None
+        terms, columns = scale.shape
+        block = gcd(terms, *changes)
         tuning, packs = self._target.tuning, self._packs(found, block)
-        if block < tuning.least_block_terms or not (packs or rows <= tuning.most_narrow_uses):
+        few = rows <= tuning.most_narrow_uses and zero is None
+        if block < tuning.least_block_terms or not (packs or few):
             return None
         count = terms // block
         if rows == 1:
             x: Operand = ReshapeOp(op.lhs, shape=(count, 1, block))
         else:
             x = TransposeOp(ReshapeOp(op.lhs, shape=(rows, count, block)), perm=(1, 0, 2))
-        weights = _floats(found, (count, block, columns), packs=packs)
-        scales = self.literal(table[::block].reshape(count, 1, columns))
-        scaled = MulOp(MatMulOp(x, weights), scales)
+        sums: Operand = MatMulOp(x, _floats(found, (count, block, columns), packs=packs))
+        if zero is not None:
+            moved_zero = zero[::block].reshape(count, 1, columns) - found.ends.low + found.first
+            narrow = self.literal(moved_zero.astype(np.int8))
+            added = ReduceSumOp(x, axes=[2], keepdims=True)
+            sums = SubOp(sums, MulOp(added, CastOp(narrow, to=f32)))
+        scaled = MulOp(sums, self.literal(scale[::block].reshape(count, 1, columns)))
         return ReshapeOp(ReduceSumOp(scaled, axes=[0], keepdims=False), shape=shape_of(op.result))
 
     def _packs(self, found: Scaled, block: int) -> bool:
         """Whether weights are of four bits, and a vector has a lane for each such number."""
-        low, high = found.ends
         lanes = self._target.machine.vector_bytes // np.dtype(np.float32).itemsize
-        return high - low < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
+        return found.span < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
 
-    def _scales(self, found: Scaled) -> Array:
-        """The scale of every weight."""
-        scale = computed_array(found.scale, self.weights)
-        assert scale is not None, "it comes of literals"
-        table: Array = np.broadcast_to(scale, shape_of(found.whole))
+    def _table(self, found: Scaled, value: SSAValue | None) -> Array | None:
+        """What stands beside every weight: its scale, or its zero."""
+        if value is None:
+            return None
+        array = computed_array(value, self.weights)
+        assert array is not None, "it comes of literals"
+        table: Array = np.broadcast_to(array, shape_of(found.whole))
         for op in found.movements:
             (table,) = op.evaluate(table)
         return table
@@ -146,7 +182,7 @@ def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Opera
     words = packed(SubOp(wide, scalar(low, wide)).result, 1, NIBBLES_A_WORD)
     options = {"count": NIBBLES_A_WORD, "bits": NIBBLE, "mask": (1 << NIBBLE) - 1}
     codes = CastOp(PartsOp(words, axis=1, **options), to=f32).result
-    return AddOp(codes, scalar(low, codes))
+    return AddOp(codes, scalar(found.first, codes))
 
 
 def is_literal(value: SSAValue) -> bool:

@@ -89,9 +89,9 @@ builtin.module {
     %63 = graphcore.cast %62 {to = f32} : (tensor<1x16x2xi32>) -> tensor<1x16x2xf32>
     %64 = pg.constant #pg.data<"000000c1" : tensor<f32>>
     %65 = graphcore.add %63, %64 : (tensor<1x16x2xf32>, tensor<f32>) -> tensor<1x16x2xf32>
-    %66 = pg.constant #pg.data<"0000803f00000040" : tensor<1x1x2xf32>>
-    %67 = graphcore.mat_mul %3, %65 : (tensor<1x1x16xf32>, tensor<1x16x2xf32>) -> tensor<1x1x2xf32>
-    %68 = graphcore.mul %67, %66 : (tensor<1x1x2xf32>, tensor<1x1x2xf32>) -> tensor<1x1x2xf32>
+    %66 = graphcore.mat_mul %3, %65 : (tensor<1x1x16xf32>, tensor<1x16x2xf32>) -> tensor<1x1x2xf32>
+    %67 = pg.constant #pg.data<"0000803f00000040" : tensor<1x1x2xf32>>
+    %68 = graphcore.mul %66, %67 : (tensor<1x1x2xf32>, tensor<1x1x2xf32>) -> tensor<1x1x2xf32>
     %69 = graphcore.reduce_sum %68 {axes = [0], keepdims = false} : (tensor<1x1x2xf32>) -> tensor<1x2xf32>
     %y = graphcore.reshape %69 {shape = [1, 2]} : (tensor<1x2xf32>) -> tensor<1x2xf32>
     pg.return [#pg.bytes<"y">], %y : tensor<1x2xf32>

@@ -22,9 +22,9 @@ builtin.module {
     %1 = graphcore.transpose %0 {perm = [1, 0, 2]} : (tensor<2x2x16xf32>) -> tensor<2x2x16xf32>
     %2 = graphcore.reshape %w {shape = [2, 16, 2]} : (tensor<32x2xi8>) -> tensor<2x16x2xi8>
     %3 = graphcore.cast %2 {to = f32} : (tensor<2x16x2xi8>) -> tensor<2x16x2xf32>
-    %4 = pg.constant #pg.data<"0000803f00000040000040400000803e" : tensor<2x1x2xf32>>
-    %5 = graphcore.mat_mul %1, %3 : (tensor<2x2x16xf32>, tensor<2x16x2xf32>) -> tensor<2x2x2xf32>
-    %6 = graphcore.mul %5, %4 : (tensor<2x2x2xf32>, tensor<2x1x2xf32>) -> tensor<2x2x2xf32>
+    %4 = graphcore.mat_mul %1, %3 : (tensor<2x2x16xf32>, tensor<2x16x2xf32>) -> tensor<2x2x2xf32>
+    %5 = pg.constant #pg.data<"0000803f00000040000040400000803e" : tensor<2x1x2xf32>>
+    %6 = graphcore.mul %4, %5 : (tensor<2x2x2xf32>, tensor<2x1x2xf32>) -> tensor<2x2x2xf32>
     %7 = graphcore.reduce_sum %6 {axes = [0], keepdims = false} : (tensor<2x2x2xf32>) -> tensor<2x2xf32>
     %y = graphcore.reshape %7 {shape = [2, 2]} : (tensor<2x2xf32>) -> tensor<2x2xf32>
     pg.return [#pg.bytes<"y">], %y : tensor<2x2xf32>
