@@ -11,6 +11,7 @@ from popgraph import Options
 from popgraph.compiler import load, lower
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.machine import MACHINES
 from tests.dialects.contrib_sample import ORT, draw, draw_ints
 
@@ -102,3 +103,12 @@ def test_four_bits_choose_from_the_lanes_of_a_vector(rows: int, zeros: bool) -> 
     np.testing.assert_allclose(found, x @ table(held, 4).reshape(COLUMNS, -1).T, 1e-4, 1e-4)
     program = str(lower(*load(model), options, level="structured"))
     assert "parts <" in program
+
+
+def test_weights_of_another_size_are_refused() -> None:
+    codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
+    held = {"codes": codes[:, :1], "steps": draw(COLUMNS, BLOCKS)}
+    hint = f"there must be 288 for N = {COLUMNS}, K = 64, block_size = {BLOCK}"
+    with pytest.raises(TypeMismatchError, match="does not take B of 144 elements") as caught:
+        popgraph.compile(product(4, 1, held, 0))
+    assert hint in str(caught.value)

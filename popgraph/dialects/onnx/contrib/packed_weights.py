@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
+from popgraph.support.shapes import prod
 
 
 def unpacked(value: Value, bits: int) -> Value:
@@ -31,6 +32,8 @@ def matmul_nbits(call: Call) -> Value:
     if bits not in (2, 4, 8):
         raise call.refuse(f"bits = {bits}", "2, 4 and 8 are")
     blocks, a = -(-columns // block), call["A"]
+    _check_size(call, "B", rows * blocks * block * bits // 8)
+    _check_size(call, "scales", rows * blocks)
     in_bytes = call.integer("accuracy_level") == IN_BYTES and columns % block == 0
     codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1)
     if in_bytes and not call.has("g_idx"):
@@ -46,6 +49,15 @@ def matmul_nbits(call: Call) -> Value:
     table = ((codes - points) * steps).reshaped(rows, -1)
     product = a @ table.part(0, columns, 1).permuted(1, 0)
     return total(product, call.get("bias"))
+
+
+def _check_size(call: Call, name: str, count: int) -> None:
+    """An error where an input has another number of elements than N, K and block_size ask for."""
+    shape = call.shape(name)
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) == len(shape) and prod(sizes) != count:
+        wanted = ", ".join(f"{each} = {call.needs(each)}" for each in ("N", "K", "block_size"))
+        raise call.unfit(f"{name} of {prod(sizes)} elements", f"there must be {count} for {wanted}")
 
 
 IN_BYTES = 4
