@@ -86,6 +86,19 @@ def test_an_accuracy_level_lets_bytes_stand_for_floats(bits: int, rows: int, zer
     assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
 
 
+@pytest.mark.parametrize(("name", "words"), [("avx2", "i8u7"), ("zen4", "i8u8")])
+def test_words_of_any_machine_hold_the_bytes(name: str, words: str) -> None:
+    """Where two products are added in 16 bits, those of four bits fit."""
+    x, codes = draw(3, BLOCKS * BLOCK), np.full((COLUMNS, BLOCKS, BLOCK // 2), 255, np.uint8)
+    x[0] = 1
+    held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
+    options = Options(machine=MACHINES[name])
+    model = product(4, 3, held, 4)
+    found = popgraph.compile(model, options=options)(x=x)["y"]
+    np.testing.assert_allclose(found, meant(x, held, 4), rtol=1e-4, atol=1e-4)
+    assert f'words "{words}"' in str(lower(*load(model), options, level="structured"))
+
+
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_four_bits_choose_from_the_lanes_of_a_vector(rows: int, zeros: bool) -> None:
