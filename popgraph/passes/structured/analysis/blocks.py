@@ -12,6 +12,7 @@ from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import moved, set_type_in_place
+from popgraph.passes.structured.analysis.split_epilogue import bare_sums
 
 
 def take_apart(op: tile.ContractOp) -> None:
@@ -22,20 +23,7 @@ def take_apart(op: tile.ContractOp) -> None:
     """
     assert op.block is not None, "there are blocks to take apart"
     outer, kind = op.sizes[: op.blocked_rank], element(op.lhs)
-    plain = Block(arg_types=[kind])
-    plain.add_op(tile.YieldOp(*plain.args))
-    sums = tile.ContractOp(
-        op.lhs,
-        op.rhs,
-        op.input_maps,
-        op.sizes,
-        len(outer),
-        Region(plain),
-        [kind],
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
-    )
+    sums = bare_sums(op, by_blocks=True)
     total = op.total_type
     body = Block(arg_types=[kind, *map(element, op.block_inputs), total])
     *read, before = body.args

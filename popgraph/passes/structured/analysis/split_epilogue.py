@@ -20,22 +20,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     """
     if has_identity_epilogue(op):
         return op
-    rank, kind = op.parallel_rank, op.total_type
-    epilogue = Block(arg_types=[kind])
-    epilogue.add_op(tile.YieldOp(*epilogue.args))
-    sums = tile.ContractOp(
-        op.lhs,
-        op.rhs,
-        op.input_maps,
-        op.sizes,
-        rank,
-        Region(epilogue),
-        [kind],
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
-        blocks=op.blocks,
-    )
+    rank, sums = op.parallel_rank, bare_sums(op)
     map_ = tile.MapOp(
         [*sums.outputs, *op.epilogue_inputs],
         [AffineMap.identity(rank), *op.epilogue_input_maps],
@@ -48,3 +33,23 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
         set_type_in_place(new, tensor(old))
     replace_op(op, map_)
     return sums
+
+
+def bare_sums(op: tile.ContractOp, *, by_blocks: bool = False) -> tile.ContractOp:
+    """A contraction without its epilogue; with the sums of all blocks apart, as they were made."""
+    kind = element(op.lhs) if by_blocks else op.total_type
+    epilogue = Block(arg_types=[kind])
+    epilogue.add_op(tile.YieldOp(*epilogue.args))
+    return tile.ContractOp(
+        op.lhs,
+        op.rhs,
+        op.input_maps,
+        op.sizes,
+        op.blocked_rank if by_blocks else op.parallel_rank,
+        Region(epilogue),
+        [kind],
+        words=op.words,
+        parts=op.parts,
+        numbers=op.numbers,
+        blocks=None if by_blocks else op.blocks,
+    )
