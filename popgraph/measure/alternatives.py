@@ -11,6 +11,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import ContractionCandidates, contraction_candidates
+from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
@@ -35,6 +36,7 @@ def contraction_candidates_of(module: ModuleOp, options: Options) -> list[Contra
         options.target,
         winograd=options.winograd,
         settle=SettleLoops.name not in options.disabled,
+        narrow=ReadNarrow.name not in options.disabled,
     )
     measured = {one.which: one.spec for one in map(Override.of, options.measured or ())}
     for each in found:

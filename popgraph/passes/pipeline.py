@@ -192,14 +192,14 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step(
         "structured",
-        UseWinograd,
-        "a convolution is one as long as nothing is packed",
+        SumInBlocks,
+        "sums are parts of no rows yet, and have all their loops when ways to run them are listed",
         optional=True,
     ),
     Step(
         "structured",
-        SumInBlocks,
-        "maps between sums and sums of them are parts of no rows yet",
+        UseWinograd,
+        "a convolution is one as long as nothing is packed",
         optional=True,
     ),
     Step("structured", FuseRows, "layouts are known, and maps as long as they get", optional=True),

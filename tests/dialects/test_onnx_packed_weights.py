@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
@@ -9,6 +11,7 @@ from onnx import ModelProto, helper, numpy_helper
 import popgraph
 from popgraph import Options
 from popgraph.compiler import load, lower
+from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -125,3 +128,19 @@ def test_weights_of_another_size_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="does not take B of 144 elements") as caught:
         popgraph.compile(product(4, 1, held, 0))
     assert hint in str(caught.value)
+
+
+def test_how_blocks_are_summed_can_be_chosen() -> None:
+    """Texts of contractions tell the loops that blocks and parts have; by plain loops, too."""
+    x, codes = draw(3, BLOCKS * BLOCK), draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
+    held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
+    options, model = Options(machine=MACHINES["zen4"]), product(4, 3, held, 4)
+    module, compilation = load(model)
+    listed = contraction_candidates_of(before_scheduling(module, compilation, options), options)
+    (found,) = (each for each in listed if "; block " in each.text)
+    specs = dict.fromkeys(str(spec) for spec, _ in found.specs)
+    assert "plain" in specs
+    for spec in list(specs)[:3]:
+        chosen = replace(options, schedules=(f"{found.text} -> {spec}",))
+        result = popgraph.compile(model, options=chosen)(x=x)["y"]
+        np.testing.assert_allclose(result, meant(x, held, 4), rtol=1e-4, atol=1e-4)

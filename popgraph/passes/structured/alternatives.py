@@ -11,6 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
+from popgraph.passes.structured.schedule.read_narrow import read_parts
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.schedule.schedule_text import (
     diverse,
@@ -40,13 +41,18 @@ class ContractionCandidates:
 
 
 def contraction_candidates(
-    module: ModuleOp, target: Target, *, winograd: bool = True, settle: bool = True
+    module: ModuleOp,
+    target: Target,
+    *,
+    winograd: bool = True,
+    settle: bool = True,
+    narrow: bool = True,
 ) -> list[ContractionCandidates]:
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
     Changes the module: contractions get the loops that they are scheduled with, if they are to be
-    settled.
+    settled, or to read `narrow` factors.
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
@@ -62,6 +68,8 @@ def contraction_candidates(
             faster = bool(tiles) and best.slower_than(tiles[0], op, fixed)
             if settle:
                 settle_loops(op, fixed, target)
+            if narrow:
+                read_parts(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_schedules(op, fixed, target))

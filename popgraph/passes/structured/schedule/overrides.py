@@ -28,7 +28,8 @@ def contraction_text(op: tile.ContractOp, fixed: Sequence[bool]) -> str:
     sizes, rank = op.sizes, op.parallel_rank
     factors = zip(fixed, ("lhs", "rhs"), strict=True)
     names = [f"{'constant ' * is_fixed}{name}" for is_fixed, name in factors]
-    names += ["extra"] * len(op.epilogue_inputs) + ["result"] * len(op.outputs)
+    names += ["extra"] * len(op.epilogue_inputs) + ["block"] * len(op.block_inputs)
+    names += ["result"] * len(op.outputs)
     places = [
         f"{name} {_sum(offset(tensor(value), map_, sizes[: map_.num_dims]))}"
         for name, (value, map_) in zip(names, op.mapped, strict=True)

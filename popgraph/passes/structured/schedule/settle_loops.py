@@ -45,13 +45,15 @@ class SettleLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.schedule is None and not op.numbers_loops:
+            if isinstance(op, tile.ContractOp) and op.schedule is None:
                 settle_loops(op, constants.factors(op), self.target)
             constants.note(op)
 
 
 def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
     """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
+    if op.numbers_loops:
+        return
     now = ContractionLoops.of(op)
     streamed = [
         is_fixed and _comes_from_memory(value, target)

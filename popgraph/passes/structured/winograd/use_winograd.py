@@ -151,6 +151,8 @@ class UseWinograd(Pass):
     def _possible(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
     ) -> Iterable[AnyWinogradCandidate]:
+        if op.numbers_loops:
+            return ()
         if becomes_whole(op.epilogue.block.args[0]):
             return ()  # The sums are exact, which transforms do not keep them.
         for number in (0, 1):
