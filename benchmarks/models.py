@@ -19,7 +19,8 @@ CNNS = (
     *("shufflenet", "densenet121"),
 )
 FROM_TORCH = (
-    *("efficientnet_lite0", "encoder_4x256", "encoder_12x768", "mlp_4_16_3", "mlp_784_128_10"),
+    *("efficientnet_lite0", "encoder_4x256", "encoder_12x768", "decoder_1x2048"),
+    *("decoder_128x2048", "mlp_4_16_3", "mlp_784_128_10"),
     *("lstm_1x64x128", "lstm_1x64x512", "lstm_16x64x128", "lstm_16x64x512"),
     *("gru_1x64x128", "gru_1x64x512", "gru_16x64x128", "gru_16x64x512"),
 )
