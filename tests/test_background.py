@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.passes.quick import quick
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
+from popgraph.support.forked import Child, can_fork
 from popgraph.support.warnings import UntunedProgramWarning
 from popgraph.testing import Network, build_network, networks
 
@@ -280,6 +282,28 @@ def test_a_process_may_end_while_a_program_is_built(
     assert not left, "what was half written is gone"
     monkeypatch.delenv("CC")
     assert popgraph.compile(model(tmp_path))(data())["loss"].size == 1
+
+
+@pytest.mark.skipif(not can_fork(), reason="there are no children here")
+def test_what_a_child_starts_as_it_ends_ends_with_it(tmp_path: Path) -> None:
+    """A compiler whose turn comes when the child was told to end already."""
+    begun, late = tmp_path / "begun", tmp_path / "late"
+
+    def work() -> None:
+        begun.touch()
+        try:
+            time.sleep(SECONDS)
+        finally:
+            late.write_text(str(subprocess.Popen(["sleep", str(SECONDS)]).pid))
+
+    child = Child(work, nullcontext())
+    waiting = threading.Thread(target=child.outcome)
+    waiting.start()
+    while not begun.exists():
+        time.sleep(0.01)
+    child.end()
+    waiting.join()
+    assert has_ended(late.read_text())
 
 
 def test_a_child_that_is_killed_is_told_once(

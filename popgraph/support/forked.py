@@ -82,10 +82,15 @@ class Child:
             return
         # Again and again: what it was about to start has not heard the first time.
         for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+            self._tell_all(number)
             if self._ended.wait(PATIENCE / REMINDERS):
-                return
+                break
+        self._tell_all(signal.SIGKILL)  # What it started as it ended has heard nothing yet.
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        """A signal for the child and what it has started, if anything of it is left."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
 
 
 _CHILDREN = WeakSet[Child]()
