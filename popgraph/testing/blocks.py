@@ -115,7 +115,7 @@ def _spread(value: SSAValue) -> tile.MapOp:
 @st.composite
 def block_sums(draw: st.DrawFn) -> BlockSpec:
     """Of floats, or of words of small integers."""
-    words = draw(st.sampled_from([None, "u8i8"]))
+    words = draw(st.sampled_from([None, "u8i8", "i8u8"]))
     count, bits = draw(st.sampled_from([(2, 4), (1, 4)] if words else [(8, 4), (4, 8), (3, 5)]))
     size = st.sampled_from(SIZES)
     joined = draw(st.none() | st.lists(operands(3), max_size=2).map(tuple))

@@ -188,7 +188,8 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
         codes = tuple((7 * at + at // 5) % 16 for at in range(blocks * block * columns))
         whole = add("Cast", Constant(shape, "i32", values=codes), to=BY_NAME["u8"].onnx)
         zeros = tuple(draw(st.integers(0, 15)) for _ in range(columns * blocks))
-        zero = Constant(scale_shape, "f32", values=zeros)
+        stored = add("Cast", Constant(scale_shape, "i32", values=zeros), to=BY_NAME["u8"].onnx)
+        zero: int | Constant = add("Cast", stored, to=BY_NAME["f32"].onnx)
     else:
         drawn = Constant(shape, "f32", seed=draw(st.integers(0, 9)))
         whole = add("Cast", add("Mul", drawn, number(127.0)), to=BY_NAME["i8"].onnx)

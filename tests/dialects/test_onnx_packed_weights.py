@@ -14,12 +14,12 @@ from popgraph.compiler import load, lower
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.errors import TypeMismatchError
+from popgraph.support.errors import PassError, TypeMismatchError
 from popgraph.support.machine import MACHINES
 from tests.dialects.contrib_sample import ORT, draw, draw_ints
 
 BLOCKS, BLOCK, COLUMNS = 2, 32, 9
-DOMAIN = "com.microsoft"
+DOMAIN, TRAINING = "com.microsoft", "ai.onnx.preview.training"
 
 
 def product(bits: int, rows: int, held: dict[str, Array], level: int) -> ModelProto:
@@ -140,7 +140,46 @@ def test_how_blocks_are_summed_can_be_chosen() -> None:
     (found,) = (each for each in listed if "; block " in each.text)
     specs = dict.fromkeys(str(spec) for spec, _ in found.specs)
     assert "plain" in specs
+    outermost = next(spec for spec in specs if "kc" in spec and "k_outer" not in spec)
+    refused = f"{found.text} -> {outermost.replace('>', ', k_outer 1>')}"
+    with pytest.raises(PassError, match="sums of blocks join totals in registers"):
+        popgraph.compile(model, options=replace(options, schedules=(refused,)))
     for spec in list(specs)[:3]:
         chosen = replace(options, schedules=(f"{found.text} -> {spec}",))
         result = popgraph.compile(model, options=chosen)(x=x)["y"]
         np.testing.assert_allclose(result, meant(x, held, 4), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_pass_what_need_not_be_rounded() -> None:
+    """Whoever learns before such a product learns from floats, as rounding has no gradient."""
+    held = {
+        "codes": draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8),
+        "steps": draw(COLUMNS, BLOCKS),
+    }
+    x, labels, start = draw(12, 4), draw(12, COLUMNS), draw(4, BLOCKS * BLOCK)
+    losses = []
+    for level in (0, 4):
+        model = product(4, 12, held, level)
+        model.graph.node.insert(0, helper.make_node("MatMul", ["given", "weights"], ["x"]))
+        model.graph.input[0].CopyFrom(helper.make_tensor_value_info("given", 1, [12, 4]))
+        model.graph.initializer.append(numpy_helper.from_array(start, "weights"))
+        trainer = popgraph.train(model, (x, labels), "mse", "SGD(0.001)", epochs=3, batch=12)
+        losses.append([row["loss"] for row in trainer.history.epochs])
+    assert losses[0][0] > losses[0][-1]
+    np.testing.assert_array_equal(*losses)
+
+
+def test_a_gradient_node_passes_floats() -> None:
+    held = {
+        "codes": draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8),
+        "steps": draw(COLUMNS, BLOCKS),
+    }
+    model = product(4, 2, held, 4)
+    model.graph.node.append(helper.make_node("ReduceSum", ["y"], ["sum"], keepdims=0))
+    gradient = helper.make_node("Gradient", ["x"], ["slope"], domain=TRAINING, xs=["x"], y="sum")
+    model.graph.node.append(gradient)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("slope", 1, [2, BLOCKS * BLOCK]))
+    model.opset_import.append(helper.make_opsetid(TRAINING, 1))
+    found = popgraph.compile(model)(x=draw(2, BLOCKS * BLOCK))["slope"]
+    expected = np.broadcast_to(table(held, 4).reshape(COLUMNS, -1).sum(axis=0), found.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

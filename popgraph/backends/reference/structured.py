@@ -19,6 +19,7 @@ from popgraph.backends.reference.memory import (
 )
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
+from popgraph.dialects.tile.lanes import f32_numbers
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
@@ -197,17 +198,19 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
     dtype = numpy_dtype(element(op.lhs))
     wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    parallel = grid(outer)
+    numbers = None if op.numbers is None else f32_numbers(op.numbers)
 
     def sums_of(*before: int) -> Any:
         """The sums of the products, where the first loops of the reduction are at these indices."""
         total = np.zeros(outer, wide)
         for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
-            indices = (*grid(outer), *before, *rest)
+            indices = (*parallel, *before, *rest)
             lhs, rhs = read(indices)
             if op.parts is not None:
                 rhs = op.parts.part(rhs, np.asarray(indices[op.parts.dim.data]))
-            if op.numbers is not None:
-                rhs = np.array([one.value.data for one in op.numbers], np.float32)[rhs]
+            if numbers is not None:
+                rhs = numbers[rhs]
             total = with_product(op, lhs, rhs, total)
         return total.astype(dtype)
 

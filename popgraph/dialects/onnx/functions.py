@@ -21,8 +21,12 @@ from popgraph.support import extensions
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ExtensionError, UnsupportedError
 
-Definition: TypeAlias = Callable[[Custom], Function | None]
-"""What a node of an operator stands for; None as long as too little is known of its inputs."""
+Definition: TypeAlias = Callable[[Custom, bool], Function | None]
+"""
+What a node of an operator stands for; None as long as too little is known of its inputs.
+
+Asked for an exact meaning, because gradients are to pass it, it rounds nothing that it need not.
+"""
 
 DEFINITIONS: dict[tuple[str, str], Definition] = {}
 """Of operators that are no part of ONNX, by domain and name."""
@@ -47,7 +51,7 @@ def type_rule(op: Custom) -> TypeRule | None:
 
 
 def function_of(
-    call: Custom, functions: Mapping[tuple[str, str, str], Function]
+    call: Custom, functions: Mapping[tuple[str, str, str], Function], *, exact: bool = False
 ) -> Function | None:
     """
     What a node calls: a function of its model, else what is known of its operator.
@@ -59,7 +63,7 @@ def function_of(
     if found is not None or define is None:
         return found
     try:
-        return define(call)
+        return define(call, exact)
     except UnsupportedError:
         return None
 
@@ -70,7 +74,7 @@ def refusal(call: Custom) -> UnsupportedError | None:
     if define is None:
         return None
     try:
-        define(call)
+        define(call, False)
     except UnsupportedError as error:
         return error
     return UnsupportedError(

@@ -36,6 +36,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.support.arrays import Array
 from popgraph.support.words import WORDS
 
 
@@ -218,8 +219,11 @@ class PickOp(IRDLOperation):
 
     def of(self, index: Any) -> Any:
         """The numbers that indices choose."""
-        numbers = [number.value.data for number in self.numbers]
-        return np.array(numbers, np.float32)[index & (len(numbers) - 1)]
+        return f32_numbers(self.numbers)[index & (len(self.numbers) - 1)]
+
+
+def f32_numbers(numbers: ArrayAttr[FloatAttr]) -> Array:
+    return np.array([number.value.data for number in numbers], np.float32)
 
 
 @irdl_op_definition

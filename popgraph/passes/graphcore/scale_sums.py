@@ -62,6 +62,11 @@ class Scaled:
         """What the least number is multiplied as: around zero, where a zero is taken off later."""
         return self.ends.low if self.zero is None else -(1 << NIBBLE - 1)
 
+    @property
+    def offset(self) -> int:
+        """By how much numbers are more than what is multiplied for them."""
+        return self.ends.low - self.first
+
     def bytes(self) -> SSAValue:
         value, op = self.whole, self.whole.owner
         if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
@@ -98,7 +103,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
             return None
         apart = self._apart(found)
         made = None if apart is None else self._rewritten(op, apart, rows)
-        return made or self._rewritten(op, found, rows)
+        return self._rewritten(op, found, rows) if made is None else made
 
     def _scaled(self, value: SSAValue) -> Scaled | None:
         movements = list[Movement]()
@@ -111,10 +116,9 @@ class ScaleAfterwards(Rule[MatMulOp]):
         for whole, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             found = self._intervals.of(whole)
             if found is not None and found.lies_in(BYTE):
-                known = shape_of(whole) == shape_of(value) and is_literal(scale)
-                return (
-                    Scaled(whole, scale, movements, found) if known and is_literal(whole) else None
-                )
+                literal = is_literal(whole) and is_literal(scale)
+                fits = literal and shape_of(whole) == shape_of(value)
+                return Scaled(whole, scale, movements, found) if fits else None
         return None
 
     def _apart(self, found: Scaled) -> Scaled | None:
@@ -122,22 +126,20 @@ class ScaleAfterwards(Rule[MatMulOp]):
         op = found.whole.owner
         if not isinstance(op, SubOp) or found.span < 1 << NIBBLE:
             return None
-        before = self._intervals.of(op.lhs)
-        if before is None or shape_of(op.lhs) != shape_of(found.whole):
+        before, zeros = (self._intervals.of(operand) for operand in (op.lhs, op.rhs))
+        if before is None or zeros is None or shape_of(op.lhs) != shape_of(found.whole):
             return None
         made = replace(found, whole=op.lhs, ends=before, zero=op.rhs)
-        return made if made.span < 1 << NIBBLE else None
+        moved_zeros = Interval(zeros.low - made.offset, zeros.high - made.offset)
+        return made if made.span < 1 << NIBBLE and moved_zeros.lies_in(BYTE) else None
 
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
         """The sums of each block of rows, scaled and added up."""
-        scale, zero = self._table(found, found.scale), self._table(found, found.zero)
-        changes = set[int]()
-        for table in (scale, zero):
-            if table is not None:
-                changes |= {*(np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1).tolist()}
-        assert scale is not None
+        scale = self._table(found, found.scale)
+        zero = None if found.zero is None else self._table(found, found.zero)
+        tables = [table for table in (scale, zero) if table is not None]
         terms, columns = scale.shape
-        block = gcd(terms, *changes)
+        block = gcd(terms, *(at for table in tables for at in _changes(table)))
         tuning, packs = self._target.tuning, self._packs(found, block)
         few = rows <= tuning.most_narrow_uses and zero is None
         if block < tuning.least_block_terms or not (packs or few):
@@ -149,7 +151,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
             x = TransposeOp(ReshapeOp(op.lhs, shape=(rows, count, block)), perm=(1, 0, 2))
         sums: Operand = MatMulOp(x, _floats(found, (count, block, columns), packs=packs))
         if zero is not None:
-            moved_zero = zero[::block].reshape(count, 1, columns) - found.ends.low + found.first
+            moved_zero = zero[::block].reshape(count, 1, columns) - found.offset
             narrow = self.literal(moved_zero.astype(np.int8))
             added = ReduceSumOp(x, axes=[2], keepdims=True)
             sums = SubOp(sums, MulOp(added, CastOp(narrow, to=f32)))
@@ -161,16 +163,20 @@ class ScaleAfterwards(Rule[MatMulOp]):
         lanes = self._target.machine.vector_bytes // np.dtype(np.float32).itemsize
         return found.span < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
 
-    def _table(self, found: Scaled, value: SSAValue | None) -> Array | None:
+    def _table(self, found: Scaled, value: SSAValue) -> Array:
         """What stands beside every weight: its scale, or its zero."""
-        if value is None:
-            return None
         array = computed_array(value, self.weights)
         assert array is not None, "it comes of literals"
         table: Array = np.broadcast_to(array, shape_of(found.whole))
         for op in found.movements:
             (table,) = op.evaluate(table)
         return table
+
+
+def _changes(table: Array) -> list[int]:
+    """The rows of a table that are not as the one before."""
+    changes: list[int] = (np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1).tolist()
+    return changes
 
 
 def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Operand:

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of
-from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.custom import GRADIENT, Custom
 from popgraph.dialects.onnx.expansion import inline, inline_branch, schema_function
 from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.inference import Inference, taken_branch
@@ -44,16 +44,19 @@ class Normalize(Pass):
 
     `indices`: those that data brings are checked ("error") or taken as they are ("nearest").
     `weights`: initializers of floats are "constant", or "variable" and decide no If.
+    `exact`: gradients are to pass what it makes, so nothing is rounded that need not be.
     """
 
     name = "normalize"
 
     indices: str = ERROR
     weights: str = CONSTANT
+    exact: bool = False
 
     @classmethod
     def of(cls, options: Options) -> Normalize:
-        return cls(options.indices or ERROR, options.weights)
+        exact = options.training is not None
+        return cls(options.indices or ERROR, options.weights, exact)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         lowered = supported_operators()
@@ -63,6 +66,7 @@ class Normalize(Pass):
             compilation.weights,
             self.indices == ERROR,
             self.weights,
+            self.exact,
         )
 
 
@@ -72,12 +76,13 @@ def normalize(
     store: WeightStore,
     checked: bool = False,
     weights: str = CONSTANT,
+    exact: bool = False,
 ) -> None:
     """As the pass; `keep` tells which operators stay though their schema defines them."""
     enclose_gradients(module)
     model = model_of(module)
     inference = infer_shapes(module, store, weights)
-    _Expansion(model, keep, store, inference, checked).expand(model.graph.block)
+    _Expansion(model, keep, store, inference, checked, exact).expand(model.graph.block)
     for function in model.functions.values():
         function.detach()
         function.erase()
@@ -93,6 +98,7 @@ class _Expansion:
     inference: Inference
     checked: bool
     """Whether indices that data brings are."""
+    exact: bool
     trusted: set[Operation] = field(default_factory=set)
     """What came of operators whose indices are checked: theirs are computed from these."""
 
@@ -121,12 +127,13 @@ class _Expansion:
                 self.trusted.update(made if trusted else ())
                 pending.extend(reversed(made))
                 continue
-            outside = self.inference.lenient
+            outside = self.inference.lenient, self.exact
             self.inference.lenient |= op.op_type == "If"
+            self.exact |= (op.domain, op.op_type) == GRADIENT
             for graphs in op.graphs().values():
                 for graph in graphs:
                     self.expand(graph.block)
-            self.inference.lenient = outside
+            self.inference.lenient, self.exact = outside
 
     def check_indices(self, op: OnnxOp) -> bool:
         """Checks the indices that a node gets; whether that is done for what comes of it."""
@@ -137,7 +144,7 @@ class _Expansion:
     def meaning(self, op: OnnxOp) -> Function | None:
         """The body that stands for a node; None for what stays."""
         if isinstance(op, Custom):
-            return function_of(op, self.model.functions)
+            return function_of(op, self.model.functions, exact=self.exact)
         if self.keep(op):
             return None
         assert isinstance(op, SchemaOp)

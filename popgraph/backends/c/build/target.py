@@ -44,13 +44,17 @@ _BY_NAME = {target.name: target for _, target in _BY_MACRO}
 
 def from_macros(macros: str) -> Target:
     """The target that a compiler's predefined macros describe."""
-    defined = _defined(macros)
-    found = next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
-    return replace(found, words=VNNI) if defined & _WITH_VNNI else found
+    return _with(_defined(macros))
 
 
 def _defined(macros: str) -> set[str]:
     return {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
+
+
+def _with(defined: set[str]) -> Target:
+    """The target of a compiler that defines these macros."""
+    found = next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
+    return replace(found, words=VNNI) if defined & _WITH_VNNI else found
 
 
 def host_target() -> Target:
@@ -87,8 +91,7 @@ def _from_outside(name: str) -> Target:
 def _read(file: Path) -> Target | None:
     """The target of the macros that were remembered."""
     try:
-        macros = json.loads(read_sealed(file))["macros"]
-        return from_macros("\n".join(f"#define {name} 1" for name in macros))
+        return _with({*json.loads(read_sealed(file))["macros"]})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -216,11 +216,11 @@ def _pick(op: Operation, operands: Sequence[str]) -> str:
     if lanes == count:
         type_ = types.value(op.result.type)
         return f"POPGRAPH_PICK_{count}((({type_}){{{listed}}}), {index})"
-    table, mask = f"((const f32[]){{{listed}}})", count - 1
-    if lanes is None:
-        return f"{table}[{index} & {mask}]"
-    picked = ", ".join(f"{table}[{index}[{lane}] & {mask}]" for lane in range(lanes))
-    return f"({types.value(op.result.type)}){{{picked}}}"
+    mask = count - 1
+    picked = [f"numbers[{index}[{lane}] & {mask}]" for lane in range(lanes or 0)]
+    made = f"({types.value(op.result.type)}){{{', '.join(picked)}}}"
+    chosen = f"numbers[{index} & {mask}]" if lanes is None else made
+    return f"__extension__ ({{ const f32 numbers[] = {{{listed}}}; {chosen}; }})"
 
 
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:

@@ -38,10 +38,11 @@ class Call:
     """
     A node: its inputs, of what type they are, its attributes, and the body that stands for it.
 
-    What a definition never asks for, it does not support: `refuse_unread` names it.
+    What a definition never asks for, it does not support: `refuse_unread` names it. An `exact` one
+    rounds nothing that it need not: gradients are to pass it.
     """
 
-    def __init__(self, op: Custom, inputs: str) -> None:
+    def __init__(self, op: Custom, inputs: str, *, exact: bool = False) -> None:
         values = op.input_values()
         names = _formal(inputs, len(values))
         if len(values) > len(names):
@@ -50,7 +51,7 @@ class Call:
                 op.where(),
                 _COMPARE,
             )
-        self.op = op
+        self.op, self.exact = op, exact
         self.body = Body()
         self.inputs = names
         self._values = dict(zip(names, values, strict=False))
@@ -207,9 +208,9 @@ def defines(
     """Registers the definition of an operator, with the names of its inputs."""
 
     def register(written: Written) -> Written:
-        def define(op: Custom) -> Function | None:
+        def define(op: Custom, exact: bool) -> Function | None:
             try:
-                call = Call(op, inputs)
+                call = Call(op, inputs, exact=exact)
                 call.ignore(ignored)
                 made = written(call)
             except NotYet:

@@ -25,7 +25,7 @@ def matmul_nbits(call: Call) -> Value:
     Each block of a row has a scale, and a zero point: packed as the weights are, or as a number.
     `g_idx` tells the block of each column whose scale and zero point it has, if not its own. An
     `accuracy_level` of 4 allows for integers of eight bits in place of A, with a scale for each
-    block of a row: then products are those of integers.
+    block of a row: then products are those of integers, unless gradients are to pass them.
     """
     rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
     bits = call.integer("bits", 4)
@@ -34,9 +34,9 @@ def matmul_nbits(call: Call) -> Value:
     blocks, a = -(-columns // block), call["A"]
     _check_size(call, "B", rows * blocks * block * bits // 8)
     _check_size(call, "scales", rows * blocks)
-    in_bytes = call.integer("accuracy_level") == IN_BYTES and columns % block == 0
     codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1)
-    if in_bytes and not call.has("g_idx"):
+    in_bytes = call.integer("accuracy_level") == IN_BYTES and not call.exact
+    if in_bytes and columns % block == 0 and not call.has("g_idx"):
         product = _product_of_bytes(call, codes, rows, blocks, bits)
         return total(product, call.get("bias"))
     codes = codes.CastLike(a)
@@ -70,9 +70,8 @@ def _product_of_bytes(call: Call, codes: Value, rows: int, blocks: int, bits: in
     """Products of integers by blocks, scaled and added up: zero points are taken from the sums."""
     a = call["A"]
     x = a.typed("f32").Reshape([-1, blocks, call.needs("block_size")]).permuted(1, 0, 2)
-    largest = x.Abs().ReduceMax([-1], keepdims=1)
-    scale = largest / MOST
-    whole = (x / largest.same(0.0).Where(1.0, scale)).Round().typed("i8").typed("i32")
+    scale = x.Abs().ReduceMax([-1], keepdims=1) / MOST
+    whole = (x / scale.same(0.0).Where(1.0, scale)).Round().typed("i8").typed("i32")
     products = (whole @ codes.permuted(1, 2, 0)).typed("f32")
     points = _zeros(call, rows, blocks, bits).typed("f32")
     if call.has("zero_points"):

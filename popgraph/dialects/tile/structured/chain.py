@@ -114,8 +114,11 @@ class ChainOp(IRDLOperation):
 
     @property
     def chained(self) -> list[ContractOp]:
-        """The contractions in order."""
-        return [op for op in self.body.block.ops if isinstance(op, ContractOp)]
+        """The contractions in order; nothing else may stand in the body, and be passed over."""
+        *inner, _ = self.body.block.ops
+        found = [op for op in inner if isinstance(op, ContractOp)]
+        assert len(found) == len(inner), "what does not run in a chain stands in one"
+        return found
 
     @property
     def yielded(self) -> tuple[SSAValue, ...]:

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
     TensorType,
+    f32,
     i32,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -277,8 +278,10 @@ class ContractOp(Structured):
             raise VerifyException("all parts along a loop stand in one element")
         if element(self.rhs) != i32 or (self.sizes[dim] - 1) * bits >= 8 * WORD.itemsize:
             raise VerifyException(f"{self.sizes[dim]} parts of {bits} bits need an i32")
-        if self.numbers is not None and len(self.numbers) != self.parts.mask.data + 1:
-            raise VerifyException(f"parts choose from {self.parts.mask.data + 1} numbers")
+        if self.numbers is None:
+            return
+        if element(self.lhs) != f32 or len(self.numbers) != self.parts.mask.data + 1:
+            raise VerifyException(f"parts choose from {self.parts.mask.data + 1} numbers of f32")
 
     def _check_blocks(self) -> None:
         if self.block is None:

@@ -62,8 +62,8 @@ class SumInBlocks(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
             if isinstance(op, tile.ReduceOp) and op.parent is not None and _adds_up(op):
-                found = next(_partial_sums(op), None)
-                if found is not None and self._pays(op, found):
+                found = next((one for one in _partial_sums(op) if self._pays(op, one)), None)
+                if found is not None:
                     found.join(op)
 
     def _pays(self, op: tile.ReduceOp, found: PartialSums) -> bool:
@@ -163,11 +163,8 @@ def _adds_up(op: tile.ReduceOp) -> bool:
         return False
     if not isinstance(total.owner, arith.AddfOp | arith.AddiOp):
         return False
-    return (
-        total.has_one_use()
-        and body.args[-1].has_one_use()
-        and (body.args[-1] in total.owner.operands)
-    )
+    before = body.args[-1]
+    return total.has_one_use() and before.has_one_use() and before in total.owner.operands
 
 
 def _partial_sums(op: tile.ReduceOp) -> Iterator[PartialSums]:

@@ -26,6 +26,7 @@ from popgraph.passes.structured.analysis.operand_maps import erase_unused
 from popgraph.passes.structured.analysis.panels import split_map, split_sizes
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.words import NIBBLE
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class ReadNarrow(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if not isinstance(op, tile.ContractOp) or op.schedule or op.parts:
+            if not isinstance(op, tile.ContractOp) or op.schedule is not None:
                 continue
-            if not read_parts(op) and op.words is None:
+            if op.parts is None and not read_parts(op) and op.words is None:
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ContractOp) -> None:
@@ -87,6 +88,8 @@ def read_parts(op: tile.ContractOp) -> bool:
     (end,) = yielded(found.body.block)
     parts = parts_of(end, found.body.block.args[0])
     if parts is None or layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
+        return False
+    if first is not None and not _is_code(parts):
         return False
     axis, count = parts.dim.data - 1, found.sizes[parts.dim.data]
     rest = [dim for dim in range(len(found.sizes)) if dim != parts.dim.data]
@@ -125,6 +128,12 @@ def _counted_from(value: SSAValue) -> tuple[SSAValue, float | None]:
     if not isinstance(end.owner, arith.SIToFPOp) or end.type != f32:
         return value, None
     return (made.inputs[0], first) if end.owner.input in made.body.block.args else (value, None)
+
+
+def _is_code(parts: tile.PartsAttr) -> bool:
+    """Whether parts are all numbers of so many bits, and so few that a table has them."""
+    bits, mask = parts.bits.data, parts.mask.data
+    return bits <= NIBBLE and mask == (1 << bits) - 1
 
 
 def _kept(dims: Sequence[int], rank: int) -> AffineMap:

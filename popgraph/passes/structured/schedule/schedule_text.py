@@ -42,13 +42,15 @@ def matching_candidate(
         numbers = candidate.numbers
         same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
         if same and replace(spec_of(op, candidate, target), schedule="") == alike:
-            _check_free(wanted, numbers)
+            _check_free(wanted, numbers, in_blocks=op.block is not None)
             return replace(candidate, numbers=wanted)
     raise ValueError("this contraction cannot run like that on this machine")
 
 
-def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int]) -> None:
+def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int], *, in_blocks: bool) -> None:
     """ValueError for numbers that the loops cannot follow."""
+    if in_blocks and wanted["k_outer"]:
+        raise ValueError("sums of blocks join totals in registers: k_outer is 0")
     most = possible["mr"]
     if wanted["mr"] > most:
         raise ValueError(f"registers hold an mr of at most {most}")

@@ -69,8 +69,8 @@ class ContractLoops:
         kinds = [op.total_type, *(element(value) for value, _ in op.mapped[2:])]
         self.epilogue_in_lanes = widest_lane(kinds, op.epilogue.block) > 0
         self._check()
-        assert not schedule.k_outer.data or has_identity_epilogue(op), (
-            "a contraction with K outermost has no epilogue"
+        assert not schedule.k_outer.data or (has_identity_epilogue(op) and op.block is None), (
+            "a contraction with K outermost has no epilogue, and no blocks"
         )
         self.loops = self._loops()
         self.blocked = op.blocked_rank + 1
