@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -23,7 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler, extend
 from popgraph.backends.c.cache import program_key
-from popgraph.compat import disable
+from popgraph.compat import disable, libraries
 from popgraph.compat.__main__ import main
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
@@ -433,7 +434,7 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
 def test_a_program_of_popart_gets_the_operators_of_its_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`LeakyCube` of `ai.graphcore`, which PopART has not, in the words of a file."""
+    """`LeakyCube` of `ai.graphcore`, which PopART has not: a file stands for its library."""
     files = {
         "operators.py": """
             from popgraph.dialects import graphcore as gc
@@ -445,8 +446,9 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
                 return gc.MaxOp(cube, gc.MulOp(node[0], node.scalar(node.real("alpha"))))
             """,
         "program.py": """
-            import numpy, popart
+            import ctypes, numpy, popart
 
+            ctypes.cdll.LoadLibrary("build/liboperators.so")
             builder = popart.Builder()
             x = builder.addInputTensor("FLOAT", [3])
             (y,) = builder.customOp("LeakyCube", 1, "ai.graphcore", [x], {"alpha": 0.5}, 1)
@@ -462,13 +464,17 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
     for name, text in files.items():
         (tmp_path / name).write_text(textwrap.dedent(text))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    command = ["popgraph.compat", "--load", str(tmp_path / "operators.py")]
+    monkeypatch.setattr(libraries, "REPLACED", set())
+    monkeypatch.setattr(ctypes.CDLL, "__init__", ctypes.CDLL.__init__)
+    command = ["popgraph.compat", "--load", f"liboperators.so={tmp_path / 'operators.py'}"]
     monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "program.py")])
     try:
         main()
     finally:
         disable()
     assert capsys.readouterr().out == "[-1.0, 0.0, 8.0]\n"
+    with pytest.raises(OSError, match=r"other\.so"):
+        ctypes.CDLL("build/other.so")
 
 
 @pytest.mark.usefixtures("registries")

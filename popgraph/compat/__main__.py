@@ -5,14 +5,15 @@ Runs a PopART program unchanged, as Python itself would run it.
     python -m popgraph.compat [--era ERA] -m module [arguments]
     python -m popgraph.compat [--era ERA] -c "code" [arguments]
     mpirun -n 4 python -m popgraph.compat --mpi [--era ERA] script.py [arguments]
-    python -m popgraph.compat --load operators.py [--era ERA] script.py [arguments]
+    python -m popgraph.compat --load [LIBRARY.so=]operators.py [--era ERA] script.py [arguments]
 
 ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names tell
 that the program and the modules beside it use, or the files that a module is given and what they
 import: `-m pytest test_it.py`.
 
 --load runs a file first, or imports a module, that says in Python what the operators of a C++
-library of the program mean (docs/extend.md).
+library of the program mean (docs/extend.md). With LIBRARY.so= it stands for the library of that
+file name: where the program loads it (`ctypes.cdll.LoadLibrary`), nothing more is loaded.
 
 With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
 multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
@@ -32,10 +33,10 @@ from pathlib import Path
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
 from popgraph.compat.eras import ERA_VARIABLE, era_of_program
+from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import roots_of_tests, texts_of
 from popgraph.session.split import split_sessions
 from popgraph.support.errors import ExtensionError
-from popgraph.support.extensions import load_module
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import ending_together
 
@@ -62,8 +63,8 @@ def _on_ranks(arguments: list[str]) -> None:
 
 def _in_era(arguments: list[str]) -> None:
     match arguments:
-        case ["--load", module, *rest]:
-            _load(module)
+        case ["--load", asked, *rest]:
+            _load(asked)
             _in_era(rest)
         case ["--era", era, *rest]:
             _run(rest, era)
@@ -71,10 +72,10 @@ def _in_era(arguments: list[str]) -> None:
             _run(rest, None)
 
 
-def _load(module: str) -> None:
+def _load(asked: str) -> None:
     """A file or module that says what operators of the program mean."""
     try:
-        load_module(module)
+        load_operators(asked)
     except ExtensionError as error:
         sys.exit(str(error))
 
