@@ -5,6 +5,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
     python benchmarks quantized                networks in bytes
+    python benchmarks halves                   networks in bf16 and f16
     python benchmarks architectures            networks of torchvision, timm and transformers
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
     python benchmarks export                   exported C, beside emx-onnx-cgen's
@@ -29,6 +30,7 @@ from typing import Any
 import architectures
 import operator_cases
 import packaged
+from halved_models import HALVED
 from models import CNNS, FROM_TORCH, TRAINED
 from quantized_models import QUANTIZED
 
@@ -49,13 +51,14 @@ EXPORTED = (
 KINDS = {
     "inference": (*CNNS, *FROM_TORCH, *TRAINED),
     "quantized": QUANTIZED,
+    "halves": HALVED,
     "architectures": tuple(architectures.ARCHITECTURES),
     "training": STEPS,
     "ops": OPERATORS,
     "export": EXPORTED,
 }
 """What there is to measure."""
-SCRIPTS = {"quantized": "inference", "architectures": "inference"}
+SCRIPTS = dict.fromkeys(("quantized", "halves", "architectures"), "inference")
 """Of other kinds, the script of that name measures one of these."""
 
 INFERENCE = (
@@ -125,7 +128,7 @@ def inference_row(found: dict[str, Any]) -> list[str]:
         f"{ours['share_of_peak']:.0%}",
         f"{found['cold_s']:.1f}",
         f"{found['warm_s']:.2f}",
-        *(f"{took[name]:.0f}" if took else "-" for name in ("popgraph", "onnxruntime")),
+        *(f"{took[name]:.0f}" if name in took else "-" for name in ("popgraph", "onnxruntime")),
         f"{found['arena'] / bound:.2f}" if bound else "-",
         *("" if row["error"] is None else f"{row['error']:.1e}" for row in (ours, theirs)),
     ]

@@ -94,7 +94,6 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
     """Everything about one model."""
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
     types = types_of(path)
-    took = {module: memory(path, types, module) for module in RUNS if STATUS.exists()}
     from popgraph.compiler import load
     from popgraph.measure import timing
     from popgraph.measure.comparison import Comparison
@@ -106,6 +105,8 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
         comparison.invite(peer)
     comparison.race(arguments.seconds, arguments.rounds)
     found = asdict(comparison.result(arguments.accuracy))
+    ran = [row["name"] for row in found["rows"] if row["name"] in RUNS and not row["refusal"]]
+    took = {module: memory(path, types, module) for module in ran if STATUS.exists()}
     return found | {"cold_s": cold, "warm_s": warm, "memory_mb": took}
 
 

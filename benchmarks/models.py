@@ -7,6 +7,7 @@ from pathlib import Path
 import architectures
 import numpy as np
 import onnx
+from halved_models import HALVED, halved
 from onnx import ModelProto, NodeProto, numpy_helper
 from packaged import PACKAGED, fixed
 from quantized_models import QUANTIZED, quantized
@@ -41,6 +42,8 @@ def model(name: str) -> ModelProto:
         return fixed(name)
     if name in QUANTIZED:
         return quantized(name, model)
+    if name in HALVED:
+        return halved(name, model)
     if name in architectures.ARCHITECTURES:
         return architectures.exported(name)
     from networks import exported  # PyTorch is not needed for the others

@@ -175,8 +175,9 @@ functions of two numbers with as many pairs. `make accuracy` writes this page; t
 function to its bound.
 
 Functions of f16 and bf16 are computed in f32 and rounded once; those that ONNX defines by other
-functions are rounded after each of them. `erf` and `pow` of f64, and sines of arguments beyond a
-million, are those of the C library.
+functions are rounded after each of them. Sums of products of bf16 are made in f32; machines with
+AVX512-BF16 take factors, products and sums below 2^-126 for zeros in them. `erf` and `pow` of f64,
+and sines of arguments beyond a million, are those of the C library.
 
 | function | f16 | bf16 | f32 | f64 |
 | --- | --- | --- | --- | --- |

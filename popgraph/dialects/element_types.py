@@ -25,6 +25,7 @@ from xdsl.ir import Attribute
 
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
+from popgraph.support.words import WORDS
 
 
 def _unsigned(width: int) -> IntegerType:
@@ -73,6 +74,11 @@ def to_ir(dtype: DType) -> Attribute:
 def from_ir(type_: Attribute) -> DType:
     """The element type; KeyError for types that hold no numbers."""
     return _FROM_IR[type_]
+
+
+def of_sums(words: str) -> Attribute:
+    """The type of sums of products of words of this name."""
+    return to_ir(dtypes.from_numpy(WORDS[words].total))
 
 
 def element_bytes(type_: Attribute) -> int:

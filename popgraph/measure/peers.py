@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, UnsupportedError
 
 Outputs: TypeAlias = dict[str, Array]
@@ -44,7 +46,7 @@ def openvino(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
     settings = {
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _precision(model),
     }
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
     request = compiled.create_infer_request()
@@ -56,6 +58,17 @@ def openvino(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
         return {name: found[output] for name, output in named}
 
     return run
+
+
+def _precision(model: Any) -> str:
+    """
+    What OpenVINO may compute in: bf16 where most weights are.
+
+    Asked for f16, it would take bf16 as well where a machine has instructions for that alone.
+    """
+    kinds = Counter(tensor.data_type for tensor in model.graph.initializer)
+    most = [kind for kind, _ in kinds.most_common(1)]
+    return "bf16" if most == [BY_NAME["bf16"].onnx] else "f32"
 
 
 def torch(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:

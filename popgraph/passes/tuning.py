@@ -44,7 +44,7 @@ class Tuning:
     most_unrolled_turns: int = 64
     """Turns of a loop, with those around it, that are written out where shapes change in it."""
 
-    # Products of small integers
+    # Products of small numbers
 
     least_word_terms: int = 8
     """Terms along the summed axis, from which on it pays to put them in words."""

@@ -14,7 +14,8 @@ KIB, MIB = 1 << 10, 1 << 20
 PAIRS = ("i16",)
 BYTES = ("u8i7", "i8u7", "i16")
 VNNI = ("u8i8", "i8u8", "i16")
-"""The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, and with VNNI."""
+BF16 = (*VNNI, "bf16")
+"""The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and AVX512-BF16 too."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="zen4",
-            words=VNNI,
+            words=BF16,
             # AMD, Software Optimization Guide for the AMD Zen4 Microarchitecture (57647): L1d
             # 32 KiB, 8 ways; L2 1 MiB, 8 ways.
             source="AMD 57647 for the sizes of caches, rates as on zen3",
@@ -237,7 +238,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="zen5",
-            words=VNNI,
+            words=BF16,
             # AMD, Software Optimization Guide for the AMD Zen5 Microarchitecture (58455): L1d
             # 48 KiB, 12 ways; L2 1 MiB, 16 ways; two FMAs of 512 bits in a cycle, ready after 4.
             l1_bytes=48 * KIB,
@@ -259,7 +260,7 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="sapphire_rapids",
-            words=VNNI,
+            words=BF16,
             # The same article (4th and 5th generation): L1d 48 KiB, L2 2 MiB, L3 1.875 MiB a core.
             l1_bytes=48 * KIB,
             l1_ways_free=10,

@@ -17,6 +17,7 @@ from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_n
 from popgraph.testing.strategies import networks, training_networks
 from popgraph.testing.whole_products import (
     block_products,
+    half_products,
     narrow_products,
     quantized_products,
     roundings,
@@ -40,6 +41,7 @@ __all__ = [
     "learning_convolutions",
     "lookups",
     "model_difference",
+    "half_products",
     "narrow_products",
     "networks",
     "onnx_models",

@@ -106,6 +106,35 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
 
 
 @st.composite
+def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
+    """One product or convolution of the two inputs in bf16, as whole numbers: sums are exact."""
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: int | Constant | None, **attributes: object) -> int:
+        nodes.append(Node(op, operands, tuple(attributes.items())))
+        return len(nodes) + 1
+
+    def half(value: int) -> int:
+        number = add("Round", add("Mul", value, Constant((), dtype, fill=7.0)))
+        return add("Cast", number, to=BY_NAME["bf16"].onnx)
+
+    terms, rows, columns, window = (draw(st.integers(1, most)) for most in (9, 5, 5, 3))
+    if draw(st.booleans()):
+        groups = draw(st.integers(1, 2))
+        shapes: tuple[Shape, Shape] = (1, terms * groups, 4), (columns * groups, terms, window)
+        pad = draw(st.integers(0, 1))
+        product = add("Conv", half(0), half(1), group=groups, pads=(pad, pad))
+    elif draw(st.booleans()):
+        shapes = (rows, terms), (columns, terms)
+        product = add("MatMul", half(0), add("Transpose", half(1), perm=(1, 0)))
+    else:
+        shapes = (rows, terms), (terms, columns)
+        product = add("MatMul", half(0), half(1))
+    add("Cast", product, to=BY_NAME[dtype].onnx)
+    return Network(shapes, tuple(nodes), dtype)
+
+
+@st.composite
 def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     An input that is quantized, and read as floats, as integers and as it is stored.

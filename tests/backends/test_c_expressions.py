@@ -689,10 +689,11 @@ def test_dot(words: Words, lanes: int | None) -> None:
     """Every vector width has an instruction of its own, or none: all give the same sums."""
 
     def compute(values: list[SSAValue]) -> SSAValue:
-        type_ = values[0].type
+        type_ = values[2].type
         return kernels.make("tile.dot", values, type_, {"words": StringAttr(words.name)})
 
-    (low, high), (least, most) = words.ends
+    sums = I32 if words.is_whole else F32
+    (low, high), (least, most) = words.ends if words.is_whole else ((-99, 128), (-128, 99))
     generator = np.random.default_rng(0)
     ends = ([low, high, 0, high], [least, most, most, least])
     extremes = [
@@ -700,17 +701,18 @@ def test_dot(words: Words, lanes: int | None) -> None:
     ]
     sizes = (32 * words.count - 4,)
     numbers = (
-        generator.integers(low, high, sizes, words.lhs, endpoint=True),
-        generator.integers(least, most, sizes, words.rhs, endpoint=True),
+        generator.integers(low, high, sizes, endpoint=True).astype(words.lhs),
+        generator.integers(least, most, sizes, endpoint=True).astype(words.rhs),
     )
     x, y = (np.concatenate(parts).view(np.int32) for parts in zip(extremes, numbers, strict=True))
-    z = generator.integers(-(1 << 31), 1 << 31, x.size).astype(np.int32)
-    made = kernels.elementwise("dot", [I32, I32, I32], I32, x.size, compute, lanes)
+    largest = 1 << 31 if words.is_whole else 1 << 20
+    z = generator.integers(-largest, largest, x.size).astype(words.total)
+    made = kernels.elementwise("dot", [I32, I32, sums], sums, x.size, compute, lanes)
     program = kernels.program([(made, ["x", "y", "z"], "sum")])
     found = kernels.executable(program).run({"x": x, "y": y, "z": z})["sum"]
     products = x.view(words.lhs).astype(np.int64) * y.view(words.rhs).astype(np.int64)
-    sums = products.reshape(-1, words.count).sum(axis=1) + z
-    np.testing.assert_array_equal(found, sums.astype(np.int32))
+    wanted = products.reshape(-1, words.count).sum(axis=1) + z
+    np.testing.assert_array_equal(found, wanted.astype(words.total))
     np.testing.assert_array_equal(found, words.dot(x, y, z))
 
 

@@ -563,7 +563,8 @@ def mat_mul() -> Iterator[Sample]:
 def words_of(words: Words, *shapes: tuple[int, ...]) -> list[Array]:
     """Words that hold all kinds of numbers, for both factors."""
     made = []
-    for shape, held, ends in zip(shapes, (words.lhs, words.rhs), words.ends, strict=True):
+    extremes = words.ends if words.is_whole else ((-99, 128), (-128, 99))
+    for shape, held, ends in zip(shapes, (words.lhs, words.rhs), extremes, strict=True):
         numbers = np.linspace(*ends, num=prod(shape) * words.count).round().astype(held)
         made.append(numbers.view(np.int32).reshape(shape))
     return made

@@ -30,6 +30,7 @@ from popgraph.testing import (
     block_products,
     clamps,
     controlled,
+    half_products,
     learning_convolutions,
     quantized_products,
     roundings,
@@ -442,6 +443,10 @@ def of_the_first_block(original: Any) -> Any:
 
 def whatever_comes(original: Any) -> Any:
     return lambda *_: True
+
+
+def whatever_fails(original: Any) -> Any:
+    return lambda *_: False
 
 
 def nothing_contributed(original: Any) -> Any:
@@ -884,7 +889,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "view-words",
         "numbers are said to be neighbours wherever they stand",
-        f"{PASSES}.structured.view_words:_stands_ready",
+        f"{PASSES}.structured.analysis.words:stands_ready",
         wherever_they_fit,
         shows_in=quantized_products,
     ),
@@ -931,6 +936,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "words are said to hold all numbers",
         "popgraph.support.words:Words.hold",
         whatever_comes,
+    ),
+    Mutant(
+        "contract-in-words",
+        "words hold numbers where their bits are meant",
+        f"{PASSES}.graphcore.pack_words:is_float",
+        whatever_fails,
+        shows_in=half_products,
     ),
     Mutant(
         "contract-in-words",

@@ -1,15 +1,18 @@
-"""Tests when sums of products of small integers are made in words, by machine and size."""
+"""Tests when sums of products of small numbers are made in words, by machine and size."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
+import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.graphcore import DotConvOp
+from popgraph.dialects.tile import ContractOp, PackOp, ViewOp
 from popgraph.passes.options import Options
 from popgraph.support.machine import PRESETS
-from tests.one_node import model, of_both
+from tests.one_node import close, model, of_both
 
 
 def words_of(channels: int, machine: str) -> list[str]:
@@ -36,6 +39,46 @@ def test_words_pay_for_free_places_where_one_instruction_takes_them(
     channels: int, machine: str, words: list[str]
 ) -> None:
     assert words_of(channels, machine) == words
+
+
+NET = """
+graph net(x: bf16[5, 33], q: bf16[40, 64], k: bf16[24, 64]) -> (y, scores) {
+    weight w: bf16[33, 21] = glorot_uniform(seed=3)
+    y = Relu(x) @ w
+    scores = Relu(q) @ Transpose(Relu(k))
+}
+"""
+
+
+def contractions(machine: str) -> list[ContractOp]:
+    module, compilation = load(NET)
+    lower(module, compilation, Options(machine=PRESETS[machine]), level="structured")
+    return [op for op in module.walk() if isinstance(op, ContractOp)]
+
+
+def test_pairs_of_bf16_where_the_machine_multiplies_them() -> None:
+    """Sums are f32 either way; of an odd number of terms, the last one has a zero beside it."""
+    machines = ("zen4", "ice_lake_server")
+    words = [[op.words and op.words.data for op in contractions(one)] for one in machines]
+    assert words == [["bf16"] * 2, [None] * 2]
+    random = np.random.default_rng(0)
+    shapes = {"x": (5, 33), "q": (40, 64), "k": (24, 64)}
+    given = {name: random.normal(size=shape).astype(bfloat16) for name, shape in shapes.items()}
+    found = [
+        popgraph.compile(NET, options=Options(machine=PRESETS[one]))(given) for one in machines
+    ]
+    for name in ("y", "scores"):
+        close(*(each[name] for each in found))
+    q, k = (np.maximum(given[name].astype(np.float32), 0) for name in "qk")
+    close(found[0]["scores"], (q @ k.T).astype(bfloat16))
+
+
+def test_pairs_in_rows_are_read_where_they_stand() -> None:
+    """Also of a factor that comes transposed: nothing is moved to make words of them."""
+    (scores,) = (op for op in contractions("zen4") if op.sizes == (40, 24, 32))
+    owners = [value.owner for value in (scores.lhs, scores.rhs)]
+    owners = [one.source.owner if isinstance(one, PackOp) else one for one in owners]
+    assert {type(one) for one in owners} == {ViewOp}
 
 
 def test_three_channels_of_bytes() -> None:

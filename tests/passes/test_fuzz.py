@@ -23,7 +23,7 @@ from popgraph.passes.structured.schedule.cost import Estimate
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.machine import Machine
+from popgraph.support.machine import BYTES, Machine
 from popgraph.testing import (
     Constant,
     Network,
@@ -34,6 +34,7 @@ from popgraph.testing import (
     build_network,
     clamps,
     controlled,
+    half_products,
     learning_convolutions,
     lookups,
     narrow_products,
@@ -195,7 +196,7 @@ class Place:
             return whole_products(dtype="f64")
         if self.name in ("contract-in-words", "view-words"):
             drawn = whole_products(dtype="f64") | quantized_products(dtype="f64")
-            return drawn | block_products(dtype="f64")
+            return drawn | half_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "sum-in-blocks":
             return block_products(dtype="f64")
         if self.name == "contract-quantized":
@@ -240,7 +241,7 @@ def options(
     return Options(
         training=Training(LOSS, RULE, gradients) if training else None,
         extra_outputs=gradients,
-        machine=target.machine,
+        machine=replace(target.machine, words=(*BYTES, "bf16")),
         tuning=target.tuning,
         threads=threads,
         indices="error",

@@ -168,6 +168,17 @@ def test_short_rows_are_woven(short: int, grain: int) -> None:
     assert ("vector.shuffle" in names) == (short <= 8)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "turned"), [((40, 33), True), ((20, 70), True), ((9, 12), False)]
+)
+def test_functions_of_columns_run_on_vectors(sizes: tuple[int, int], turned: bool) -> None:
+    """What stands across is loaded in vectors, which are transposed when the body has run."""
+    columns = Operand(((0, 1, 0), (1, 0, 0)))
+    kernel = check(MapSpec("f32", sizes, (columns,), ("relu",)), Target.of(64), 0)
+    names = [op.name for op in kernel.walk()]
+    assert ("vector.shuffle" in names) == ("vector.load" in names) == turned
+
+
 def test_large_maps_are_shared_by_threads() -> None:
     kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), Target.of(64), 1e-6)
     assert kernel.chunks.value.data >= 2

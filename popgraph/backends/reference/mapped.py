@@ -150,7 +150,7 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
 
 def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
     assert op.parts is None and op.block is None, "tiles keep whole numbers, and sum them at once"
-    dtype = numpy_dtype(element(op.lhs))
+    dtype = numpy_dtype(op.sum_type)
     wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
 
     def start(first: bool, shape: Shape) -> list[Any]:

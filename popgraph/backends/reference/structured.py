@@ -20,7 +20,6 @@ from popgraph.backends.reference.memory import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
-from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -196,7 +195,7 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     if prod(outer) == 0:
         return empty(op)
     read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
-    dtype = numpy_dtype(element(op.lhs))
+    dtype = numpy_dtype(op.sum_type)
     wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
     parallel = grid(outer)
     numbers = None if op.numbers is None else f32_numbers(op.numbers)

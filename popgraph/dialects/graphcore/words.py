@@ -1,4 +1,4 @@
-"""Matrix products and convolutions of words that hold several small integers each."""
+"""Matrix products and convolutions of words that hold several small numbers each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import operand_def, prop_def, result_def
 
+from popgraph.dialects.element_types import of_sums
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
@@ -43,6 +44,11 @@ def _words(name: StringAttr) -> Words:
     return WORDS[name.data]
 
 
+def _sums(words: Tensor, name: StringAttr) -> Tensor:
+    """The type of sums of products of words."""
+    return tensor_type(of_sums(_words(name).name), words.get_shape())
+
+
 @operation
 class DotMatMulOp(MatrixProduct):
     """Matrix products of words: the product of two is the sum of those of what they hold."""
@@ -55,8 +61,8 @@ class DotMatMulOp(MatrixProduct):
         super().__init__([lhs, rhs], {"words": words})
 
     def infer(self) -> tuple[Tensor, ...]:
-        _words(self.words)
-        return super().infer()
+        (words,) = super().infer()
+        return (_sums(words, self.words),)
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
         words = _words(self.words)
@@ -82,9 +88,9 @@ class DotConvOp(Convolution):
         super().__init__([x, w], {**options, "words": words})
 
     def infer(self) -> tuple[Tensor, ...]:
-        _words(self.words)
         element = self.common_element(WORD, self.x, self.w)
-        return (tensor_type(element, self.result_shape(shape_of(self.x), shape_of(self.w))),)
+        words = tensor_type(element, self.result_shape(shape_of(self.x), shape_of(self.w)))
+        return (_sums(words, self.words),)
 
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
         words = _words(self.words)

@@ -36,6 +36,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects.element_types import of_sums
 from popgraph.support.arrays import Array
 from popgraph.support.words import WORDS
 
@@ -160,14 +161,15 @@ class DotOp(IRDLOperation):
     """
 
     T: ClassVar = VarConstraint("T", AnyAttr())
+    W: ClassVar = VarConstraint("W", AnyAttr())
     name = "tile.dot"
     words = prop_def(StringAttr)
-    lhs = operand_def(T)
-    rhs = operand_def(T)
+    lhs = operand_def(W)
+    rhs = operand_def(W)
     total = operand_def(T)
     result = result_def(T)
     traits = traits_def(Pure())
-    assembly_format = "$words $lhs `,` $rhs `,` $total attr-dict `:` type($result)"
+    assembly_format = "$words $lhs `,` $rhs `,` $total attr-dict `:` type($lhs) `->` type($result)"
 
     def __init__(
         self,
@@ -183,11 +185,20 @@ class DotOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        type_ = self.result.type
-        if (type_.element_type if isinstance(type_, VectorType) else type_) != i32:
-            raise VerifyException(f"words are of type i32, not {type_}")
         if self.words.data not in WORDS:
             raise VerifyException(f"there are no words {self.words}, only {', '.join(WORDS)}")
+        (words, lanes), (sums, count) = map(_apart, (self.lhs.type, self.result.type))
+        if words != i32:
+            raise VerifyException(f"words are of type i32, not {words}")
+        if sums != of_sums(self.words.data) or lanes != count:
+            raise VerifyException(f"words {self.words} are not summed as {self.result.type}")
+
+
+def _apart(type_: Attribute) -> tuple[Attribute, int]:
+    """The type of an element, and how many lanes a vector has; 0 of a scalar."""
+    if isinstance(type_, VectorType):
+        return type_.element_type, type_.get_shape()[0]
+    return type_, 0
 
 
 @irdl_op_definition

@@ -193,7 +193,7 @@ RECORDS: Sequence[Scalar] = (
     _typed("compare", arith.CmpfOp, lanes=_compare),
     _typed("compare", arith.CmpiOp, lanes=_compare),
     _typed("select", arith.SelectOp, select, lanes=_select),
-    # Sums of products of small integers
+    # Sums of products of small numbers
     _typed("dot", DotOp),
     # One of a few numbers
     _typed("pick", PickOp),

@@ -24,7 +24,6 @@ from popgraph.dialects.tile import (
 )
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.program.work import flops_of
-from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.stages import (
     Read,
     Stage,
@@ -253,7 +252,7 @@ def _sum_bytes(op: Operation) -> int:
     if isinstance(op, ReduceOp):
         return sum(element_bytes(initial.type) for initial in op.initial)
     assert isinstance(op, ContractOp)
-    return max(4, element_bytes(element(op.lhs)))
+    return max(4, element_bytes(op.sum_type))
 
 
 def _lookups(op: Operation, table: int) -> int:

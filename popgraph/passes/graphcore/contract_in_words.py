@@ -1,7 +1,8 @@
-"""Computes sums of products of small integers several at a time, as processors do."""
+"""Computes sums of products of small numbers several at a time, as processors do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,14 @@ from popgraph.dialects.graphcore import (
     ShiftOp,
     SubOp,
 )
-from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of, tensor_of
+from popgraph.dialects.graphcore.base import (
+    Operand,
+    dtype_of,
+    integer,
+    is_float,
+    shape_of,
+    tensor_of,
+)
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
@@ -64,13 +72,7 @@ class SumInWords(Rule[AnyContraction]):
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
         if not dtype_of(op.result).is_integer or 0 in sizes or not self._fits(op):
             return None
-        for name in self._target.machine.words:
-            words = WORDS[name]
-            grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
-            if grouped and terms_of(op) % words.count:
-                continue
-            if not pays(op, words, self._target.tuning):
-                continue
+        for words in _words_that_pay(op, self._target):
             factor = self._factor(op, words)
             if factor is not None:
                 return self._contracted(op, factor, words)
@@ -113,15 +115,10 @@ class SumInWords(Rule[AnyContraction]):
     def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
         first, second = summed_axes(op)
         lhs, rhs = packed(factor.numbers(), first, words.count), self._packed(op, second, words)
-        sums: Operand
-        if isinstance(op, ConvOp):
-            options = op.options
-            if factor.zero is not None and any(op.pads):
-                lhs = self._padded(op, lhs, factor, words)
-                options["pads"] = [0] * len(op.pads)
-            sums = DotConvOp(lhs, rhs, words=words.name, **options)
-        else:
-            sums = DotMatMulOp(lhs, rhs, words=words.name)
+        is_padded = isinstance(op, ConvOp) and factor.zero is not None and any(op.pads)
+        if isinstance(op, ConvOp) and is_padded:
+            lhs = self._padded(op, lhs, factor, words)
+        sums = _sums_in_words(op, lhs, rhs, words, is_padded=is_padded)
         if factor.zero is not None:
             sums = SubOp(sums, self._of_zero(op, factor))
         element = tensor_of(op.result).element_type
@@ -160,6 +157,53 @@ class SumInWords(Rule[AnyContraction]):
         return PadOp(value, low=ends[0], high=ends[1], interior=none, value=fill).result
 
 
+class SumHalvesInWords(Rule[AnyContraction]):
+    """
+    y = mat_mul a, b  ->  y = cast (dot_mat_mul (words a), (words b)), of bf16
+
+    The same for conv, whose words hold neighbouring channels. Sums are f32, as without words.
+    """
+
+    ROOTS = (MatMulOp, ConvOp)
+
+    def __init__(self, weights: WeightStore, target: Target) -> None:
+        super().__init__(weights)
+        self._target = target
+
+    def rewrite(self, op: AnyContraction) -> Operand | None:
+        element, sizes = tensor_of(op.result).element_type, map(shape_of, op.operands)
+        if is_float(op.result) and not any(0 in shape for shape in sizes):
+            for words in _words_that_pay(op, self._target):
+                packs = zip(op.operands, summed_axes(op), strict=True)
+                lhs, rhs = (packed(value, axis, words.count) for value, axis in packs)
+                return CastOp(_sums_in_words(op, lhs, rhs, words), to=element)
+        return None
+
+
+def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
+    """The words of the machine that are for factors of this kind, best first."""
+    dtype = dtype_of(op.result)
+    for name in target.machine.words:
+        words = WORDS[name]
+        is_meant = words.is_whole if dtype.is_integer else words.lhs == dtype.numpy
+        grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
+        fits = not grouped or terms_of(op) % words.count == 0
+        if is_meant and fits and pays(op, words, target.tuning):
+            yield words
+
+
+def _sums_in_words(
+    op: AnyContraction, lhs: SSAValue, rhs: SSAValue, words: Words, *, is_padded: bool = False
+) -> Operand:
+    """The contraction of words; a convolution's left factor may be padded already."""
+    if isinstance(op, MatMulOp):
+        return DotMatMulOp(lhs, rhs, words=words.name)
+    options = op.options
+    if is_padded:
+        options["pads"] = [0] * len(op.pads)
+    return DotConvOp(lhs, rhs, words=words.name, **options)
+
+
 @dataclass(frozen=True)
 class Shifted:
     """A factor before its zero is taken from it, moved `up` so that no number is negative."""
@@ -195,7 +239,7 @@ def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
 
 @dataclass(frozen=True)
 class ContractInWords(Pass):
-    """Matrix products and convolutions of small integers take several of them in one word."""
+    """Matrix products and convolutions of small numbers take several of them in one word."""
 
     name = "contract-in-words"
     target: Target = Target()
@@ -206,4 +250,5 @@ class ContractInWords(Pass):
         return cls(options.target) if options.ipu is None else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        apply_rules(module, [SumInWords(compilation.weights, self.target)])
+        weights, target = compilation.weights, self.target
+        apply_rules(module, [SumInWords(weights, target), SumHalvesInWords(weights, target)])

@@ -1,18 +1,35 @@
-"""Puts neighbouring integers of few bits into words."""
+"""Puts neighbouring numbers of few bits into words."""
 
 from __future__ import annotations
 
 from xdsl.dialects.builtin import IntegerType, Signedness, i32
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.graphcore import AndOp, CastOp, OrOp, PadOp, ShiftOp, SliceOp
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore import (
+    AndOp,
+    BitcastOp,
+    CastOp,
+    OrOp,
+    PadOp,
+    ShiftOp,
+    SliceOp,
+    TransposeOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.support.words import WORD
 
 
 def packed(value: SSAValue, axis: int, count: int) -> SSAValue:
-    """Words of so many neighbours along an axis; zeros stand where there are no more."""
+    """
+    Words of so many neighbours along an axis; zeros stand where there are no more.
+
+    Of what is transposed, words are: they may stand in memory as numbers do, and are fewer.
+    """
+    if isinstance(value.owner, TransposeOp):
+        perm = value.owner.perm.data
+        words = packed(value.owner.x, perm[axis], count)
+        return TransposeOp(words, perm=perm).result
     shape, bits = shape_of(value), 8 * WORD.itemsize // count
     narrow = _narrow(value, bits)
     missing = -shape[axis] % count
@@ -36,6 +53,8 @@ def packed(value: SSAValue, axis: int, count: int) -> SSAValue:
 
 def _narrow(value: SSAValue, bits: int) -> SSAValue:
     """Integers of so many bits or fewer in the smallest type at hand, in which they are stored."""
+    if is_float(value):
+        return BitcastOp(value, to=IntegerType(bits, Signedness.UNSIGNED)).result
     op = value.owner
     if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
         value = op.x

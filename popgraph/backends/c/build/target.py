@@ -11,8 +11,8 @@ from popgraph.backends.c.build.toolchain import candidates, probe
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
-from popgraph.support.cache_files import read_sealed, write_sealed
-from popgraph.support.machine import BYTES, PAIRS, VNNI, machine_named
+from popgraph.support.cache_files import digest, read_sealed, write_sealed
+from popgraph.support.machine import BF16, BYTES, PAIRS, VNNI, machine_named
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ _BY_MACRO = (
 )
 """The first macro that the compiler defines decides."""
 
-_WITH_VNNI = {"__AVX512VNNI__", "__AVXVNNI__"}
+_WORDS = (("__AVX512BF16__", BF16), ("__AVX512VNNI__", VNNI), ("__AVXVNNI__", VNNI))
+"""The same of what vectors multiply; without any, the target says it."""
+
+_KNOWN = frozenset(macro for macro, _ in (*_WORDS, *_BY_MACRO))
 
 _BY_NAME = {target.name: target for _, target in _BY_MACRO}
 
@@ -54,7 +57,8 @@ def _defined(macros: str) -> set[str]:
 def _with(defined: set[str]) -> Target:
     """The target of a compiler that defines these macros."""
     found = next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
-    return replace(found, words=VNNI) if defined & _WITH_VNNI else found
+    words = next((words for macro, words in _WORDS if macro in defined), found.words)
+    return replace(found, words=words)
 
 
 def host_target() -> Target:
@@ -66,7 +70,7 @@ def host_target() -> Target:
     """
     if (name := wanted_target()) != NATIVE:
         return _BY_NAME.get(name) or _from_outside(name)
-    folder = cache_directory() / "targets" / machine()
+    folder = cache_directory() / "targets" / machine() / digest(*sorted(_KNOWN))
     for compiler in candidates():
         remembered = _read(folder / f"{compiler.identity}.json")
         if remembered is not None:
@@ -98,6 +102,5 @@ def _read(file: Path) -> Target | None:
 
 def _write(file: Path, macros: str) -> None:
     """Remembers the macros that decide: what follows from them may change with this package."""
-    known = {*_WITH_VNNI, *(macro for macro, _ in _BY_MACRO)}
     with suppress(OSError):
-        write_sealed(file, json.dumps({"macros": sorted(known & _defined(macros))}).encode())
+        write_sealed(file, json.dumps({"macros": sorted(_KNOWN & _defined(macros))}).encode())

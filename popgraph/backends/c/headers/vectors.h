@@ -131,6 +131,44 @@ typedef _Float16 popgraph_halves_8 __attribute__((vector_size(16)));
 #endif
 
 /*
+ * AVX512-BF16 rounds by an instruction, but makes zeros of subnormals: where there are some, their
+ * lanes take `(wide + 0x7fff + odd) >> 16`. The jump is hidden from compilers, which would keep
+ * sums in memory to be ready for it.
+ */
+#define POPGRAPH_PLAIN_F32_TO_BF16(F, U, H, x) \
+    __builtin_convertvector(POPGRAPH_F32_TO_BF16(F, U, x), H)
+#if defined(__AVX512BF16__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#define POPGRAPH_ROUND_TO_BF16(F, U, H, x) __extension__ ({ \
+    const F number = (x); \
+    H half; \
+    U wide, odd; \
+    unsigned short small; \
+    __asm__("vcvtneps2bf16 %[number], %[half]\n" \
+            "vfpclassps $0x20, %[number], %[small]\n" \
+            "kortestw %[small], %[small]\n" \
+            "jz 1f\n" \
+            "vpternlogd $0xff, %[wide], %[wide], %[wide]\n" \
+            "vpsrld $17, %[wide], %[wide]\n" \
+            "vpaddd %[number], %[wide], %[wide]\n" \
+            "vpslld $15, %[number], %[odd]\n" \
+            "vpsrld $31, %[odd], %[odd]\n" \
+            "vpaddd %[odd], %[wide], %[wide]\n" \
+            "vpsrld $16, %[wide], %[wide]\n" \
+            "vpmovdw %[wide], %[half]%{%[small]%}\n" \
+            "1:" \
+            : [half] "=&v"(half), [small] "=&Yk"(small), [wide] "=&v"(wide), [odd] "=&v"(odd) \
+            : [number] "v"(number) \
+            : "cc"); \
+    half; \
+})
+#define POPGRAPH_F32_TO_BF16_16 POPGRAPH_ROUND_TO_BF16
+#define POPGRAPH_F32_TO_BF16_8 POPGRAPH_ROUND_TO_BF16
+#else
+#define POPGRAPH_F32_TO_BF16_16 POPGRAPH_PLAIN_F32_TO_BF16
+#define POPGRAPH_F32_TO_BF16_8 POPGRAPH_PLAIN_F32_TO_BF16
+#endif
+
+/*
  * Integers of 8 or 16 bits in 32, T being a vector of these and H one of 16 bits: GCC takes four
  * instructions for a conversion of vectors where the target has one.
  */
@@ -278,6 +316,35 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
     POPGRAPH_DOT_I16_16(T, U, POPGRAPH_BYTES_16(a, b), POPGRAPH_ONES(T), c)
 #else
 #define POPGRAPH_DOT_U8I7_16 POPGRAPH_DOT_U8I8_16
+#endif
+
+/*
+ * The same of two bf16, whose products are added to an f32 or a vector of them. AVX512-BF16 has an
+ * instruction, which compilers name differently.
+ */
+#define POPGRAPH_PLAIN_DOT_BF16(T, U, a, b, c) __extension__ ({ \
+    const U x = (U)(a), y = (U)(b); \
+    const U halves[4] = {x << 16, y << 16, x >> 16 << 16, y >> 16 << 16}; \
+    T numbers[4]; \
+    __builtin_memcpy(numbers, halves, sizeof numbers); \
+    (c) + numbers[0] * numbers[1] + numbers[2] * numbers[3]; \
+})
+#define POPGRAPH_DOT_BF16(T, U, a, b, c) __extension__ ({ \
+    T sum = (c); \
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b)); \
+    sum; \
+})
+#if defined(__AVX512BF16__)
+#define POPGRAPH_DOT_BF16_16 POPGRAPH_DOT_BF16
+#else
+#define POPGRAPH_DOT_BF16_16 POPGRAPH_PLAIN_DOT_BF16
+#endif
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+#define POPGRAPH_DOT_BF16_8 POPGRAPH_DOT_BF16
+#define POPGRAPH_DOT_BF16_4 POPGRAPH_DOT_BF16
+#else
+#define POPGRAPH_DOT_BF16_8 POPGRAPH_PLAIN_DOT_BF16
+#define POPGRAPH_DOT_BF16_4 POPGRAPH_PLAIN_DOT_BF16
 #endif
 
 /* One of sixteen numbers for each lane, chosen by the lowest bits of an index. */

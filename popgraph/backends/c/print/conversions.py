@@ -128,9 +128,10 @@ def narrowed(half: Element, operand: str, count: int | None) -> str:
     """f32 as halves."""
     if count is None or half.bits == 8:
         return _each_lane(f"f32_to_{half.half}", operand, "f32", half.name, count)
-    if half.name == "f16" and count in _INSTRUCTIONS:
-        return f"POPGRAPH_F32_TO_F16_{count}(f32x{count}, u32x{count}, u16x{count}, {operand})"
-    wide = f"POPGRAPH_F32_TO_{half.name.upper()}(f32x{count}, u32x{count}, {operand})"
+    name, lanes = f"POPGRAPH_F32_TO_{half.name.upper()}", f"f32x{count}, u32x{count}"
+    if count in _INSTRUCTIONS:
+        return f"{name}_{count}({lanes}, u16x{count}, {operand})"
+    wide = f"{name}({lanes}, {operand})"
     return cast(wide, "u32", "u16", count)
 
 

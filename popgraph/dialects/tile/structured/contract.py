@@ -37,6 +37,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects.element_types import of_sums
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.attributes import NamedNumbers, ScheduleAttr
@@ -128,7 +129,7 @@ class ContractOp(Structured):
 
     Matrix products, convolutions and their gradients are all of this form; a convolution's maps
     contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
-    it is computed by plain loops. Where elements are `words` that hold several small integers each,
+    it is computed by plain loops. Where elements are `words` that hold several small numbers each,
     the product of two words is the sum of the products of what they hold. The right factor may be
     stored in fewer bits: its elements become numbers of the left one's type as they are read; or
     several of its numbers are `parts` of an element, or choose from `numbers`. With `block`, the
@@ -233,9 +234,14 @@ class ContractOp(Structured):
         return tuple(map_.data for map_ in self.block_maps or ())
 
     @property
+    def sum_type(self) -> Attribute:
+        """The type of the sums of products: of words, one that they have together."""
+        return element(self.lhs) if self.words is None else of_sums(self.words.data)
+
+    @property
     def total_type(self) -> Attribute:
         """The type of what the epilogue takes first."""
-        kind = element(self.lhs) if self.block is None else yielded(self.block.block)[0].type
+        kind = self.sum_type if self.block is None else yielded(self.block.block)[0].type
         assert isinstance(kind, Attribute)
         return kind
 
@@ -291,5 +297,5 @@ class ContractOp(Structured):
         if not self.parallel_rank < self.blocked_rank <= len(self.sizes):
             raise VerifyException("blocks of terms are numbered by loops of the reduction")
         self.check_maps(self.block_inputs, self.block_input_maps, self.sizes[: self.blocked_rank])
-        expected = [element(self.lhs), *map(element, self.block_inputs)]
+        expected = [self.sum_type, *map(element, self.block_inputs)]
         check_block("block", self.block.block, expected)

@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import of_sums
 from popgraph.dialects.graphcore import (
     ConvInputGradOp,
     ConvOp,
@@ -56,7 +57,8 @@ def contract(
     """The sum of products of what stands at `places` in both factors."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    epilogue = body([element(lhs)], lambda total: left(total, result))
+    total_type = element(lhs) if words is None else of_sums(words.data)
+    epilogue = body([total_type], lambda total: left(total, result))
     return tile.ContractOp(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]

@@ -22,7 +22,7 @@ def take_apart(op: tile.ContractOp) -> None:
     The sums of all blocks are in memory then.
     """
     assert op.block is not None, "there are blocks to take apart"
-    outer, kind = op.sizes[: op.blocked_rank], element(op.lhs)
+    outer, kind = op.sizes[: op.blocked_rank], op.sum_type
     sums = bare_sums(op, by_blocks=True)
     total = op.total_type
     body = Block(arg_types=[kind, *map(element, op.block_inputs), total])

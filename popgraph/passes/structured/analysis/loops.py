@@ -95,8 +95,7 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
 
 def sum_type(op: tile.ContractOp) -> Attribute | None:
     """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
-    kind = tensor(op.lhs).element_type
-    return kind if op.words is not None else lane_type([kind])
+    return op.sum_type if op.words is not None else lane_type([op.sum_type])
 
 
 def indexed_dims(block: Block) -> frozenset[int]:

@@ -37,7 +37,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
 
 def bare_sums(op: tile.ContractOp, *, by_blocks: bool = False) -> tile.ContractOp:
     """A contraction without its epilogue; with the sums of all blocks apart, as they were made."""
-    kind = element(op.lhs) if by_blocks else op.total_type
+    kind = op.sum_type if by_blocks else op.total_type
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))
     return tile.ContractOp(

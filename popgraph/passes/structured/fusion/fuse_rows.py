@@ -20,6 +20,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
+from popgraph.passes.structured.analysis.words import views_words
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
@@ -55,7 +56,7 @@ def fuse(block: Block, target: Target) -> None:
     members: dict[Operation, Member] = {
         op: Member(op, position)
         for position, op in enumerate(block.ops)
-        if isinstance(op, Fusable) and is_dense(op)
+        if isinstance(op, Fusable) and is_dense(op) and not is_view(op)
     }
     for op, member in members.items():
         if isinstance(op, tile.ReduceOp) and op.parent is block:
@@ -69,6 +70,11 @@ def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     changed: Operation | None = reader
     while isinstance(changed, Fusable):
         changed = next(view_looked_through(changed, mapped_inputs(changed)), None)
+
+
+def is_view(op: Fusable) -> bool:
+    """Whether a map costs nothing outside of a nest, where it is a view of what a nest stores."""
+    return isinstance(op, tile.MapOp) and views_words(op)
 
 
 class Member:

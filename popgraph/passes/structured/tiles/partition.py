@@ -15,7 +15,6 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import ContractOp, ReduceOp
 from popgraph.dialects.tile.affine import linear
-from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.stages import held_bytes, may_split_sums
 from popgraph.passes.structured.tiles.costs import (
     body_cycles,
@@ -87,7 +86,7 @@ class Work:
     def sum_bytes(self) -> int:
         """Bytes of a partial result: halves are summed in single precision."""
         if isinstance(self.op, ContractOp):
-            return max(4, element_bytes(element(self.op.lhs)))
+            return max(4, element_bytes(self.op.sum_type))
         return sum(element_bytes(_type(initial)) for initial in self.op.initial)
 
     def parts(self) -> list[int]:

@@ -65,7 +65,7 @@ class ContractLoops:
             offset(tensor(value), split_map(map_, dim, lanes), self.sizes)
             for value, map_ in op.mapped
         ]
-        self.kind = element(op.lhs)
+        self.kind = op.sum_type
         kinds = [op.total_type, *(element(value) for value, _ in op.mapped[2:])]
         self.epilogue_in_lanes = widest_lane(kinds, op.epilogue.block) > 0
         self._check()

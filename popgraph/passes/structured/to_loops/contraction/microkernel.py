@@ -176,7 +176,9 @@ class MicroKernel:
         return self.grid.writer.load_input(memory, index)
 
     def _widened(self, value: SSAValue) -> SSAValue:
-        """A number that was loaded, or a vector of them, in the type of the sums."""
+        """A number that was loaded, or a vector of them, in the type of the sums; words stay."""
+        if self.words is not None:
+            return value
         stored = value.type.element_type if isinstance(value.type, VectorType) else value.type
         if stored == self.grid.kind:
             return value

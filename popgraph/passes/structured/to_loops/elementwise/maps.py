@@ -11,7 +11,6 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
-from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
@@ -63,15 +62,9 @@ from popgraph.support.shapes import Shape
 
 
 def _moves(op: tile.MapOp) -> bool:
-    """Whether a map only moves the elements of one tensor to another one."""
-    block = op.body.block
-    alone = len(op.inputs) == len(op.outputs) == 1 and not op.tables and block.args
-    return (
-        bool(alone)
-        and list(block.ops) == [block.last_op]
-        and not indexed_dims(block)
-        and (block.last_op is not None and block.last_op.operands[0] is block.args[0])
-    )
+    """Whether a map moves the elements of one tensor to another one, wherever they stand there."""
+    one = len(op.inputs) == len(op.outputs) == 1 and not op.tables
+    return one and not indexed_dims(op.body.block)
 
 
 class MapLoops:
@@ -79,7 +72,7 @@ class MapLoops:
     Writes the loops of one map.
 
     `window` tells how much of each loop runs, from where the point stands; all of it by default.
-    What runs `once` is short: where it only moves elements, it does not transpose in registers.
+    What runs `once` is short: it does not transpose in registers.
     """
 
     def __init__(
@@ -164,7 +157,8 @@ class MapLoops:
     @property
     def _square(self) -> int:
         """The lanes of a square of elements that is transposed in registers."""
-        size = lane_bytes(tensor(self.values[0]).element_type)
+        kinds = [tensor(value).element_type for value in self.values]
+        size = widest_lane(kinds, self.op.body.block)
         most = self.target.tuning.most_transposed
         return min(most, self.target.machine.vector_bytes // size) if size else 1
 
@@ -253,8 +247,13 @@ class MapLoops:
         assert isinstance(source, Access) and isinstance(target, Access)
         cut = cut_of(self.op)
         shared = None if cut is None else self.groups[cut.only.loop]
-        plan = CopyPlan(source.memory, source.form, target.memory, target.form)
+        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._made)
         return plan.squares(self.point, self.groups, self._square, shared)
+
+    def _made(self, value: SSAValue, lanes: int) -> SSAValue:
+        """What the body makes of one element, or of `lanes` of them, wherever they stand."""
+        (made,) = inline(self.point, self.op.body.block, [value], Along(0, lanes))
+        return in_lanes(self.point.writer, made, lanes)
 
     def _interleave(self, lanes: int) -> None:
         """Vectors along the last but one loop for every step of the last one, then interleaved."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -18,12 +18,13 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """From where elements move to where."""
+    """From where elements move to where, and what becomes of them, or of so many lanes of them."""
 
     source: SSAValue
     source_form: Linear
     target: SSAValue
     target_form: Linear
+    made: Callable[[SSAValue, int], SSAValue] = lambda value, _: value
 
     def squares(
         self, point: IterationPoint, groups: Sequence[Group], lanes: int, cut: Group | None = None
@@ -141,7 +142,8 @@ class BlockTranspose:
         for step in range(self.lanes):
             with point.shifted(self.inner.last, step):
                 index = point.index(ends.source_form)
-                values.append(point.writer.vector_load(ends.source, index, self.lanes))
+                loaded = point.writer.vector_load(ends.source, index, self.lanes)
+                values.append(ends.made(loaded, self.lanes))
         columns = transposed(point.writer, values)[: self.across.extent]
         for step, value in enumerate(columns):
             with point.shifted(self.across.last, step):
@@ -152,7 +154,8 @@ class BlockTranspose:
         point, ends = self.point, self.ends
         for step, further in product(range(height), range(width)):
             with point.shifted(self.inner.last, step), point.shifted(self.across.last, further):
-                value = point.writer.load(ends.source, point.index(ends.source_form))
+                loaded = point.writer.load(ends.source, point.index(ends.source_form))
+                value = ends.made(loaded, 0)
                 point.writer.store(value, ends.target, point.index(ends.target_form))
 
 

@@ -59,7 +59,7 @@ class Reduction:
 
     @staticmethod
     def of_contract(op: tile.ContractOp) -> Reduction:
-        kind = element(op.lhs)
+        kind = op.sum_type
         sum_kind = Float32Type() if isinstance(kind, Float16Type | BFloat16Type) else kind
         return Reduction(
             (op.lhs, op.rhs),
@@ -69,7 +69,7 @@ class Reduction:
             op.sizes,
             op.parallel_rank,
             (zero_of(sum_kind),),
-            _product_sum(op, kind, sum_kind),
+            _product_sum(op, sum_kind),
             op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
             tuple(op.outputs),
             cut_of(op),
@@ -81,9 +81,9 @@ class Reduction:
         return combiners_of(self.body, len(self.inputs))
 
 
-def _product_sum(op: tile.ContractOp, kind: Attribute, sum_kind: Attribute) -> Block:
+def _product_sum(op: tile.ContractOp, sum_kind: Attribute) -> Block:
     """The body `sum + lhs * rhs`."""
-    block = Block(arg_types=[kind, element(op.rhs), sum_kind])
+    block = Block(arg_types=[element(op.lhs), element(op.rhs), sum_kind])
     lhs, rhs, total = (SSAValue.get(argument) for argument in block.args)
     if op.parts is not None:
         found = part_operations(op.parts, rhs, op.numbers)
