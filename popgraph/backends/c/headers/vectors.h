@@ -331,7 +331,7 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 })
 #define POPGRAPH_DOT_BF16(T, U, a, b, c) __extension__ ({ \
     T sum = (c); \
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b)); \
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b)); \
     sum; \
 })
 #if defined(__AVX512BF16__)
