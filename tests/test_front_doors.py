@@ -195,8 +195,14 @@ def test_what_is_no_model_is_said(tmp_path: Path) -> None:
         popgraph.compile(tmp_path / "nothing.mlir")
 
 
-def test_a_text_is_a_model_without_a_file() -> None:
-    text = "graph ramp(x: f32[N]) -> (y) {\n    y = Relu(x)\n}\n"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "graph ramp(x: f32[N]) -> (y) {\n    y = Relu(x)\n}\n",
+        "graph ramp(x: f32[N]) -> y { y = Relu(x) }",
+    ],
+)
+def test_a_text_is_a_model_without_a_file(text: str) -> None:
     run = popgraph.compile(text)
     np.testing.assert_array_equal(run(x=np.float32([-1, 2]))["y"], [0, 2])
     assert "of ramp>" in repr(run) and "Relu" in str(popgraph.to_pgraph(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ SETTLED = 2.0
 
 
 def path_of(model: object) -> Path | None:
-    """Where the file is that a model is given by; a text, which has lines, is none."""
-    if isinstance(model, str) and "\n" in model:
+    """Where the file is that a model is given by; a text, which has lines or a graph, is none."""
+    if isinstance(model, str) and ("\n" in model or re.search(r"\bgraph\s.*\{", model)):
         return None
     return Path(model) if isinstance(model, str | Path) else None
 
