@@ -111,7 +111,7 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
     grouped = [groups] if groups > 1 else []
     parallel = [result[0], *grouped, weight[0] // groups, *sizes]
     n, g, m, o, c, k = dimensions(1, len(grouped), 1, len(sizes), 1, len(sizes))
-    x = split(padded(op.x, geometry, sizes), 1, groups)
+    x = split(padded(factor(op.x), geometry, sizes), 1, groups)
     w = split(op.w, 0, groups)
     places = ([*n, *g, *c, *read_at(o, k, geometry)], [*g, *m, *c, *k])
     domain, element_ = (*parallel, *weight[1:]), tensor_of(op.result).element_type
@@ -131,7 +131,7 @@ def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     grouped = [groups] if groups > 1 else []
     parallel = [result[0], *grouped, weight[1], *space]
     n, g, c, i, m, k = dimensions(1, len(grouped), 1, len(space), 1, len(space))
-    dilated, shifts = spread(op.dy, geometry, space)
+    dilated, shifts = spread(factor(op.dy), geometry, space)
     dy, w = split(dilated, 1, groups), split(op.w, 0, groups)
     places = (
         [*n, *g, *m, *collect_at(i, k, geometry, shifts)],
@@ -149,7 +149,7 @@ def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
     grouped = [groups] if groups > 1 else []
     parallel = [*grouped, result[0] // groups, *result[1:]]
     g, m, c, k, n, o = dimensions(len(grouped), 1, 1, len(sizes), 1, len(sizes))
-    x = split(padded(op.x, geometry, sizes), 1, groups)
+    x = split(padded(factor(op.x), geometry, sizes), 1, groups)
     dy = split(op.dy, 1, groups)
     places = ([*n, *g, *c, *read_at(o, k, geometry)], [*n, *g, *m, *o])
     domain = (*parallel, windows[0], *sizes)
