@@ -16,6 +16,9 @@ BYTES = ("u8i7", "i8u7", "i16")
 VNNI = ("u8i8", "i8u8", "i16")
 BF16 = (*VNNI, "bf16")
 """The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and AVX512-BF16 too."""
+DOTPROD = ("i8i8",)
+I8MM = ("u8i8", "i8u8", "i8i8")
+"""The words of Arm with SDOT, and with USDOT too."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +280,7 @@ PRESETS: Mapping[str, Machine] = {
             source="Intel 248966 for the sizes of caches, generic rates",
         ),
         replace(
-            GENERIC.with_vectors(16, 32, ()),
+            GENERIC.with_vectors(16, 32, DOTPROD),
             name="neoverse_n1",
             # Arm Neoverse N1 Core Technical Reference Manual (100616): L1d 64 KiB, 4 ways; L2 up
             # to 1 MiB, 8 ways. Software Optimization Guide: two FMLA of 128 bits in a cycle, ready
@@ -287,7 +290,7 @@ PRESETS: Mapping[str, Machine] = {
             source="Arm 100616 for the sizes of caches, generic rates",
         ),
         replace(
-            GENERIC.with_vectors(16, 32, ()),
+            GENERIC.with_vectors(16, 32, DOTPROD),
             name="apple_m1",
             # AnandTech, "Apple Announces The Apple Silicon M1" (16226), Firestorm: L1d 128 KiB, L2
             # 12 MiB for four cores; four units for FMLA of 128 bits, ready after 4. macOS's

@@ -35,6 +35,11 @@ class Words:
         return WORD.itemsize // self.lhs.itemsize
 
     @property
+    def cost(self) -> float:
+        """Instructions for each number of a vector."""
+        return self.instructions / self.count
+
+    @property
     def total(self) -> np.dtype[Any]:
         """The type of the sums of products."""
         return WORD if self.is_whole else np.dtype(np.float32)
@@ -47,11 +52,9 @@ class Words:
     @property
     def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The least and the greatest integer that each factor may have."""
-        (low, high), (least, greatest) = (
+        lhs, (least, greatest) = (
             (int(np.iinfo(held).min), int(np.iinfo(held).max)) for held in (self.lhs, self.rhs)
         )
-        both_signed = low < 0 and least < 0
-        lhs = (max(low, -high) if both_signed else low), high
         return lhs, (max(least, -self.most), min(self.most, greatest))
 
     def hold(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
@@ -60,6 +63,16 @@ class Words:
             low <= least and greatest <= high
             for (least, greatest), (low, high) in zip((lhs, rhs), self.ends, strict=True)
         )
+
+    def shift(self, lhs: tuple[int, int]) -> int:
+        """What is added to integers between these ends, so that the left factor can hold them."""
+        (low, high), (least, greatest) = self.ends[0], lhs
+        return low - least if least < low else min(0, high - greatest)
+
+    def hold_shifted(self, lhs: tuple[int, int], rhs: tuple[int, int]) -> bool:
+        """The same once the left factor is shifted."""
+        by = self.shift(lhs) if self.is_whole else 0
+        return self.hold((lhs[0] + by, lhs[1] + by), rhs)
 
     def dot(self, lhs: Any, rhs: Any, total: Any) -> Any:
         """`total`, to which the products of what two words hold are added; integers wrap."""
@@ -83,6 +96,7 @@ WORDS: Mapping[str, Words] = {
         Words("u8i7", np.dtype(np.uint8), np.dtype(np.int8), 3, most=64),
         Words("i8u8", np.dtype(np.int8), np.dtype(np.uint8), 1, most=255, mirrors="u8i8"),
         Words("i8u7", np.dtype(np.int8), np.dtype(np.uint8), 3, most=127, mirrors="u8i7"),
+        Words("i8i8", np.dtype(np.int8), np.dtype(np.int8), 1, most=128),
         Words("bf16", np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.bfloat16), 1),
     )
 }
@@ -90,7 +104,8 @@ WORDS: Mapping[str, Words] = {
 By name: what processors multiply and add in an instruction or two.
 
 `i16` is PMADDWD, where both factors may not be -32768 at once, and an addition (VNNI has both in
-one); `u8i8` is VPDPBUSD of VNNI; `u8i7` is PMADDUBSW, whose sums of two products have 16 bits that
-do not hold those of larger numbers. `i8u8` and `i8u7` have the sign on the left: weights of few
-bits have none. `bf16` is VDPBF16PS of AVX512-BF16, which takes numbers below 2 ** -126 for zeros.
+one); `u8i8` is VPDPBUSD of VNNI, and USDOT of Arm; `i8i8` is Arm's SDOT; `u8i7` is PMADDUBSW, whose
+sums of two products have 16 bits that do not hold those of larger numbers. `i8u8` and `i8u7` have
+the sign on the left: weights of few bits have none. `bf16` is VDPBF16PS of AVX512-BF16, which takes
+numbers below 2 ** -126 for zeros.
 """

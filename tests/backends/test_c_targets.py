@@ -29,6 +29,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import BackendError
 from popgraph.support.machine import TARGETS as MACHINES
+from tests.emulated import Process
 from tests.sampling import WHOLE
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
@@ -401,6 +402,21 @@ CROSS = {
 """Compilers for another machine, and QEMU's name of it."""
 
 
+def run_there(binary: Path, machine: str) -> None:
+    """Runs a program of another machine, in its folder: by QEMU or Unicorn, if it is not this."""
+    emulator = shutil.which(f"qemu-{machine}")
+    if platform.machine() == machine or emulator is not None:
+        command = [str(binary)] if emulator is None else [emulator, str(binary)]
+        subprocess.run(command, cwd=binary.parent, check=True)
+        return
+    if machine != "aarch64" or importlib.util.find_spec("unicorn") is None:
+        pytest.skip(
+            f"compiled; it runs where qemu-{machine}, or for aarch64 the package unicorn, is"
+        )
+    process = Process(binary, binary.parent)
+    assert process.run() == 0, process.said
+
+
 @pytest.mark.parametrize("cross", CROSS)
 def test_neon_code_computes_the_same_where_it_can_be_run(
     cross: str, few_graphs: Path, tmp_path: Path
@@ -414,11 +430,7 @@ def test_neon_code_computes_the_same_where_it_can_be_run(
     sources = ["user.c", "program.c", "kernels.c"]
     command = [*compiler, *FLAGS, "-static", *sources, "-lm", "-o", "user"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    emulator = shutil.which(f"qemu-{machine}")
-    if platform.machine() != machine and emulator is None:
-        pytest.skip(f"compiled; without qemu-{machine} it cannot be run here")
-    run = ["./user"] if platform.machine() == machine else [str(emulator), "./user"]
-    subprocess.run(run, cwd=tmp_path, check=True)
+    run_there(tmp_path / "user", machine)
     check(
         few_graphs,
         {

@@ -650,6 +650,28 @@ def test_statistics_move_in_loops_that_end_early_and_in_branches() -> None:
         np.testing.assert_allclose(state["mean"], moved, atol=1e-5)
 
 
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_an_optimizer_leaves_statistics_of_branches_alone(backend: str, taken: bool) -> None:
+    """Neither a gradient, which the other branch lets pass, nor decay moves them."""
+    text = """g (float[4, 3] x, bool c) => (float loss)
+      <float[3] s = {1, 1, 1}, float[3] mean = {0.5, 0, 0}, float[3] var = {1, 1, 1}> {
+      y = If (c) <
+        then_branch = t () => (float[4, 3] p) { p = BatchNormalization(x, s, s, mean, var) },
+        else_branch = e () => (float[4, 3] q) { q = Relu(x) }>
+      loss = ReduceSumSquare<keepdims = 0>(y)
+    }"""
+    x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
+    rule = SGD(Scalar(0.5), weight_decay=Scalar(0.25))
+    options = Options(training=Training("loss", rule))
+    run = popgraph.compile(parsed(text), backend=backend, options=options)
+    run(x=x, c=np.array(taken))
+    before = np.array([0.5, 0, 0], F32)
+    after = 0.9 * before + 0.1 * x.mean(0) if taken else before
+    assert run.static is not None
+    np.testing.assert_allclose(run.static.read("mean"), after, rtol=1e-5)
+
+
 NOISE = """g (float[64] x) => (float[64] first, float[2, 64] a, float[2, 3, 64] b) {
   first = RandomUniformLike(x)
   n = Constant<value_int = 2>()

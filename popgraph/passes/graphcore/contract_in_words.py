@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, i32
@@ -34,7 +34,7 @@ from popgraph.dialects.graphcore.base import (
     tensor_of,
 )
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.graphcore.fold_constants import computed_array
@@ -72,11 +72,10 @@ class SumInWords(Rule[AnyContraction]):
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
         if not dtype_of(op.result).is_integer or 0 in sizes or not self._fits(op):
             return None
-        for words in _words_that_pay(op, self._target):
-            factor = self._factor(op, words)
-            if factor is not None:
-                return self._contracted(op, factor, words)
-        return None
+        tried = [(self._factor(op, words), words) for words in _words_that_pay(op, self._target)]
+        found = [(factor, words) for factor, words in tried if factor is not None]
+        best = min(found, key=lambda one: (one[1].cost, one[0].is_moved), default=None)
+        return None if best is None else self._contracted(op, *best)
 
     def _fits(self, op: AnyContraction) -> bool:
         """Whether sums may be made in 32 bits: of fewer, only the low ones count."""
@@ -94,15 +93,15 @@ class SumInWords(Rule[AnyContraction]):
             return None
         if words.hold(first, second):
             return Shifted(lhs)
-        source = lhs.owner
-        if not isinstance(source, SubOp) or computed_array(rhs, self.weights) is None:
+        if computed_array(rhs, self.weights) is None:
             return None
-        before = self._sums.interval(source.lhs)
-        if before is None or not self._is_even(op, source.rhs):
+        source, found = lhs.owner, Shifted(lhs)
+        if isinstance(source, SubOp) and self._is_even(op, source.rhs):
+            found = Shifted(source.lhs, source.rhs)
+        before = self._sums.interval(found.value)
+        if before is None or not words.hold_shifted(before, second):
             return None
-        up = max(0, -before.low)
-        moved = (before.low + up, before.high + up)
-        return Shifted(source.lhs, source.rhs, up) if words.hold(moved, second) else None
+        return replace(found, by=words.shift(before))
 
     def _is_even(self, op: AnyContraction, zero: SSAValue) -> bool:
         """Whether a zero is the same for all terms of a sum, and known where windows are padded."""
@@ -115,11 +114,11 @@ class SumInWords(Rule[AnyContraction]):
     def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
         first, second = summed_axes(op)
         lhs, rhs = packed(factor.numbers(), first, words.count), self._packed(op, second, words)
-        is_padded = isinstance(op, ConvOp) and factor.zero is not None and any(op.pads)
+        is_padded = isinstance(op, ConvOp) and factor.is_moved and any(op.pads)
         if isinstance(op, ConvOp) and is_padded:
             lhs = self._padded(op, lhs, factor, words)
         sums = _sums_in_words(op, lhs, rhs, words, is_padded=is_padded)
-        if factor.zero is not None:
+        if factor.is_moved:
             sums = SubOp(sums, self._of_zero(op, factor))
         element = tensor_of(op.result).element_type
         return sums if element == i32 else CastOp(sums, to=element)
@@ -146,11 +145,10 @@ class SumInWords(Rule[AnyContraction]):
 
     def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
         """Words with such around them as hold the zero."""
-        assert factor.zero is not None
-        zero = computed_array(factor.zero, self.weights)
+        zero = computed_array(factor.whole_zero(), self.weights)
         assert zero is not None, "_is_even has asked for it"
         rank, around = len(op.pads) // 2, op.pads.data
-        number = np.full(words.count, int(zero.reshape(-1)[0]) + factor.up).astype(words.lhs)
+        number = np.full(words.count, int(zero.reshape(-1)[0])).astype(words.lhs)
         fill = int(number.view(WORD)[0])
         ends = [(0, 0, *around[:rank]), (0, 0, *around[rank:])]
         none = [0] * (rank + 2)
@@ -206,22 +204,29 @@ def _sums_in_words(
 
 @dataclass(frozen=True)
 class Shifted:
-    """A factor before its zero is taken from it, moved `up` so that no number is negative."""
+    """A factor before its zero is taken from it, moved `by` so much that words hold its numbers."""
 
     value: SSAValue
     zero: SSAValue | None = None
-    up: int = 0
+    by: int = 0
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether something is to be taken from the sums."""
+        return self.zero is not None or self.by != 0
 
     def numbers(self) -> SSAValue:
         return self._moved(self.value)
 
     def whole_zero(self) -> SSAValue:
-        assert self.zero is not None
+        """What stands for a zero."""
+        if self.zero is None:
+            return ConstantOp(DataAttr.of(np.array(self.by, WORD))).result
         return self._moved(self.zero)
 
     def _moved(self, value: SSAValue) -> SSAValue:
         wide = value if tensor_of(value).element_type == i32 else CastOp(value, to=i32).result
-        return AddOp(wide, scalar(self.up, wide)).result if self.up else wide
+        return AddOp(wide, scalar(self.by, wide)).result if self.by else wide
 
 
 def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:

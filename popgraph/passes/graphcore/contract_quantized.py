@@ -147,10 +147,13 @@ class ContractIntegers(Rule[AnyContraction]):
         lhs, rhs = factors
         window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
         most = lhs.magnitude * rhs.magnitude * prod(window) * terms_of(op)
-        return most <= np.iinfo(WORD).max and any(
-            pays(op, WORDS[name], self._target.tuning) and WORDS[name].hold(first, rhs.intervals[0])
-            for name in self._target.machine.words
-            for first in lhs.intervals
+        if most > np.iinfo(WORD).max:
+            return False
+        (first, *shifted), (second, *_) = lhs.intervals, rhs.intervals
+        return any(
+            words.hold(first, second) or any(words.hold_shifted(one, second) for one in shifted)
+            for words in map(WORDS.__getitem__, self._target.machine.words)
+            if pays(op, words, self._target.tuning)
         )
 
 

@@ -87,10 +87,11 @@ class AddOptimizer(Pass):
 
     def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
         contexts = {}
+        updated = {op.variable.text for op in graph.updates()}
         for op in list(graph.variables()):
             name = op.variable.text
             gradient = graph.outputs.get(PREFIX + name)
-            if gradient is None:
+            if gradient is None or name in updated:
                 continue
             whole = DELAYED + name in variables.now or self._shows(name, itself=True)
             if spec.shares_weights(prod(shape_of(op.result))) and not whole:

@@ -179,11 +179,12 @@ class Autodiff(Pass):
         return is_float(loss) or (is_number(loss) and dtype_of(loss) in wanted)
 
     def _targets(self, graph: GraphOp) -> dict[str, SSAValue]:
-        """The values of which gradients are wanted, by name."""
+        """The values of which gradients are wanted, by name; of none that the graph updates."""
         variables = {op.variable.text: op.result for op in graph.variables()}
         known = {**graph.inputs, **graph.outputs, **variables}
         floats = {name for name, value in variables.items() if is_float(value)}
-        wrt = self.wrt or tuple(name for name in variables if name in floats - {*self.frozen})
+        trained = floats.difference(self.frozen, (op.variable.text for op in graph.updates()))
+        wrt = self.wrt or tuple(name for name in variables if name in trained)
         wanted = tuple(dict.fromkeys((*wrt, *self.gradients, *self.tracked)))
         for name in wanted:
             if name not in known:

@@ -1,0 +1,209 @@
+"""Runs programs of another machine: a static Linux executable of aarch64, by Unicorn."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+PAGE = 4096
+STACK, STACK_BYTES = 0x7F00_0000_0000, 8 << 20
+HEAP, MAPPED = 0x1000_0000_0000, 0x2000_0000_0000
+"""Where `brk` begins to give memory, and `mmap`."""
+SVC = 2
+"""The number of the exception of a system call."""
+
+
+@dataclass
+class Process:
+    """An executable that was loaded, with the files that it opens in one folder."""
+
+    binary: Path
+    folder: Path
+    exit_code: int | None = None
+    said: bytes = b""
+    """What it wrote to its output and its errors."""
+    _top: int = HEAP
+    _next: int = MAPPED
+    _files: dict[int, int] = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Runs it to its end; gives its exit code."""
+        unicorn = import_module("unicorn")
+        self._names = import_module("unicorn.arm64_const")
+        self._cpu = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
+        self._cpu.ctl_set_cpu_model(self._names.UC_CPU_ARM64_MAX)
+        self._set("CPACR_EL1", 3 << 20)  # Vectors are allowed.
+        entry = self._load()
+        self._cpu.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
+        try:
+            self._cpu.emu_start(entry, 0)
+        finally:
+            for handle in self._files.values():
+                os.close(handle)
+        assert self.exit_code is not None, self.said
+        return self.exit_code
+
+    def _set(self, name: str, value: int) -> None:
+        self._cpu.reg_write(getattr(self._names, f"UC_ARM64_REG_{name}"), value)
+
+    def _get(self, name: str) -> int:
+        found: int = self._cpu.reg_read(getattr(self._names, f"UC_ARM64_REG_{name}"))
+        return found
+
+    # Memory
+
+    def _load(self) -> int:
+        """Puts segments and a stack into memory; gives where the program begins."""
+        content = self.binary.read_bytes()
+        assert content[:5] == b"\x7fELF\x02" and content[16:18] == b"\x02\x00", "static, 64 bits"
+        entry, headers = struct.unpack_from("<QQ", content, 24)
+        size, count = struct.unpack_from("<HH", content, 54)
+        at = None
+        for number in range(count):
+            kind, _, offset, address, _, stored, used, _ = struct.unpack_from(
+                "<IIQQQQQQ", content, headers + number * size
+            )
+            if kind != 1:
+                continue
+            self._map(address, used)
+            self._cpu.mem_write(address, content[offset : offset + stored])
+            at = address + headers - offset if offset <= headers < offset + stored else at
+        self._map(STACK, STACK_BYTES)
+        self._set("SP", self._arguments({3: at or 0, 4: size, 5: count, 6: PAGE, 9: entry}))
+        return int(entry)
+
+    def _arguments(self, about: Mapping[int, int]) -> int:
+        """The stack as a program finds it: its name, no environment, and facts by number."""
+        name = STACK + STACK_BYTES - PAGE
+        self._cpu.mem_write(name, b"program\0".ljust(32, b"\0"))
+        facts = [*about.items(), (25, name + 16), (0, 0)]
+        words = [1, name, 0, 0, *(word for pair in facts for word in pair)]
+        top = name - 8 * len(words) & -16
+        self._cpu.mem_write(top, struct.pack(f"<{len(words)}Q", *words))
+        return top
+
+    def _map(self, address: int, size: int) -> None:
+        """Pages that are not there yet."""
+        mapped = [(begin, end) for begin, end, _ in self._cpu.mem_regions()]
+        for page in range(address // PAGE * PAGE, address + size, PAGE):
+            if not any(begin <= page <= end for begin, end in mapped):
+                self._cpu.mem_map(page, PAGE)
+
+    # System calls
+
+    def _interrupted(self, _: Any, number: int, __: Any) -> None:
+        if number != SVC:
+            self.exit_code = -number
+            self._cpu.emu_stop()
+            return
+        call = self._get("X8")
+        given = [self._get(f"X{place}") for place in range(6)]
+        known = CALLS.get(call)
+        try:
+            result = known(self, *given) if known else -errno.ENOSYS
+        except OSError as error:
+            result = -(error.errno or errno.EIO)
+        self._set("X0", result & (1 << 64) - 1)
+
+    def _text(self, address: int) -> str:
+        found = bytearray()
+        while (byte := self._cpu.mem_read(address + len(found), 1)) != b"\0":
+            found += byte
+        return found.decode()
+
+    def open(self, _: int, path: int, flags: int, mode: int, *__: int) -> int:
+        handle = os.open(self.folder / self._text(path), flags & 0o3103, mode & 0o777 or 0o600)
+        number = 3 + len(self._files)
+        self._files[number] = handle
+        return number
+
+    def seek(self, number: int, offset: int, whence: int, *_: int) -> int:
+        return os.lseek(self._files[number], _signed(offset), whence)
+
+    def read(self, number: int, pieces: int, count: int, *_: int) -> int:
+        done = 0
+        for address, size in self._pieces(pieces, count):
+            content = os.read(self._files[number], size)
+            self._cpu.mem_write(address, content)
+            done += len(content)
+            if len(content) < size:
+                break
+        return done
+
+    def write(self, number: int, pieces: int, count: int, *_: int) -> int:
+        parts = self._pieces(pieces, count)
+        content = b"".join(bytes(self._cpu.mem_read(at, size)) for at, size in parts)
+        if number < 3:
+            self.said += content
+            return len(content)
+        return os.write(self._files[number], content)
+
+    def _pieces(self, vector: int, count: int) -> Sequence[tuple[int, int]]:
+        words = struct.unpack(f"<{2 * count}Q", self._cpu.mem_read(vector, 16 * count))
+        return list(zip(words[::2], words[1::2], strict=True))
+
+    def brk(self, wanted: int, *_: int) -> int:
+        if wanted > self._top:
+            self._map(self._top, wanted - self._top)
+            self._top = wanted
+        return self._top
+
+    def mmap(self, _: int, size: int, *__: int) -> int:
+        address, pages = self._next, -(-size // PAGE)
+        self._cpu.mem_map(address, pages * PAGE)
+        self._next += (pages + 1) * PAGE
+        return address
+
+    def end(self, code: int, *_: int) -> int:
+        self.exit_code = code
+        self._cpu.emu_stop()
+        return 0
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _plain(call: Callable[..., int]) -> Callable[..., int]:
+    """`read` or `write` of one piece of memory."""
+
+    def whole(process: Process, number: int, address: int, size: int, *_: int) -> int:
+        below = process._get("SP") - PAGE & -16
+        process._cpu.mem_write(below, struct.pack("<QQ", address, size))
+        return call(process, number, below, 1)
+
+    return whole
+
+
+def _nothing(*_: object) -> int:
+    return 0
+
+
+CALLS: Mapping[int, Callable[..., int]] = {
+    29: lambda *_: -errno.ENOTTY,
+    56: Process.open,
+    57: _nothing,
+    62: Process.seek,
+    63: _plain(Process.read),
+    64: _plain(Process.write),
+    65: Process.read,
+    66: Process.write,
+    93: Process.end,
+    94: Process.end,
+    96: lambda *_: 1,
+    98: _nothing,
+    99: _nothing,
+    134: _nothing,
+    135: _nothing,
+    214: Process.brk,
+    215: _nothing,
+    222: Process.mmap,
+    226: _nothing,
+}
+"""By their numbers on aarch64: what programs of C's library ask of Linux."""
