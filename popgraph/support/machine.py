@@ -17,8 +17,7 @@ VNNI = ("u8i8", "i8u8", "i16")
 BF16 = (*VNNI, "bf16")
 """The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and AVX512-BF16 too."""
 DOTPROD = ("i8i8",)
-I8MM = ("u8i8", "i8u8", "i8i8")
-"""The words of Arm with SDOT, and with USDOT too."""
+"""The words of Arm with SDOT."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ WORDS: Mapping[str, Words] = {
 By name: what processors multiply and add in an instruction or two.
 
 `i16` is PMADDWD, where both factors may not be -32768 at once, and an addition (VNNI has both in
-one); `u8i8` is VPDPBUSD of VNNI, and USDOT of Arm; `i8i8` is Arm's SDOT; `u8i7` is PMADDUBSW, whose
+one); `u8i8` is VPDPBUSD of VNNI; `i8i8` is Arm's SDOT; `u8i7` is PMADDUBSW, whose
 sums of two products have 16 bits that do not hold those of larger numbers. `i8u8` and `i8u7` have
 the sign on the left: weights of few bits have none. `bf16` is VDPBF16PS of AVX512-BF16, which takes
 numbers below 2 ** -126 for zeros.

@@ -10,6 +10,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import BackendError
+from popgraph.support.machine import DOTPROD
 from popgraph.support.machine import TARGETS as MACHINES
 from tests.emulated import Process
 from tests.sampling import WHOLE
@@ -134,6 +137,20 @@ graph integers(x: f32[6, 50]) -> (y, best, rows) {
     rows = Gather(Max(Cast(x * 9.0, to=i32), Cast(Abs(x), to=i32)), [5, 0, -2])
 }
 """
+QUANTIZED = """
+opset 21
+
+graph quantized(x: f32[2, 9, 8, 7]) -> (y) {
+    weight w: f32[12, 9, 3, 3] = normal(std=0.1, seed=1)
+    weight m: f32[672, 10] = normal(std=0.1, seed=2)
+    a = DequantizeLinear(QuantizeLinear(x, 0.03, Cast(121, to=u8)), 0.03, Cast(121, to=u8))
+    c = DequantizeLinear(QuantizeLinear(w, 0.004, Cast(0, to=i8)), 0.004, Cast(0, to=i8))
+    h = Relu(Conv(a, c, pads=[1, 1, 1, 1]))
+    b = DequantizeLinear(QuantizeLinear(h, 0.02, Cast(0, to=u8)), 0.02, Cast(0, to=u8))
+    d = DequantizeLinear(QuantizeLinear(m, 0.004, Cast(0, to=i8)), 0.004, Cast(0, to=i8))
+    y = Flatten(b) @ d
+}
+"""
 GRAPHS = {
     "lenet": NETWORK,
     **{f"convolution_{kind}": CONVOLUTION.replace("T", kind) for kind in ("f32", "f16", "f64")},
@@ -146,6 +163,7 @@ MORE = {
     "depthwise": DEPTHWISE,
     "transposed": TRANSPOSED,
     "integers": INTEGERS,
+    "quantized": QUANTIZED,
 }
 """These, too, where all is tried (`make targets`)."""
 LEAST = {"f16": 4e-3, "bf16": 4e-2}
@@ -360,10 +378,12 @@ LINES
 """
 
 
-def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generic], list[int]]]:
+def driver(
+    path: Path, folder: Path, words: Sequence[str] = ()
+) -> dict[str, tuple[Path, np.dtype[np.generic], list[int]]]:
     """A program for NEON in `folder`, with its data; where it will write its outputs."""
     module, compilation = compiler.load(path)
-    options = Options(machine=MACHINES["neon"])
+    options = Options(machine=replace(MACHINES["neon"], words=tuple(words)))
     compiler.lower(module, compilation, options)
     for name, parts in emit(module, compilation.weights).items():
         (folder / name).write_bytes(b"".join(parts))
@@ -426,15 +446,32 @@ def test_neon_code_computes_the_same_where_it_can_be_run(
         pytest.skip("ziglang is not installed")
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"{compiler[0]} is not installed")
-    outputs = driver(few_graphs, tmp_path)
+    run_driver(few_graphs, tmp_path, compiler, machine)
+
+
+@needs_zig
+def test_words_of_arm(tmp_path: Path) -> None:
+    """Bytes are multiplied by its instruction, and give the same numbers."""
+    compiler = [*ZIG_NEON, "-mcpu=generic+dotprod"]
+    run_driver(written("quantized", tmp_path), tmp_path, compiler, "aarch64", DOTPROD)
+    command = [*compiler, *FLAGS, "-S", "kernels.c", "-o", "kernels.s"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert "\tsdot\t" in (tmp_path / "kernels.s").read_text()
+
+
+def run_driver(
+    path: Path, folder: Path, compiler: Sequence[str], machine: str, words: Sequence[str] = ()
+) -> None:
+    """Compiles a graph for another machine, runs it there, and checks what it gives."""
+    outputs = driver(path, folder, words)
     sources = ["user.c", "program.c", "kernels.c"]
     command = [*compiler, *FLAGS, "-static", *sources, "-lm", "-o", "user"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    run_there(tmp_path / "user", machine)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    run_there(folder / "user", machine)
     check(
-        few_graphs,
+        path,
         {
-            name: np.frombuffer(path.read_bytes(), dtype).reshape(shape)
-            for name, (path, dtype, shape) in outputs.items()
+            name: np.frombuffer(found.read_bytes(), dtype).reshape(shape)
+            for name, (found, dtype, shape) in outputs.items()
         },
     )

@@ -284,10 +284,6 @@ def test_targets_follow_the_compilers_macros(macros: str, wanted: tuple[int, int
         ("#define __AVX__ 1\n", ()),
         ("#define __ARM_NEON 1\n", ()),
         ("#define __ARM_NEON 1\n#define __ARM_FEATURE_DOTPROD 1\n", ("i8i8",)),
-        (
-            "#define __ARM_FEATURE_DOTPROD 1\n#define __ARM_FEATURE_MATMUL_INT8 1\n",
-            ("u8i8", "i8u8", "i8i8"),
-        ),
     ],
 )
 def test_words_follow_the_compilers_macros(macros: str, words: tuple[str, ...]) -> None:

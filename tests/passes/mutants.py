@@ -456,7 +456,7 @@ def nothing_contributed(original: Any) -> Any:
 
 def another_zero(original: Any) -> Any:
     return lambda rule, op, value, factor, words: original(
-        rule, op, value, replace(factor, up=factor.up + 1), words
+        rule, op, value, replace(factor, by=factor.by + 1), words
     )
 
 

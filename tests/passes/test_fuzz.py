@@ -23,7 +23,7 @@ from popgraph.passes.structured.schedule.cost import Estimate
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.machine import BYTES, Machine
+from popgraph.support.machine import BYTES, DOTPROD, Machine
 from popgraph.testing import (
     Constant,
     Network,
@@ -261,6 +261,8 @@ def places() -> Iterator[Place]:
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
     wanted = options(place.training, names, place.threads, place.ipu)
+    if place.name == "contract-in-words" and len(network.nodes) % 2:
+        wanted = replace(wanted, machine=replace(wanted.machine, words=DOTPROD))
     if place.name == "scale-sums":  # four bits choose from sixteen lanes
         wanted = replace(wanted, machine=wanted.machine.with_vectors(64, 32))
     return [made for _, made in planned(wanted)]

@@ -12,7 +12,7 @@ from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.cache_files import digest, read_sealed, write_sealed
-from popgraph.support.machine import BF16, BYTES, DOTPROD, I8MM, PAIRS, VNNI, machine_named
+from popgraph.support.machine import BF16, BYTES, DOTPROD, PAIRS, VNNI, machine_named
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,6 @@ _WORDS = (
     ("__AVX512BF16__", BF16),
     ("__AVX512VNNI__", VNNI),
     ("__AVXVNNI__", VNNI),
-    ("__ARM_FEATURE_MATMUL_INT8", I8MM),
     ("__ARM_FEATURE_DOTPROD", DOTPROD),
 )
 """The same of what vectors multiply; without any, the target says it."""

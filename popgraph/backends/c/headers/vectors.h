@@ -278,7 +278,7 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 #else
 #define POPGRAPH_DOT_U8I8_16 POPGRAPH_PLAIN_DOT_U8I8
 #endif
-/* Both with a sign. Arm's instructions take words on both sides of 16 bytes. */
+/* Both with a sign: Arm has an instruction for vectors of 16 bytes. */
 #define POPGRAPH_PLAIN_DOT_I8I8(T, U, a, b, c) __extension__ ({ \
     const U x = (U)(a), y = (U)(b); \
     U sum = (U)(c); \
@@ -286,13 +286,12 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
         sum += (U)((T)(x << (24 - place)) >> 24) * (U)((T)(y << (24 - place)) >> 24); \
     (T)sum; \
 })
-#define POPGRAPH_ARM_DOT(instruction, T, a, b, c) __extension__ ({ \
+#if defined(__ARM_FEATURE_DOTPROD)
+#define POPGRAPH_DOT_I8I8_4(T, U, a, b, c) __extension__ ({ \
     T sum = (c); \
-    __asm__(instruction " %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b)); \
+    __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b)); \
     sum; \
 })
-#if defined(__ARM_FEATURE_DOTPROD)
-#define POPGRAPH_DOT_I8I8_4(T, U, a, b, c) POPGRAPH_ARM_DOT("sdot", T, a, b, c)
 #else
 #define POPGRAPH_DOT_I8I8_4 POPGRAPH_PLAIN_DOT_I8I8
 #endif
@@ -307,9 +306,6 @@ typedef int popgraph_i32x16 __attribute__((vector_size(64)));
 #define POPGRAPH_DOT_U8I8_8(T, U, a, b, c) ((T)__builtin_ia32_vpdpbusd256(c, (T)(a), (T)(b)))
 #define POPGRAPH_DOT_U8I8_4(T, U, a, b, c) ((T)__builtin_ia32_vpdpbusd128(c, (T)(a), (T)(b)))
 #endif
-#elif defined(__ARM_FEATURE_MATMUL_INT8)
-#define POPGRAPH_DOT_U8I8_8 POPGRAPH_PLAIN_DOT_U8I8
-#define POPGRAPH_DOT_U8I8_4(T, U, a, b, c) POPGRAPH_ARM_DOT("usdot", T, a, b, c)
 #else
 #define POPGRAPH_DOT_U8I8_8 POPGRAPH_PLAIN_DOT_U8I8
 #define POPGRAPH_DOT_U8I8_4 POPGRAPH_PLAIN_DOT_U8I8
