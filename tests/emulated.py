@@ -36,13 +36,13 @@ class Process:
         """Runs it to its end; gives its exit code."""
         unicorn = import_module("unicorn")
         self._names = import_module("unicorn.arm64_const")
-        self._cpu = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
-        self._cpu.ctl_set_cpu_model(self._names.UC_CPU_ARM64_MAX)
+        self.cpu = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
+        self.cpu.ctl_set_cpu_model(self._names.UC_CPU_ARM64_MAX)
         self._set("CPACR_EL1", 3 << 20)  # Vectors are allowed.
         entry = self._load()
-        self._cpu.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
+        self.cpu.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
         try:
-            self._cpu.emu_start(entry, 0)
+            self.cpu.emu_start(entry, 0)
         finally:
             for handle in self._files.values():
                 os.close(handle)
@@ -50,10 +50,10 @@ class Process:
         return self.exit_code
 
     def _set(self, name: str, value: int) -> None:
-        self._cpu.reg_write(getattr(self._names, f"UC_ARM64_REG_{name}"), value)
+        self.cpu.reg_write(getattr(self._names, f"UC_ARM64_REG_{name}"), value)
 
-    def _get(self, name: str) -> int:
-        found: int = self._cpu.reg_read(getattr(self._names, f"UC_ARM64_REG_{name}"))
+    def register(self, name: str) -> int:
+        found: int = self.cpu.reg_read(getattr(self._names, f"UC_ARM64_REG_{name}"))
         return found
 
     # Memory
@@ -72,7 +72,7 @@ class Process:
             if kind != 1:
                 continue
             self._map(address, used)
-            self._cpu.mem_write(address, content[offset : offset + stored])
+            self.cpu.mem_write(address, content[offset : offset + stored])
             at = address + headers - offset if offset <= headers < offset + stored else at
         self._map(STACK, STACK_BYTES)
         self._set("SP", self._arguments({3: at or 0, 4: size, 5: count, 6: PAGE, 9: entry}))
@@ -81,29 +81,29 @@ class Process:
     def _arguments(self, about: Mapping[int, int]) -> int:
         """The stack as a program finds it: its name, no environment, and facts by number."""
         name = STACK + STACK_BYTES - PAGE
-        self._cpu.mem_write(name, b"program\0".ljust(32, b"\0"))
+        self.cpu.mem_write(name, b"program\0".ljust(32, b"\0"))
         facts = [*about.items(), (25, name + 16), (0, 0)]
         words = [1, name, 0, 0, *(word for pair in facts for word in pair)]
         top = name - 8 * len(words) & -16
-        self._cpu.mem_write(top, struct.pack(f"<{len(words)}Q", *words))
+        self.cpu.mem_write(top, struct.pack(f"<{len(words)}Q", *words))
         return top
 
     def _map(self, address: int, size: int) -> None:
         """Pages that are not there yet."""
-        mapped = [(begin, end) for begin, end, _ in self._cpu.mem_regions()]
+        mapped = [(begin, end) for begin, end, _ in self.cpu.mem_regions()]
         for page in range(address // PAGE * PAGE, address + size, PAGE):
             if not any(begin <= page <= end for begin, end in mapped):
-                self._cpu.mem_map(page, PAGE)
+                self.cpu.mem_map(page, PAGE)
 
     # System calls
 
     def _interrupted(self, _: Any, number: int, __: Any) -> None:
         if number != SVC:
             self.exit_code = -number
-            self._cpu.emu_stop()
+            self.cpu.emu_stop()
             return
-        call = self._get("X8")
-        given = [self._get(f"X{place}") for place in range(6)]
+        call = self.register("X8")
+        given = [self.register(f"X{place}") for place in range(6)]
         known = CALLS.get(call)
         try:
             result = known(self, *given) if known else -errno.ENOSYS
@@ -113,7 +113,7 @@ class Process:
 
     def _text(self, address: int) -> str:
         found = bytearray()
-        while (byte := self._cpu.mem_read(address + len(found), 1)) != b"\0":
+        while (byte := self.cpu.mem_read(address + len(found), 1)) != b"\0":
             found += byte
         return found.decode()
 
@@ -130,7 +130,7 @@ class Process:
         done = 0
         for address, size in self._pieces(pieces, count):
             content = os.read(self._files[number], size)
-            self._cpu.mem_write(address, content)
+            self.cpu.mem_write(address, content)
             done += len(content)
             if len(content) < size:
                 break
@@ -138,14 +138,14 @@ class Process:
 
     def write(self, number: int, pieces: int, count: int, *_: int) -> int:
         parts = self._pieces(pieces, count)
-        content = b"".join(bytes(self._cpu.mem_read(at, size)) for at, size in parts)
+        content = b"".join(bytes(self.cpu.mem_read(at, size)) for at, size in parts)
         if number < 3:
             self.said += content
             return len(content)
         return os.write(self._files[number], content)
 
     def _pieces(self, vector: int, count: int) -> Sequence[tuple[int, int]]:
-        words = struct.unpack(f"<{2 * count}Q", self._cpu.mem_read(vector, 16 * count))
+        words = struct.unpack(f"<{2 * count}Q", self.cpu.mem_read(vector, 16 * count))
         return list(zip(words[::2], words[1::2], strict=True))
 
     def brk(self, wanted: int, *_: int) -> int:
@@ -156,13 +156,13 @@ class Process:
 
     def mmap(self, _: int, size: int, *__: int) -> int:
         address, pages = self._next, -(-size // PAGE)
-        self._cpu.mem_map(address, pages * PAGE)
+        self.cpu.mem_map(address, pages * PAGE)
         self._next += (pages + 1) * PAGE
         return address
 
     def end(self, code: int, *_: int) -> int:
         self.exit_code = code
-        self._cpu.emu_stop()
+        self.cpu.emu_stop()
         return 0
 
 
@@ -174,8 +174,8 @@ def _plain(call: Callable[..., int]) -> Callable[..., int]:
     """`read` or `write` of one piece of memory."""
 
     def whole(process: Process, number: int, address: int, size: int, *_: int) -> int:
-        below = process._get("SP") - PAGE & -16
-        process._cpu.mem_write(below, struct.pack("<QQ", address, size))
+        below = process.register("SP") - PAGE & -16
+        process.cpu.mem_write(below, struct.pack("<QQ", address, size))
         return call(process, number, below, 1)
 
     return whole
