@@ -34,6 +34,7 @@ from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
 from popgraph.session.model import SessionModel
+from popgraph.session.model_notices import tell_notices
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
@@ -130,6 +131,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
             check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
+            tell_notices(self._model)
             if self._training:
                 check_gradients(self._model)
                 check_clipping(self._rule, self._model.weight_names)
@@ -153,8 +155,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
         self._delayed = DelayedWeights(self._delays())
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
-        if DotFiles(self._options).are_wanted:
-            self.getIr()
+        if DotFiles(self._options).are_wanted or (
+            self._training and self._model.serializes_products
+        ):
+            self.getIr()  # which writes files, or warns
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 

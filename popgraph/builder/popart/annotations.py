@@ -25,6 +25,7 @@ from popgraph.dialects.onnx.annotations import (
     PHASE,
     PRIORITY,
     RECOMPUTE,
+    SERIALIZED,
     STAGE,
     all_attributes,
     set_attribute,
@@ -348,7 +349,7 @@ class Annotations(ABC):
                 f"Unsupported mat mul serialization mode '{mode}'. Supported modes are "
                 f"{', '.join(shown)} or {last}"
             )
-        self._annotate("__serialize_matmul_mode", nodeOutputName, mode)
+        self._annotate(SERIALIZED, nodeOutputName, mode)
         self._annotate("__serialize_matmul_factor", nodeOutputName, factor)
         self._annotate("__serialize_matmul_precision", nodeOutputName, int(keep_precision))
 
