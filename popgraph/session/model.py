@@ -39,7 +39,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.session.dataflow import InputShapeInfo
-from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
+from popgraph.session.limits import LAST_OPSET, check_classes, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
@@ -80,6 +80,7 @@ class SessionModel:
         self._check_names()
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         self.is_of_popart = opset <= LAST_OPSET
+        check_classes(self.graph, model_of(self.module).functions)
         check_limits(self.graph, self.weights, opset)
         self._check_losses()
 
