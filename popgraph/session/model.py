@@ -126,6 +126,8 @@ class SessionModel:
         for name, value in self.values():
             shape = static_shape(value.type)
             if shape is not None and isinstance(value.type, TensorType):
+                if not element_types.is_number(value.type.element_type):
+                    raise popart_exception(f"{name} holds no numbers", "the model of a session")
                 row = element_types.from_ir(value.type.element_type)
                 found[name] = TensorInfo(row.popart, shape)
         return found

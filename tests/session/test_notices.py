@@ -110,3 +110,18 @@ def test_products_whose_updates_cannot_be_cut(capsys: pytest.CaptureFixture[str]
     trained(builder, str(builder.aiGraphcore.l1loss([product], 1.0)))
     (line,) = told(capsys)
     assert line.endswith("Do not currently support ai.onnx.Mul:7 when serializing matmuls")
+
+
+def test_a_session_has_no_texts() -> None:
+    builder = popart.Builder()
+    builder.addInitializedInputTensor(np.array(["a"]), "words")
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    with pytest.raises(popart.popart_exception, match="words holds no numbers"):
+        prepared(builder, y)
+
+
+def test_what_is_no_member_and_what_is_not_there() -> None:
+    with pytest.raises(popart.popart_exception, match="9 is no InitType"):
+        popart.Builder().aiGraphcore.init([2], 1, 9)
+    with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `x' in "):
+        popart.InputShapeInfo().get("x")

@@ -180,7 +180,8 @@ class Annotations(ABC):
         outputs = set(filter(None, owner.output_names)) if isinstance(owner, OnnxOp) else set()
         if not isinstance(owner, OnnxOp) or outputs != set(names):
             raise popart_exception(
-                f"Could not find a node with outputs {', '.join(names)}",
+                f"Could not find a node with outputs {' ,'.join(sorted(names))}. Must specify all "
+                "outputs of a node",
                 hint=f"name all outputs of the node: {', '.join(sorted(outputs))}"
                 if outputs
                 else "name all outputs of one node of this graph",
@@ -298,7 +299,7 @@ class Annotations(ABC):
         if ids is not None:
             return int(self.getNodeAttribute(name, ids))
         if name not in self._current:
-            raise popart_exception(f"{words} not set in current scope")
+            raise popart_exception(f"{words} not set in current scope.")
         return int(self._current[name])  # type: ignore[call-overload,no-any-return]
 
     def hasVirtualGraph(self) -> bool:
@@ -317,8 +318,8 @@ class Annotations(ABC):
     ) -> None:
         if not 0 < availableMemoryProportion <= 1:
             raise popart_exception(
-                "availableMemoryProportion must be in (0,1], "
-                f"but was set to {availableMemoryProportion}"
+                "availableMemoryProportion must be in (0,1]",
+                hint=f"it was set to {availableMemoryProportion}",
             )
         self._annotate(MEMORY, nodeOutputNames, float(availableMemoryProportion))
 
