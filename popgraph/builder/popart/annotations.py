@@ -65,6 +65,26 @@ def _forms(kind: object, default: object) -> tuple[Signature, Signature]:
     return Signature([ids, value]), Signature([value])
 
 
+def _of_node(
+    method: str,
+    more: tuple[str, object, object] | None,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+) -> tuple[NodeIds, Any]:
+    """The outputs of a node, as a list or alone, and one more argument: name, type, default."""
+    by_place = Parameter.POSITIONAL_OR_KEYWORD
+    rest = []
+    if more is not None:
+        rest.append(Parameter(more[0], by_place, default=more[2], annotation=more[1]))
+    forms = [
+        Signature([Parameter(name, by_place, annotation=NodeIds), *rest])
+        for name in ("nodeOutputNames", "nodeOutputName")
+    ]
+    found = list(overloaded(method, forms, args, named).values())
+    value = found[1] if len(found) > 1 else (more[2] if more else None)
+    return found[0], value
+
+
 _LOCATION_NUMBERS = 6
 """Storage, tiles that load, tiles that store, sharding, kind and size of the group: 0 for each."""
 
@@ -274,13 +294,15 @@ class Annotations(ABC):
     def recomputeOutput(self, *args: Any, **named: Any) -> Any:
         return self._note("recomputeOutput", RECOMPUTE, _RECOMPUTE, args, named)
 
-    def recomputeOutputInBackwardPass(
-        self, nodeOutputNames: NodeIds, value: RecomputeType = RecomputeType.Recompute
-    ) -> None:
-        self._annotate(RECOMPUTE, nodeOutputNames, value)
+    def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
+        """Whether nodes are computed again for gradients: `f(ids, value=Recompute)`."""
+        given = ("value", RecomputeType, RecomputeType.Recompute)
+        ids, value = _of_node("recomputeOutputInBackwardPass", given, args, named)
+        self._annotate(RECOMPUTE, ids, value)
 
-    def getRecomputeOutputInBackwardPass(self, nodeOutputNames: NodeIds) -> bool:
-        held = self._held(self._node_of(nodeOutputNames)).get(RECOMPUTE)
+    def getRecomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> bool:
+        ids, _ = _of_node("getRecomputeOutputInBackwardPass", None, args, named)
+        held = self._held(self._node_of(ids)).get(RECOMPUTE)
         return held is not None and to_python(held, self.weights) == int(RecomputeType.Recompute)
 
     def outlineAttributes(self, values: Mapping[str, object]) -> KeyValueContextManager:
@@ -313,15 +335,17 @@ class Annotations(ABC):
 
     # hints for one node
 
-    def setAvailableMemoryProportion(
-        self, nodeOutputNames: NodeIds, availableMemoryProportion: float
-    ) -> None:
-        if not 0 < availableMemoryProportion <= 1:
+    def setAvailableMemoryProportion(self, *args: Any, **named: Any) -> None:
+        """How much of a tile's memory nodes may take: `f(ids, availableMemoryProportion)`."""
+        given = ("availableMemoryProportion", float, Parameter.empty)
+        ids, proportion = _of_node("setAvailableMemoryProportion", given, args, named)
+        if not 0 < proportion <= 1:
             raise popart_exception(
-                "availableMemoryProportion must be in (0,1]",
-                hint=f"it was set to {availableMemoryProportion}",
+                "availableMemoryProportion must be in (0,1]", hint=f"it was set to {proportion}"
             )
-        self._annotate(MEMORY, nodeOutputNames, float(availableMemoryProportion))
+        if self.nodeHasAttribute(MEMORY, ids):
+            self.removeNodeAttribute(MEMORY, ids)
+        self._annotate(MEMORY, ids, float(proportion))
 
     def setPartialsType(self, nodeOutputName: NodeIds, partialsType: str) -> None:
         self._check_operator(
