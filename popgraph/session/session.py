@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -66,6 +67,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.logs import log_of
+from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
 
@@ -159,6 +161,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._training and self._model.serializes_products
         ):
             self.getIr()  # which writes files, or warns
+        if path := os.environ.get("POPART_IR_DUMP"):
+            log_of("ir").debug("Writing ir to %s", path)
+            write_file(path, [self.getIr().serialised().encode()])
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
