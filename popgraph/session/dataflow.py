@@ -179,7 +179,7 @@ class InputShapeInfo:
 
     def get(self, id: str) -> TensorInfo:
         if id not in self._infos:
-            raise popart_exception(f"No input shape information for tensor {id}")
+            raise popart_exception(f"No input shape info for Tensor `{id}' in InputShapeInfo::get")
         return self._infos[id]
 
     def has(self, id: str) -> bool:

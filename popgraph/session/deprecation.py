@@ -9,5 +9,5 @@ from popgraph.support.logs import log_of
 
 def deprecated(notice: str) -> None:
     """Tells whoever called the caller to use another name, in PopART's words."""
-    log_of("session").warning("%s", notice)
+    log_of("popart").warning("%s", notice)
     warnings.warn(notice, DeprecationWarning, stacklevel=3)

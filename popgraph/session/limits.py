@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from popgraph.builder.opset.checks import complaint
 from popgraph.builder.opset.checks.elementwise import RANDOM
 from popgraph.builder.opset.checks.reading import node_of, nodes_of
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.dialects.onnx import Graph, OnnxOp
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.to_graphcore.refusals import is_unknown
+from popgraph.session.aborts import ABORT
 
 LAST_OPSET = 11
 """PopART's last version of ai.onnx; models of later ones are no PopART programs."""
@@ -21,6 +28,19 @@ def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
         known = op.domain or opset <= LAST_OPSET or op.op_type in RANDOM
         if known and (said := complaint(node)) is not None:
             raise _refused(said, op)
+
+
+def check_classes(graph: Graph, functions: Mapping[tuple[str, str, str], Function]) -> None:
+    """Refuses operators that nobody knows: no domain, no function of the model, no extension."""
+    for op in graph.block.walk():
+        if not isinstance(op, Custom) or op.key in functions or op.key[:2] in DEFINITIONS:
+            continue
+        if is_unknown(op) and op.key[:2] != ABORT:
+            raise popart_unsupported_exception(
+                f"No class for {op.domain}.{op.op_type}:0",
+                op.where(),
+                "`popgraph ops` lists what there is; docs/extend.md says how to add an operator",
+            )
 
 
 def refusal_while_read(op: OnnxOp) -> popart_exception | None:

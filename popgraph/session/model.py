@@ -30,7 +30,7 @@ from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
-from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes, set_attribute
+from popgraph.dialects.onnx.annotations import RECOMPUTE, SERIALIZED, all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
@@ -39,7 +39,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.session.dataflow import InputShapeInfo
-from popgraph.session.limits import LAST_OPSET, check_limits, refusal_while_read
+from popgraph.session.limits import LAST_OPSET, check_classes, check_limits, refusal_while_read
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
@@ -80,6 +80,7 @@ class SessionModel:
         self._check_names()
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         self.is_of_popart = opset <= LAST_OPSET
+        check_classes(self.graph, model_of(self.module).functions)
         check_limits(self.graph, self.weights, opset)
         self._check_losses()
 
@@ -125,6 +126,8 @@ class SessionModel:
         for name, value in self.values():
             shape = static_shape(value.type)
             if shape is not None and isinstance(value.type, TensorType):
+                if not element_types.is_number(value.type.element_type):
+                    raise popart_exception(f"{name} holds no numbers", "the model of a session")
                 row = element_types.from_ir(value.type.element_type)
                 found[name] = TensorInfo(row.popart, shape)
         return found
@@ -204,6 +207,11 @@ class SessionModel:
                 "SessionOptions.autoRecomputation",
                 "leave it out, or recomputeOutput",
             )
+
+    @property
+    def serializes_products(self) -> bool:
+        """Whether the user wants some product to be computed in parts."""
+        return any(SERIALIZED in all_attributes(op, self.weights) for op in self.graph.nodes)
 
     @property
     def recomputed(self) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ class Optimizer(ABC):
         )
 
     def _clips(self) -> tuple[ours.ClipNorm, ...]:
-        return tuple(ours.ClipNorm(one.maxNorm, one.weightIds) for one in self._clip)
+        return tuple(ours.ClipNorm(one.maxNorm, tuple(one.weightIds)) for one in self._clip)
 
 
 def state_types(where: str, **types: DataType) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.passes.optimizer_spec import Scalar
+from popgraph.session.deprecation import deprecated
 
 
 @typed
@@ -117,24 +118,39 @@ def explained(before: str, kind: type[popart_exception] = popart_exception) -> I
 
 
 @typed
-@dataclass(frozen=True)
+@dataclass(init=False)
 class ClipNormSettings:
     """The gradients of these weights together are shrunk to at most this norm."""
 
-    weightIds: tuple[str, ...]
+    weightIds: list[str]
     maxNorm: float
-    everything: bool = False
+    everything: bool
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weightIds", tuple(self.weightIds))
+    def __init__(self, weightIds: list[str], maxNorm: float) -> None:
+        deprecated(
+            "Using deprecated constructor ClipNormSettings(const std::vector<TensorId> "
+            "&weightIds_, float maxNorm_). The members 'weightIds' and 'maxNorm' have also been "
+            "deprecated. These shall all be removed from a future release. Please use the static "
+            "creation methods, 'clipWeights' and 'clipAllWeights' instead."
+        )
+        self._set(weightIds, maxNorm, everything=False)
+
+    def _set(self, weightIds: list[str], maxNorm: float, *, everything: bool) -> None:
+        self.weightIds, self.maxNorm, self.everything = list(weightIds), maxNorm, everything
+
+    @classmethod
+    def _made(cls, weightIds: list[str], maxNorm: float, *, everything: bool) -> ClipNormSettings:
+        made = cls.__new__(cls)
+        made._set(weightIds, maxNorm, everything=everything)
+        return made
 
     @staticmethod
     def clipWeights(weightIds: list[str], maxNorm: float) -> ClipNormSettings:
-        return ClipNormSettings(tuple(weightIds), maxNorm)
+        return ClipNormSettings._made(weightIds, maxNorm, everything=False)
 
     @staticmethod
     def clipAllWeights(maxNorm: float) -> ClipNormSettings:
-        return ClipNormSettings((), maxNorm, True)
+        return ClipNormSettings._made([], maxNorm, everything=True)
 
 
 def values_from_dict(

@@ -189,8 +189,16 @@ class SessionOptions:
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 
     def __post_init__(self) -> None:
-        directory = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
-        if directory:
+        ours, popxl = (os.environ.get(f"{name}_CACHE_DIR") for name in ("POPART", "POPXL"))
+        if ours is not None and popxl is not None and ours != popxl:
+            log_of("popart").warning(
+                "Both POPART_CACHE_DIR ('%s') and POPXL_CACHE_DIR ('%s') are set and differ from "
+                "each other. The value of POPART_CACHE_DIR will be ignored.",
+                ours,
+                popxl,
+            )
+        directory = ours if popxl is None else popxl
+        if directory is not None:
             self.enableEngineCaching, self.cachePath = True, directory
 
     @property

@@ -59,21 +59,30 @@ class Patterns:
             self._enabled = {_known(name) for name in patterns}
 
     def isPatternEnabled(self, name: str) -> bool:
-        return _known(name) in self._enabled
+        self._check_known(name)
+        return name in self._enabled
 
     def enabled(self) -> frozenset[str]:
         """The names of the patterns that are on."""
         return frozenset(self._enabled)
 
     def enablePattern(self, name: str, enabled: bool) -> Patterns:
-        """A pattern of a program's own C++, which no session has here, can be off, but not on."""
-        if not enabled and spelt(name) not in PATTERNS:
-            _LOG.warning("There is no pattern %s here, so it is off anyway.", name)
-        elif enabled:
-            self._enabled.add(_known(name))
-        else:
-            self._enabled.discard(_known(name))
+        """Switches a pattern on, or off one that PopART can do without."""
+        self._check_known(name)
+        if not enabled and name in MANDATORY and self.insists_on_needed():
+            raise popart_exception(
+                f"Pattern '{name}' is mandatory and cannot be disabled",
+                "Patterns",
+                "Patterns([...]) with a list of names leaves out all others",
+            )
+        _LOG.info("Pattern %s %s", name, str(enabled).lower())
+        (self._enabled.add if enabled else self._enabled.discard)(name)
         return self
+
+    @staticmethod
+    def _check_known(name: str) -> None:
+        if name not in PATTERNS:
+            raise popart_exception(f"Unknown pattern {name}.", "Patterns", _close(name))
 
     def enableRuntimeAsserts(self, enabled: bool) -> Patterns:
         """Whether a session insists on the patterns that PopART cannot do without."""
@@ -87,10 +96,11 @@ class Patterns:
     def check(self) -> None:
         missing = sorted(MANDATORY - self._enabled)
         if self._asserts and missing:
+            more = f"; so must {', '.join(missing[1:])}" if missing[1:] else ""
             raise popart_exception(
-                f"Mandatory patterns are disabled: {', '.join(missing)}",
+                f"Pattern '{missing[0]}' must be enabled",
                 "Patterns",
-                "enable them, or call enableRuntimeAsserts(False)",
+                f"enablePattern it, or call enableRuntimeAsserts(False){more}",
             )
 
     def disabled_passes(self) -> frozenset[str]:
@@ -143,9 +153,13 @@ def spelt(name: str) -> str:
 
 
 def _known(name: str) -> str:
+    """A name in a list of patterns."""
     if name in PATTERNS:
         return name
+    inplace = ", did you mean InPlace?" if name == "Inplace" else ""
+    raise popart_exception(f"Unknown pattern {name}{inplace}", "Patterns", _close(name))
+
+
+def _close(name: str) -> str:
     close = spelt(name)
-    raise popart_exception(
-        f"Unknown pattern {name}" + (f", did you mean {close}?" if close != name else "")
-    )
+    return "" if close == name else f"did you mean {close}?"

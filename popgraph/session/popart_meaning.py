@@ -9,6 +9,7 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, model_of, op_class
 from popgraph.dialects.onnx.annotations import all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.expansion import replace_node, with_inputs
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.index_bounds import ANY_LABEL
@@ -34,6 +35,19 @@ def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> N
             _share_padding(op, weights)
         elif op.op_type == "Resize" and op.since_version == 10:
             _say_which_are_nearest(op, weights)
+        elif op.op_type in NO_LENGTHS and any(op.input_values()[LENGTHS : LENGTHS + 1]):
+            _run_whole_sequences(op)
+
+
+NO_LENGTHS = ("GRU", "RNN")
+"""Recurrences that run over all of every sequence in PopART, however long it is said to be."""
+LENGTHS = 4
+"""The operand of recurrences that says how long sequences are."""
+
+
+def _run_whole_sequences(op: OnnxOp) -> None:
+    operands = op.input_values()
+    replace_node(op, with_inputs(op, [*operands[:LENGTHS], None, *operands[LENGTHS + 1 :]]))
 
 
 def _text(name: str, value: str, weights: WeightStore) -> Attribute:
@@ -69,10 +83,4 @@ def _say_which_are_nearest(op: OnnxOp, weights: WeightStore) -> None:
         [value.type for value in op.results],
         {name: value for name, value in op.attributes.items() if name not in ("outputs", "rest")},
     )
-    block = op.parent_block()
-    assert block is not None, "a node stands in a graph"
-    block.insert_op_before(made, op)
-    for old, new in zip(op.results, made.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.detach()
-    op.erase()
+    replace_node(op, made)

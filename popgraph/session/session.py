@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -34,6 +35,7 @@ from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
 from popgraph.session.model import SessionModel
+from popgraph.session.model_notices import tell_notices
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
@@ -65,6 +67,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.logs import log_of
+from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
 
@@ -130,6 +133,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
             check_exchange([*given, *self._model.exchange_strategies], self._options)
             self._tell_what_stays()
+            tell_notices(self._model)
             if self._training:
                 check_gradients(self._model)
                 check_clipping(self._rule, self._model.weight_names)
@@ -153,8 +157,13 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
         self._delayed = DelayedWeights(self._delays())
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
-        if DotFiles(self._options).are_wanted:
-            self.getIr()
+        if DotFiles(self._options).are_wanted or (
+            self._training and self._model.serializes_products
+        ):
+            self.getIr()  # which writes files, or warns
+        if path := os.environ.get("POPART_IR_DUMP"):
+            log_of("ir").debug("Writing ir to %s", path)
+            write_file(path, [self.getIr().serialised().encode()])
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 

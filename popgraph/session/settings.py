@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.comm_group import CommGroup
@@ -78,8 +78,11 @@ class TensorLocationSettings:
     location: TensorLocation = field(default_factory=TensorLocation)
     minElementsForOffChip: int = 2
     minElementsForReplicatedTensorSharding: int = 8192
+    storage: InitVar[TensorStorage | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, storage: TensorStorage | None) -> None:
+        if storage is not None:
+            self.location = TensorLocation(storage)
         if isinstance(self.location, TensorStorage):
             self.location = TensorLocation(self.location)
 
@@ -133,6 +136,12 @@ class ExecutionPhaseSettings:
     optimizerStateIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.OnDemand
     accumulatorIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
     schedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving
+    optimizerSchedule: InitVar[ExecutionPhaseSchedule | None] = None
+    """What PopART's constructor calls the schedule."""
+
+    def __post_init__(self, optimizerSchedule: ExecutionPhaseSchedule | None) -> None:
+        if optimizerSchedule is not None:
+            self.schedule = optimizerSchedule
 
 
 @typed

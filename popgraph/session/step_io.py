@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.session.buffers import Ring, Stream, one_batch, sink, source
+from popgraph.session.dataflow import AnchorReturnType
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
+
+
+@dataclass(frozen=True)
+class Returned:
+    """How many values of an anchor a step returns."""
+
+    count: int
+    kind: AnchorReturnType
+
+    @property
+    def told(self) -> str:
+        text = f"The anchor return type is  {self.kind.id().name}"
+        if self.kind.id() is AnchorReturnTypeId.EveryN:
+            text += f"\nThe return period is {self.kind.rp()}"
+        return text
 
 
 class StepIO(ABC):
@@ -36,14 +54,18 @@ class StepIO(ABC):
         """Takes the next value of an anchor."""
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, str], step: StepShape
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepShape
     ) -> None:
         """
         Refuses buffers of wrong size.
 
-        `inputs` says how often a step reads each, `outputs` the return type of each anchor.
+        `inputs` says how often a step reads each, `outputs` what it returns of each anchor.
         """
         return
+
+    def offered_outputs(self) -> list[str]:
+        """The names of the anchors that the user has room for, likewise."""
+        return []
 
     def offered_inputs(self) -> list[str]:
         """The names of the inputs that the user provided, as far as they are known before."""
@@ -76,6 +98,9 @@ class PyStepIO(StepIO):
     def offered_inputs(self) -> list[str]:
         return list(self._inputs)
 
+    def offered_outputs(self) -> list[str]:
+        return list(self._outputs)
+
     def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         read = [(self._inputs.get(one.id), one.elements) for one in inputs]
         written = [(self._outputs.get(one.id), one.elements) for one in outputs]
@@ -107,35 +132,34 @@ class PyStepIO(StepIO):
         ring.put(value, stream.id)
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, str], step: StepShape
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepShape
     ) -> None:
         for stream, reads in inputs.items():
             if stream.id in self._inputs:
                 given, expected = self._inputs[stream.id].size, stream.elements * reads
                 if given not in (expected, None):
-                    raise _wrong_size("input", stream.id, expected, given, step)
+                    raise _wrong_size("input", stream, expected, given, step)
         for stream, returned in outputs.items():
             if stream.id in self._outputs:
-                given, expected = self._outputs[stream.id].size, stream.elements
+                given, expected = self._outputs[stream.id].size, stream.elements * returned.count
                 if given != expected:
-                    raise _wrong_size("output", stream.id, expected, given, step, returned)
+                    raise _wrong_size("output", stream, expected, given, step, returned.told)
 
 
 def _wrong_size(
-    kind: str, id: str, expected: int, given: object, step: StepShape, returned: str = ""
+    kind: str, stream: Stream, expected: int, given: object, step: StepShape, returned: str = ""
 ) -> popart_runtime_error:
     lines = [
-        f"Unexpected number of {kind} elements for Tensor {id}. "
+        f"Unexpected number of {kind} elements for Tensor {stream.id}. "
         f"Expected {expected}, but received {given}.",
         "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.",
         "This with, ",
         f"   replication  factor = {step.replicas}",
         f"   accumulation factor = {step.accumulation}",
         f"   batches per step    = {step.batches}",
+        f"   Tensor nelms        = {stream.elements}",
     ]
-    if returned:
-        lines.append(f"The anchor return type is  {returned}")
-    return popart_runtime_error("\n".join(lines))
+    return popart_runtime_error("\n".join([*lines, returned] if returned else lines))
 
 
 class PyStepIOCallback(StepIO):

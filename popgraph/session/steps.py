@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
-from popgraph.builder.opset.exceptions import popart_runtime_error
+from popgraph.builder.opset.exceptions import popart_internal_exception, popart_runtime_error
 from popgraph.session.aborts import check_aborts
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
@@ -16,12 +16,18 @@ from popgraph.session.printed_tensors import show
 from popgraph.session.program import Program
 from popgraph.session.rows import Rows, RunInRow
 from popgraph.session.split import Share
-from popgraph.session.step_io import StepIO
+from popgraph.session.step_io import Returned, StepIO
 from popgraph.support.arrays import Array
+from popgraph.support.logs import log_of
 from popgraph.support.poison import unwritten
 
 RunBatch = Callable[[Sequence[Mapping[str, Array]]], Sequence[Mapping[str, Array]]]
 """Runs a micro-batch on every replica."""
+
+_UNUSED = (
+    "The input Tensor %s to the ONNX Model does not appear in the optimized PopART Ir, possibly "
+    "due to constant folding. Therefore, the input buffer provided will not be used. "
+)
 
 
 class Steps:
@@ -58,20 +64,27 @@ class Steps:
         """Fails, before the first step, unless the buffers are those of the model."""
         if self._checked:
             return
-        for id in stepio.offered_inputs():
-            self._check_offered(id)
         if stepio.asserts:
-            outputs = self._program.outputs.items()
-            streams = {self._whole(one): str(self._dataflow.art(id)) for id, one in outputs}
+            for id in sorted(stepio.offered_inputs()):
+                self._check_offered(id)
+            for id in sorted(stepio.offered_outputs()):
+                self._check_room(id)
             inputs = {one: self._reads(id) for id, one in self._program.inputs.items()}
-            stepio.check(inputs, streams, self._shape)
+            outputs = {one: self._returns(one) for one in self._program.outputs.values()}
+            stepio.check(inputs, outputs, self._shape)
         self._checked = True
+
+    def _returns(self, stream: Stream) -> Returned:
+        count = self._whole(stream).elements // max(1, stream.elements)
+        return Returned(count, self._dataflow.art(stream.id))
 
     def _reads(self, id: str) -> int:
         """How often a step reads an input."""
         return self._shape.micro_batches if id in self._shared else self._shape.runs
 
     def _check_offered(self, id: str) -> None:
+        if id in self._program.unused_inputs:
+            log_of("devicex").warning(_UNUSED, id)
         if id in self._program.inputs or id in self._program.initial_values:
             return  # programs hand all tensors to `PyStepIO`; a weight's value is not read
         if id in self._program.infos:
@@ -82,7 +95,18 @@ class Steps:
             )
         raise popart_runtime_error(
             f"Testing that the buffer provided by user for input Tensor {id} has the correct "
-            f"number of elements, But there is no Tensor named {id} in the model."
+            f"number of elements, But there is no Tensor named {id} in the Ir's main Graph, and it "
+            "does not exist in the original ONNX Model."
+        )
+
+    def _check_room(self, id: str) -> None:
+        if id in self._program.outputs:
+            return
+        if id in self._program.infos:
+            raise popart_internal_exception("Non-anchored Tensor in CorrectnessAsserter::checkOut")
+        raise popart_runtime_error(
+            f"Testing that the buffer provided by user for output Tensor {id} has the correct "
+            f"number of elements,  But there is no Tensor named {id} in the Ir's tensors. "
         )
 
     def run_in_row(self, stepio: StepIO, run: RunInRow) -> bool:

@@ -153,12 +153,12 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             activationTensorLocationSettings decomposeGradSum enableOutlining
             ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
-            numIOTiles replicatedCollectivesSettings
+            numIOTiles replicatedCollectivesSettings batchSerializationSettings
             outlineThreshold tensorLocationSettingsOverride
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
-            batchSerializationSettings bufferingDepthMap defaultBufferingDepth
+            bufferingDepthMap defaultBufferingDepth
             defaultPrefetchBufferingDepth delayVarUpdates
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking

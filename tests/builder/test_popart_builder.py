@@ -388,7 +388,7 @@ def test_notes_are_put_on_nodes_and_survive_a_file() -> None:
     assert builder.getAllNodeAttributeNames({e}) == ["__ipu_number"]
     with pytest.raises(popart_exception) as caught:
         builder.getVirtualGraph()
-    assert caught.value.args[0] == "Virtual graph not set in current scope"
+    assert caught.value.args[0] == "Virtual graph not set in current scope."
 
 
 def test_own_attributes_can_be_changed() -> None:

@@ -302,3 +302,13 @@ def test_updates_without_indices_are_not_scattered(version: int) -> None:
     fed[indices] = np.array([[0, 1, 2, 0]], np.int32)
     session.run(popart.PyStepIO(fed, anchors))
     assert anchors[y].tolist() == [[1, 0, 0, 4, 0], [0, 2, 0, 0, 0], [0, 0, 3, 0, 0]]
+
+
+def test_operators_that_nobody_knows_have_no_class() -> None:
+    for domain in ("com.acme", "ai.graphcore"):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [2])
+        y = builder.customOp("Cube", 1, domain, [x], {}, 1)[0]
+        with pytest.raises(popart.popart_exception) as caught:
+            popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+        assert caught.value.args[0] == f"No class for {domain}.Cube:0"

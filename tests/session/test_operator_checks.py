@@ -323,9 +323,45 @@ ONNX: list[tuple[Write, int, str]] = [
         9,
         "Upsample op only supports the mode 'nearest' at this time.",
     ),
+    *(
+        (
+            write,
+            8,
+            f"np broadcasting failed on 'Op 100 (ai.onnx.{name})', frames {told} are not aligned",
+        )
+        for write, name, told in (
+            (lambda w: w.onnx.max([w.f(2), w.f(2, 1), w.f(3)]), "Max:8", "[2, 2] and [3]"),
+            (lambda w: w.onnx.sum([w.f(2), w.f(3)]), "Sum:8", "[2] and [3]"),
+        )
+    ),
+    (
+        lambda w: w.onnx.mean([w.f(2), w.f(1, of="FLOAT16")]),
+        8,
+        "np broadcasting failed on Op 100 (ai.onnx.Mean:8), incompatible types FLOAT and FLOAT16 "
+        "(shapes [2] and [1])",
+    ),
+    (
+        lambda w: w.onnx.where([w.f(2, of="BOOL"), w.f(3), w.f(2)]),
+        9,
+        "np broadcasting failed on 'Op 100 (ai.onnx.Where:9)', frames [2] and [3] are not aligned",
+    ),
+    (
+        lambda w: w.onnx.prelu([w.f(2, 3), w.f(5)]),
+        9,
+        "np broadcasting failed on 'Op 100 (ai.onnx.PRelu:9)', frames [2, 3] and [5] are not "
+        "aligned",
+    ),
 ]
 
 OWN: list[tuple[Write, str]] = [
+    (
+        lambda w: w.own.subsample([w.f(4, 2)], [1]),
+        "Op 100 (ai.graphcore.Subsample:1) has 1 strides for the 2 axes of its input",
+    ),
+    (
+        lambda w: w.own.dynamicslice([w.f(4, 2), w.f(1, of="UINT32")], [0, 1], [1]),
+        "Op 100 (ai.graphcore.DynamicSlice:1) has 2 axes, but 1 sizes",
+    ),
     (lambda w: w.own.abort([w.f(2)]), "Conditional abort op can only test a scalar tensor"),
     (
         lambda w: w.own.atan2([w.f(2), w.f(3)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from pathlib import Path
@@ -173,7 +174,7 @@ def test_gradients_that_patterns_write_as_others(
     on = types(trained(builder, loss, patterns=minimal()))
     assert gone not in on
     assert there <= set(on)
-    without = minimal().enablePattern(off, False).enableRuntimeAsserts(False)
+    without = popart.Patterns(sorted(minimal().enabled() - {off})).enableRuntimeAsserts(False)
     assert gone in types(trained(builder, loss, patterns=without))
 
 
@@ -751,3 +752,13 @@ def test_what_is_kept_where_memory_is_least_splits_the_way_to_the_loss() -> None
         told[:7]
         == ["Undefined", "Recompute", "Recompute", "Undefined", "Recompute"] + ["Undefined"] * 2
     )
+
+
+def test_the_environment_names_a_file_for_the_ir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ir.json"
+    monkeypatch.setenv("POPART_IR_DUMP", str(path))
+    builder = popart.Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    assert inferred(builder, y) == json.loads(path.read_text())

@@ -57,7 +57,7 @@ def holds_together(ir: Ir, name: str) -> None:
     steps(),
     st.sets(st.sampled_from(CHOICES)),
     st.booleans(),
-    st.sampled_from(list(popart.RecomputationType)[:4]),
+    st.sampled_from([one for one in popart.RecomputationType if one.name != "Pipeline"]),
     st.tuples(st.integers(1, 2), st.integers(1, 2)),
     st.sampled_from([None, "All", "Final", "Sum"]),
 )

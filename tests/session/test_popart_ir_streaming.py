@@ -332,3 +332,23 @@ def test_what_is_on_other_tiles_is_copied() -> None:
     ] == [f"{result}_tioc"]
     on_io = {op["type"] for op in ops if op["attributes"]["tileSet"] == "1"}
     assert on_io == {"Init", "HostLoadInplace", "RemoteLoadInplace", "IoTileCopy", "HostStore"}
+
+
+def test_an_order_that_phases_contradict_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """A velocity would wait for its weight, which waits for the norm of all gradients."""
+    clip = [popart.ClipNormSettings.clipAllWeights(1.0)]
+    ops = ops_of(
+        3,
+        ipus=2,
+        optimizer=popart.SGD({"defaultMomentum": (0.9, True)}, clip),
+        virtualGraphMode=PHASES,
+        executionPhaseSettings=phases(3),
+        weightTensorLocationSettings=located("OffChip"),
+    )
+    assert [phase_of(op) for op in ops] == sorted(map(phase_of, ops))
+    assert told(ops, "SGD1VarUpdate") == ["SGD1VarUpdate"] * 3
+    lines = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
+    assert lines
+    for line in lines:
+        assert "Op(SGD1VarUpdate" in line and "but execution phases disagree (" in line
+        assert line.endswith("Removing constraint.")

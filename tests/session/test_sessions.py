@@ -450,10 +450,12 @@ def test_patterns() -> None:
     assert message(lambda: popart.Patterns(["Inplace"])) == (
         "Unknown pattern Inplace, did you mean InPlace?"
     )
-    assert message(lambda: patterns.enablePattern("Nothing", True)) == "Unknown pattern Nothing"
-    before = patterns.enabled()
-    assert patterns.enablePattern("Nothing", False).enabled() == before
-    assert message(lambda: training(patterns=patterns)).startswith("Mandatory patterns")
+    for enabled in (True, False):
+        said = message(lambda enabled=enabled: patterns.enablePattern("Nothing", enabled))
+        assert said == "Unknown pattern Nothing."
+    said = message(lambda: popart.Patterns().enablePattern("MatMulOp", False))
+    assert said == "Pattern 'MatMulOp' is mandatory and cannot be disabled"
+    assert message(lambda: training(patterns=patterns)) == "Pattern 'AbsGradOp' must be enabled"
     training(patterns=patterns.enableRuntimeAsserts(False))
     with pytest.raises(AttributeError):
         patterns.Nothing = True  # type: ignore[attr-defined]

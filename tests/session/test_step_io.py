@@ -59,7 +59,11 @@ def test_wrong_numbers_of_elements() -> None:
     short = {y: np.zeros(3, np.float32)}
     text = message(session, PyStepIO({x: np.zeros(6, np.float32)}, short))
     assert text.startswith(f"Unexpected number of output elements for Tensor {y}. Expected 6")
-    assert text.endswith("\nThe anchor return type is  All")
+    assert text.endswith("\n   Tensor nelms        = 3\nThe anchor return type is  All")
+    wide = {y: np.zeros(6, np.float32), "other": np.zeros(6, np.float32)}
+    assert message(session, PyStepIO({x: np.zeros(6, np.float32)}, wide)).endswith(
+        "But there is no Tensor named other in the Ir's tensors. "
+    )
 
 
 def test_a_weight_among_the_inputs_is_not_read() -> None:

@@ -124,3 +124,41 @@ def test_operator_sets_have_classes_and_modules(version: int) -> None:
         assert getattr(import_module(f"popart_opset{version}"), f"AiOnnxOpset{version}") is kind
     finally:
         disable()
+
+
+NUMBERED = """
+AdamMode: Adam AdamNoBias AdaMax Lamb LambNoBias
+AnchorReturnTypeId: Final EveryN All Sum
+GradientTensorTrackingMethod: AllNonViewChangingGradientTensors ConvAndMatmulGradients
+MergeVarUpdateType: Off All AutoLoose AutoTight
+PatternsLevel: NoPatterns Minimal Default All
+RecomputationType: NoRecompute Standard NormOnly Pipeline RecomputeAll
+ReductionType: Sum Mean NoReduction
+ReplicatedStreamMode: Broadcast Replicate
+DataType: UINT8 INT8 FLOAT8_143 FLOAT8_152 UINT16 INT16 INT32 INT64 UINT32 UINT64 BOOL FLOAT FLOAT16
+"""
+
+
+def test_members_have_popart_s_numbers() -> None:
+    for name, _, members in (line.partition(": ") for line in NUMBERED.strip().splitlines()):
+        enum = getattr(popart, name)
+        for number, member in enumerate(members.split()):
+            assert int(enum[member]) == number, (name, member)
+            assert enum(number) is enum[member]
+
+
+def test_arguments_have_all_their_names() -> None:
+    settings = session.TensorLocationSettings(storage=session.TensorStorage.OffChip)
+    assert settings.location.storage is session.TensorStorage.OffChip
+    batch = session.ExecutionPhaseSchedule.Batch
+    assert session.ExecutionPhaseSettings(optimizerSchedule=batch).schedule is batch
+    builder = Builder()
+    product = builder.aiOnnx.matmul([builder.addInputTensor("FLOAT", [2, 2])] * 2)
+    for name, share in (("nodeOutputName", 0.5), ("nodeOutputNames", 0.25)):
+        builder.setAvailableMemoryProportion(**{name: product}, availableMemoryProportion=share)
+        assert builder.getFloatNodeAttribute("__available_memory", {product}) == share
+        again = builder.aiOnnx.abs([product])
+        builder.recomputeOutputInBackwardPass(**{name: again})
+        assert builder.getRecomputeOutputInBackwardPass(**{name: again})
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        builder.setAvailableMemoryProportion(product)

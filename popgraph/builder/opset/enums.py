@@ -24,7 +24,7 @@ class AccumulateOuterFragmentSchedule(PopartEnum):
 class AdamMode(PopartEnum):
     """Which member of the Adam family."""
 
-    Adam, AdamNoBias, Lamb, LambNoBias, AdaMax = range(5)
+    Adam, AdamNoBias, AdaMax, Lamb, LambNoBias = range(5)
 
 
 class AdaptiveMode(PopartEnum):
@@ -82,6 +82,8 @@ class DataType(PopartEnum):
     (
         UINT8,
         INT8,
+        FLOAT8_143,
+        FLOAT8_152,
         UINT16,
         INT16,
         INT32,
@@ -92,8 +94,6 @@ class DataType(PopartEnum):
         FLOAT,
         FLOAT16,
         BFLOAT16,
-        FLOAT8_143,
-        FLOAT8_152,
         DOUBLE,
         COMPLEX64,
         COMPLEX128,
@@ -145,8 +145,8 @@ class GradientTensorTrackingMethod(PopartEnum):
     """Which gradients automatic loss scaling watches."""
 
     (
-        ConvAndMatmulGradients,
         AllNonViewChangingGradientTensors,
+        ConvAndMatmulGradients,
         GradientsOfUserSpecifiedTensors,
     ) = range(3)
 
@@ -178,19 +178,19 @@ class MeanReductionStrategy(PopartEnum):
 class MergeVarUpdateType(PopartEnum):
     """Whether updates of variables are merged."""
 
-    Off, All, AutoTight, AutoLoose = range(4)
+    Off, All, AutoLoose, AutoTight = range(4)
 
 
 class PatternsLevel(PopartEnum):
     """Which rewrites are on."""
 
-    All, Default, Minimal, NoPatterns = range(4)
+    NoPatterns, Minimal, Default, All = range(4)
 
 
 class RecomputationType(PopartEnum):
     """What is recomputed in the backward pass."""
 
-    NoRecompute, Standard, NormOnly, RecomputeAll, Pipeline = range(5)
+    NoRecompute, Standard, NormOnly, Pipeline, RecomputeAll = range(5)
 
 
 class RecomputeType(PopartEnum):
@@ -208,13 +208,13 @@ class RecoveryAction(PopartEnum):
 class ReductionType(PopartEnum):
     """How a loss becomes one number."""
 
-    Mean, NoReduction, Sum = range(3)
+    Sum, Mean, NoReduction = range(3)
 
 
 class ReplicatedStreamMode(PopartEnum):
     """Whether replicas share an input."""
 
-    Replicate, Broadcast = range(2)
+    Broadcast, Replicate = range(2)
 
 
 class ReplicatedTensorSharding(PopartEnum):

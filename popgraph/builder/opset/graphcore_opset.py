@@ -658,7 +658,10 @@ def _of(shape: Shape | None, element: str) -> Attribute:
 
 
 def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
-    return value if isinstance(value, enum) else enum(value)
+    try:
+        return enum(value)
+    except ValueError:
+        raise popart_exception(f"{value} is no {enum.__name__}") from None
 
 
 def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:

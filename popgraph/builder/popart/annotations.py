@@ -25,6 +25,7 @@ from popgraph.dialects.onnx.annotations import (
     PHASE,
     PRIORITY,
     RECOMPUTE,
+    SERIALIZED,
     STAGE,
     all_attributes,
     set_attribute,
@@ -62,6 +63,26 @@ def _forms(kind: object, default: object) -> tuple[Signature, Signature]:
     value = Parameter("value", by_place, default=default, annotation=kind)
     ids = Parameter("nodeOutputNames", by_place, annotation=NodeIds)
     return Signature([ids, value]), Signature([value])
+
+
+def _of_node(
+    method: str,
+    more: tuple[str, object, object] | None,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+) -> tuple[NodeIds, Any]:
+    """The outputs of a node, as a list or alone, and one more argument: name, type, default."""
+    by_place = Parameter.POSITIONAL_OR_KEYWORD
+    rest = []
+    if more is not None:
+        rest.append(Parameter(more[0], by_place, default=more[2], annotation=more[1]))
+    forms = [
+        Signature([Parameter(name, by_place, annotation=NodeIds), *rest])
+        for name in ("nodeOutputNames", "nodeOutputName")
+    ]
+    found = list(overloaded(method, forms, args, named).values())
+    value = found[1] if len(found) > 1 else (more[2] if more else None)
+    return found[0], value
 
 
 _LOCATION_NUMBERS = 6
@@ -179,7 +200,8 @@ class Annotations(ABC):
         outputs = set(filter(None, owner.output_names)) if isinstance(owner, OnnxOp) else set()
         if not isinstance(owner, OnnxOp) or outputs != set(names):
             raise popart_exception(
-                f"Could not find a node with outputs {', '.join(names)}",
+                f"Could not find a node with outputs {' ,'.join(sorted(names))}. Must specify all "
+                "outputs of a node",
                 hint=f"name all outputs of the node: {', '.join(sorted(outputs))}"
                 if outputs
                 else "name all outputs of one node of this graph",
@@ -272,13 +294,15 @@ class Annotations(ABC):
     def recomputeOutput(self, *args: Any, **named: Any) -> Any:
         return self._note("recomputeOutput", RECOMPUTE, _RECOMPUTE, args, named)
 
-    def recomputeOutputInBackwardPass(
-        self, nodeOutputNames: NodeIds, value: RecomputeType = RecomputeType.Recompute
-    ) -> None:
-        self._annotate(RECOMPUTE, nodeOutputNames, value)
+    def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
+        """Whether nodes are computed again for gradients: `f(ids, value=Recompute)`."""
+        given = ("value", RecomputeType, RecomputeType.Recompute)
+        ids, value = _of_node("recomputeOutputInBackwardPass", given, args, named)
+        self._annotate(RECOMPUTE, ids, value)
 
-    def getRecomputeOutputInBackwardPass(self, nodeOutputNames: NodeIds) -> bool:
-        held = self._held(self._node_of(nodeOutputNames)).get(RECOMPUTE)
+    def getRecomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> bool:
+        ids, _ = _of_node("getRecomputeOutputInBackwardPass", None, args, named)
+        held = self._held(self._node_of(ids)).get(RECOMPUTE)
         return held is not None and to_python(held, self.weights) == int(RecomputeType.Recompute)
 
     def outlineAttributes(self, values: Mapping[str, object]) -> KeyValueContextManager:
@@ -297,7 +321,7 @@ class Annotations(ABC):
         if ids is not None:
             return int(self.getNodeAttribute(name, ids))
         if name not in self._current:
-            raise popart_exception(f"{words} not set in current scope")
+            raise popart_exception(f"{words} not set in current scope.")
         return int(self._current[name])  # type: ignore[call-overload,no-any-return]
 
     def hasVirtualGraph(self) -> bool:
@@ -311,15 +335,17 @@ class Annotations(ABC):
 
     # hints for one node
 
-    def setAvailableMemoryProportion(
-        self, nodeOutputNames: NodeIds, availableMemoryProportion: float
-    ) -> None:
-        if not 0 < availableMemoryProportion <= 1:
+    def setAvailableMemoryProportion(self, *args: Any, **named: Any) -> None:
+        """How much of a tile's memory nodes may take: `f(ids, availableMemoryProportion)`."""
+        given = ("availableMemoryProportion", float, Parameter.empty)
+        ids, proportion = _of_node("setAvailableMemoryProportion", given, args, named)
+        if not 0 < proportion <= 1:
             raise popart_exception(
-                "availableMemoryProportion must be in (0,1], "
-                f"but was set to {availableMemoryProportion}"
+                "availableMemoryProportion must be in (0,1]", hint=f"it was set to {proportion}"
             )
-        self._annotate(MEMORY, nodeOutputNames, float(availableMemoryProportion))
+        if self.nodeHasAttribute(MEMORY, ids):
+            self.removeNodeAttribute(MEMORY, ids)
+        self._annotate(MEMORY, ids, float(proportion))
 
     def setPartialsType(self, nodeOutputName: NodeIds, partialsType: str) -> None:
         self._check_operator(
@@ -348,7 +374,7 @@ class Annotations(ABC):
                 f"Unsupported mat mul serialization mode '{mode}'. Supported modes are "
                 f"{', '.join(shown)} or {last}"
             )
-        self._annotate("__serialize_matmul_mode", nodeOutputName, mode)
+        self._annotate(SERIALIZED, nodeOutputName, mode)
         self._annotate("__serialize_matmul_factor", nodeOutputName, factor)
         self._annotate("__serialize_matmul_precision", nodeOutputName, int(keep_precision))
 

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import TensorType
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.opset.enums import RecomputeType, TensorStorage
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.builder.popart.annotations import NodeIds
 from popgraph.builder.popart.graph_transformer import GraphTransformer
 from popgraph.builder.popart.names import Names
 from popgraph.compat.eras import PLAIN_POPONNX, Era
@@ -86,12 +85,13 @@ class Builder(modern.Builder):
             *args, value = args  # type: ignore[assignment]
         return self.outputTensorLocation(*args, value=TensorLocation(value))
 
-    def recomputeOutputInBackwardPass(
-        self, nodeOutputNames: NodeIds, value: RecomputeType | bool = RecomputeType.Recompute
-    ) -> None:
-        if not isinstance(value, RecomputeType):
-            value = RecomputeType.Recompute if value else RecomputeType.Checkpoint
-        super().recomputeOutputInBackwardPass(nodeOutputNames, value)
+    def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
+        """The value may be a bool, as it was at first."""
+        kinds = {False: RecomputeType.Checkpoint, True: RecomputeType.Recompute}
+        given = [kinds[one] if isinstance(one, bool) else one for one in args]
+        if isinstance(named.get("value"), bool):
+            named["value"] = kinds[named["value"]]
+        super().recomputeOutputInBackwardPass(*given, **named)
 
     def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
         transformer = GraphTransformer(self.getModelProto())

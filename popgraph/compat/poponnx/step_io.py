@@ -17,5 +17,8 @@ class PyStepIO(modern.PyStepIO):
         super().__init__(inputs, outputs)
         self.enableRuntimeAsserts(self.ERA.checked)
 
+    def offered_outputs(self) -> list[str]:
+        return super().offered_outputs() if self.ERA.checked else []
+
     def offered_inputs(self) -> list[str]:
         return super().offered_inputs() if self.ERA.checked else []

@@ -304,14 +304,18 @@ def make_absent(value: SSAValue) -> None:
         if not isinstance(user, OnnxOp):
             continue
         inputs = [None if one is value else one for one in user.input_values()]
-        made = with_inputs(user, inputs)
-        block = user.parent_block()
-        assert block is not None
-        block.insert_op_before(made, user)
-        for old, new in zip(user.results, made.results, strict=True):
-            old.replace_all_uses_with(new)
-        user.detach()
-        user.erase()
+        replace_node(user, with_inputs(user, inputs))
+
+
+def replace_node(op: OnnxOp, made: OnnxOp) -> None:
+    """Puts a node where another one stands."""
+    block = op.parent_block()
+    assert block is not None, "a node stands in a graph"
+    block.insert_op_before(made, op)
+    for old, new in zip(op.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
 
 
 def with_inputs(op: OnnxOp, inputs: list[SSAValue | None]) -> OnnxOp:

@@ -12,6 +12,7 @@ from popgraph.session.popart_ir.placement import COPY, leaves_phase
 from popgraph.session.popart_ir.remote_ops import shown
 from popgraph.session.popart_ir.schedule import scheduled
 from popgraph.session.popart_ir.streaming_phases import HIGHEST, Phases
+from popgraph.support.logs import log_of
 
 _HELD = (Kind.VARIABLE, Kind.CONSTANT)
 
@@ -78,12 +79,32 @@ def complete_phases(graph: OpGraph, phases: Phases) -> None:
             "[StreamingMemory] Could not determine execution phase for "
             + ", ".join(map(shown, lost))
         )
+    _drop_contrary_orders(graph)
     _compress_priorities(graph)
     for op in graph.ops:
         if op.type == COPY:
             op.settings = replace(op.settings, priority=0.0)
             if leaves_phase(op, phases.stages):
                 op.settings = phases.ranked(op.settings, COPY)
+
+
+def _drop_contrary_orders(graph: OpGraph) -> None:
+    """No operator waits for one of a later phase, of which it reads nothing."""
+    for first, waiting in graph.later.items():
+        for op in list(waiting):
+            phases = first.settings.phase, op.settings.phase
+            normal = first.settings.context is op.settings.context is Context.NORMAL
+            if normal and None not in phases and phases[0] > phases[1]:  # type: ignore[operator]
+                log_of("transform").warning(
+                    _CONTRARY, first.number, shown(first), op.number, shown(op), *phases
+                )
+                waiting.discard(op)
+
+
+_CONTRARY = (
+    "[StreamingMemory] Op %d %s (topologically) before op %d %s, but execution phases disagree "
+    "(%d vs. %d). Removing constraint."
+)
 
 
 def _inherited(graph: OpGraph, op: Op, phases: Phases) -> int | None:

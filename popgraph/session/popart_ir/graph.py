@@ -60,6 +60,8 @@ class Settings:
     """Patterns that must leave the operator alone."""
     inplace: Mapping[str, float] = field(default_factory=dict)
     """The user's priorities of forms in place, by their types."""
+    part: int | None = None
+    """Which part of a batch it computes."""
     outline: Mapping[str, str] = field(default_factory=dict)
     """Attributes that keep operators from being outlined together."""
 
@@ -153,6 +155,8 @@ class OpGraph:
         """Scalars that patterns brought, by tensor."""
         self.whole: dict[str, list[int]] = {}
         """Of tensors of which each replica has a share: the shape of all shares together."""
+        self.in_parts = False
+        """Whether all of one part of a batch runs before the next part."""
         self.later: dict[Op, set[Op]] = {}
         """What must wait until an operator is done, besides what reads its results."""
         self._producers: dict[str, Op] = {}
@@ -175,6 +179,11 @@ class OpGraph:
         """A new tensor beside another one."""
         self._fresh += 1
         return self.add_tensor(f"{base}__t{self._fresh}", info)
+
+    def part(self, base: str, number: int, info: TensorInfo) -> str:
+        """A new tensor that is one part of another one."""
+        self._fresh += 1
+        return self.add_tensor(f"{base}__s{number}_{number + 1}_{self._fresh}", info)
 
     def constant(self, base: str, value: float, info: TensorInfo) -> str:
         """A new tensor of one known number."""

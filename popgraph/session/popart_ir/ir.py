@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
+    BatchSerializationBatchSchedule,
+    BatchSerializationMethod,
+    BatchSerializationTransformContext,
     RecomputationType,
     TileSet,
     VirtualGraphMode,
@@ -18,6 +21,7 @@ from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
+from popgraph.session.popart_ir.batch_parts import BatchParts
 from popgraph.session.popart_ir.clipping import clip_gradients
 from popgraph.session.popart_ir.collectives import merge_collectives
 from popgraph.session.popart_ir.dot_files import DotFiles
@@ -170,6 +174,7 @@ class Ir:
         if phases:
             again = options.autoRecomputation is not RecomputationType.NoRecompute
             set_phases(main, phases, recomputes=again)
+        self._cut_batches(main, BatchSerializationTransformContext.Fwd)
         if asked.rule is not None:
             self._train(main, asked.rule)
             self._dots.draw("BWD0", [main, *called])
@@ -185,6 +190,7 @@ class Ir:
         for graph in (main, *called):
             _tell("IoComputeTileCopy")
             copy_to_tiles(graph, Phases.of(options))
+        self._cut_batches(main, BatchSerializationTransformContext.Bwd)
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
         for graph in (main, *loops, *called):
@@ -215,6 +221,16 @@ class Ir:
         turn_phases_back(main, Phases.of(self._asked.options))
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
+
+    def _cut_batches(self, main: OpGraph, context: BatchSerializationTransformContext) -> None:
+        """Has batches computed in parts, if that is asked for here and without a loop."""
+        settings = self._asked.options.batchSerializationSettings
+        looped = settings.method is BatchSerializationMethod.Loop
+        if settings.factor > 1 and settings.transformContext == context and not looped:
+            _tell("BatchSerialize 1")
+            BatchParts(main, settings, self._loss).run()
+            main.in_parts = settings.batchSchedule is not BatchSerializationBatchSchedule.Scheduler
+            main.prune()
 
     @property
     def _first(self) -> Settings:

@@ -9,6 +9,8 @@ from popgraph.session.popart_ir.graph import Kind, Op, OpGraph
 
 _LAST = sys.maxsize
 """What has no phase comes after all phases."""
+_FIRST = -1
+"""What belongs to no part of a batch comes as early as it can."""
 
 
 def scheduled(graph: OpGraph) -> list[Op]:
@@ -16,7 +18,7 @@ def scheduled(graph: OpGraph) -> list[Op]:
     Operators after what they read, by priority, then as they came; updates after readers.
 
     What runs once for all micro-batches comes after what runs for each, and phases follow each
-    other.
+    other. So do parts of batches, if these are to be kept apart.
     """
     waits = {op: _before(graph, op) for op in graph.ops}
     for first, later in graph.later.items():
@@ -29,10 +31,11 @@ def scheduled(graph: OpGraph) -> list[Op]:
             users[one].append(op)
     place = {op: number for number, op in enumerate(graph.ops)}
 
-    def rank(op: Op) -> tuple[int, int, float, int]:
+    def rank(op: Op) -> tuple[int, int, int, float, int]:
         told = op.settings
         phase = _LAST if told.phase is None else told.phase
-        return told.context.place, phase, -told.priority, place[op]
+        part = told.part if graph.in_parts and told.part is not None else _FIRST
+        return told.context.place, phase, part, -told.priority, place[op]
 
     ready = sorted(rank(op) for op, needed in waits.items() if not needed)
     found: list[Op] = []

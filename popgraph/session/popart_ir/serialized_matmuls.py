@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx.annotations import SERIALIZED
+from popgraph.session.limits import LAST_OPSET
 from popgraph.session.popart_ir.expression import added, finish
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
 from popgraph.session.popart_ir.updates import COMBINED
+from popgraph.support.logs import log_of
 
-_MODE, _FACTOR = "__serialize_matmul_mode", "__serialize_matmul_factor"
+_FACTOR = "__serialize_matmul_factor"
 _PRECISION = "__serialize_matmul_precision"
 
 
@@ -41,7 +45,7 @@ def serialize_matmuls(graph: OpGraph) -> None:
     """MatMul -> as many products of slices as asked for, whose results are joined."""
     for op in [op for op in graph.ops if op.type == "MatMul"]:
         phase = str(op.attributes.get(PHASE, FORWARD))
-        plan = _PLANS.get((str(op.attributes.get(_MODE)), phase))
+        plan = _PLANS.get((str(op.attributes.get(SERIALIZED)), phase))
         if plan is not None and op.integers_or(_FACTOR, 1) > 1:
             _serialize(graph, op, plan)
 
@@ -101,19 +105,38 @@ def _sum(graph: OpGraph, op: Op, parts: list[str]) -> str:
     return total
 
 
+_PASSED = ("Reshape", "ReshapeGrad", "Identity", "Transpose", "ReduceSum")
+"""What may stand between a product and an update of slices."""
+_SHARED = "Do not currently support serializing ops for tensors which have more than 1 consumer"
+_BETWEEN = "Do not currently support %s when serializing matmuls"
+
+
+def _identified(type_: str) -> str:
+    """A type with its domain and the newest version that PopART has."""
+    versions = [
+        one.since_version
+        for one in SCHEMAS
+        if (one.domain, one.name) == ("", type_) and one.since_version <= LAST_OPSET
+    ]
+    return f"ai.onnx.{type_}:{max(versions)}" if versions else f"ai.graphcore.{type_}:1"
+
+
 def _path_to_update(graph: OpGraph, op: Op) -> list[Op]:
     """What stands between a product and the update of its weight; nothing if more than moves."""
     path: list[Op] = []
     id = op.output
     while True:
         users = graph.consumers(id)
+        if len(users) > 1:
+            log_of("transform").warning(_SHARED)
         if len(users) != 1 or graph.is_protected(id):
             return []
         (user,) = users
         path.append(user)
         if user.type == COMBINED:
             return path
-        if user.type not in ("Reshape", "ReshapeGrad", "Identity", "Transpose", "ReduceSum"):
+        if user.type not in _PASSED:
+            log_of("transform").warning(_BETWEEN, _identified(user.type))
             return []
         id = user.output
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import Complaints
 from popgraph.support import dtypes, shapes
+from popgraph.support.shapes import Shape
 
 BROADCASTING = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
 """Operators of two inputs that stretch to one shape."""
@@ -14,21 +19,40 @@ VARIADIC = ("Max", "Mean", "Min", "Sum")
 
 
 def broadcasting(node: Node) -> Complaints:
-    lhs, rhs = node.shape(), node.shape(1)
-    first, second = node.element(), node.element(1)
-    if lhs is None or rhs is None or first is None or second is None:
-        return
-    if first != second and not _promoted(node):
-        yield (
-            f"np broadcasting failed on Op {node.numbered}, incompatible types {first.popart} and "
-            f"{second.popart} (shapes {spaced(lhs)} and {spaced(rhs)})"
-        )
-    pairs = zip(reversed(lhs), reversed(rhs), strict=False)
-    if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
-        yield (
-            f"np broadcasting failed on 'Op {node.numbered}', frames {[*lhs]} and {[*rhs]} are "
-            "not aligned"
-        )
+    yield from _stretched(node, (0, 1), mixed=_promoted(node))
+
+
+def choice(node: Node) -> Complaints:
+    """What is chosen is stretched to the shape of the condition, and the other way round."""
+    yield from _stretched(node, (1, 2), node.shape(0))
+
+
+def all_broadcast(node: Node) -> Complaints:
+    yield from _stretched(node, range(len(node.inputs)))
+
+
+def _stretched(
+    node: Node, places: Iterable[int], start: Shape | None = (), *, mixed: bool = False
+) -> Complaints:
+    """Operands are stretched to one shape, one after the other, and are of one type."""
+    frame, type_ = start, None
+    for place in places:
+        shape, element = node.shape(place), node.element(place)
+        if frame is None or shape is None or element is None:
+            return
+        if type_ not in (None, element) and not mixed:
+            yield (
+                f"np broadcasting failed on Op {node.numbered}, incompatible types "
+                f"{type_.popart} and {element.popart} (shapes {spaced(frame)} and {spaced(shape)})"
+            )
+        pairs = zip(reversed(frame), reversed(shape), strict=False)
+        if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
+            yield (
+                f"np broadcasting failed on 'Op {node.numbered}', frames {[*frame]} and "
+                f"{[*shape]} are not aligned"
+            )
+            return
+        frame, type_ = np.broadcast_shapes(frame, shape), type_ or element
 
 
 def _promoted(node: Node) -> bool:
@@ -83,8 +107,11 @@ def serialised(node: Node) -> Complaints:
 
 def alike(node: Node) -> Complaints:
     """Before opset 8, sums and means do not broadcast."""
-    if node.version < 8 and len(set(node.types)) > 1:
-        yield f"Inputs to {node.id} do not all the same type & shape, with opid.version = 6"
+    if node.version < 8:
+        if len(set(node.types)) > 1:
+            yield f"Inputs to {node.id} do not all the same type & shape, with opid.version = 6"
+    else:
+        yield from all_broadcast(node)
 
 
 def bounds(node: Node) -> Complaints:
@@ -127,6 +154,8 @@ ROWS = {
     "Clip": (bounds,),
     "Dropout": (dropped,),
     "MatMul": (matmul, serialised),
+    "PRelu": (all_broadcast,),
+    "Where": (choice,),
     **dict.fromkeys(BROADCASTING, (broadcasting,)),
     **dict.fromkeys(VARIADIC, (alike,)),
     **dict.fromkeys(RANDOM, (random,)),

@@ -210,6 +210,18 @@ def slice_axes(node: Node) -> Complaints:
             )
 
 
+def axes_and_sizes(node: Node) -> Complaints:
+    axes, sizes = node.numbers("axes"), node.numbers("sizes")
+    if len(axes) != len(sizes):
+        yield f"Op {node.numbered} has {len(axes)} axes, but {len(sizes)} sizes"
+
+
+def one_stride_for_each_axis(node: Node) -> Complaints:
+    shape, given = node.shape(), node.numbers("strides")
+    if shape is not None and len(given) != len(shape):
+        yield f"Op {node.numbered} has {len(given)} strides for the {len(shape)} axes of its input"
+
+
 def strides(node: Node) -> Complaints:
     given = node.numbers("strides")
     if 0 in given:
@@ -355,5 +367,7 @@ ROWS = {
         _spline_type(1, "weight"),
         _spline_type(2, "basis"),
     ),
-    "Subsample": (strides,),
+    "Subsample": (strides, one_stride_for_each_axis),
+    **dict.fromkeys(("DynamicSlice", "DynamicZero"), (axes_and_sizes,)),
+    **dict.fromkeys(("DynamicAdd", "DynamicUpdate"), (axes_and_sizes,)),
 }
