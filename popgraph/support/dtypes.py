@@ -79,6 +79,12 @@ DTYPES: tuple[DType, ...] = (
 BY_NAME = {row.name: row for row in DTYPES}
 BY_ONNX = {row.onnx: row for row in DTYPES}
 BY_POPART = {row.popart: row for row in DTYPES}
+POPART_ORDER = (
+    *("UINT8", "INT8", "FLOAT8_143", "FLOAT8_152", "UINT16", "INT16", "INT32", "INT64", "UINT32"),
+    *("UINT64", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "COMPLEX64", "COMPLEX128"),
+    *("STRING", "UNDEFINED"),
+)
+"""The members of PopART's `DataType`; in its models, types are numbers of this order."""
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
 
 

@@ -20,6 +20,7 @@ from popgraph.session.popart_ir.patterns import IN_THE_IR
 from popgraph.session.session import Session
 from popgraph.session.surface import Entry, Standing, entries
 from popgraph.session.training_session import TrainingSession
+from popgraph.support import dtypes
 
 ALL = list(entries())
 OWN_BUILDER = {
@@ -59,6 +60,16 @@ def listed(owner: str) -> set[str]:
 
 def public(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_types_have_the_numbers_of_popart() -> None:
+    """Builders write them into models, and passes read them."""
+    assert [member.name for member in enums.DataType] == list(dtypes.POPART_ORDER)
+    assert [int(member) for member in enums.DataType] == [*range(len(dtypes.POPART_ORDER))]
+    builder = Builder()
+    zeros = builder.aiGraphcore.init([2], enums.DataType.FLOAT16, enums.InitType.Zero)
+    assert builder.getInt64NodeAttribute("data_type", {zeros}) == int(enums.DataType.FLOAT16)
+    assert builder.getTensorDtypeString(zeros) == "float16"
 
 
 def test_each_name_stands_once() -> None:

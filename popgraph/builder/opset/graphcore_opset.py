@@ -424,7 +424,7 @@ class AiGraphcoreOpset1(Operands):
             batch_axis, debugContext = -1, batch_axis
         attributes = {
             "shape": shape,
-            "data_type": row.onnx,
+            "data_type": dtypes.POPART_ORDER.index(row.popart),
             "init_type": int(_member(InitType, init_type)),
             "batch_axis": batch_axis,
         }

@@ -23,9 +23,11 @@ from popgraph.support.shapes import Shape, prod
 @lowers("Init", domain=GRAPHCORE)
 def init(node: Node) -> Lowered:
     """Zeros, also where PopART leaves memory as it is."""
-    element = dtypes.BY_ONNX.get(node.integer("data_type"))
+    number = node.integer("data_type")
+    known = 0 <= number < len(dtypes.POPART_ORDER)
+    element = dtypes.BY_POPART.get(dtypes.POPART_ORDER[number]) if known else None
     if element is None:
-        raise TypeMismatchError(f"there is no data type {node.integer('data_type')}")
+        raise TypeMismatchError(f"there is no data type {number}")
     zero = node.literal(np.zeros((), element.numpy))
     return gc.BroadcastOp(zero, shape=node.integers("shape"))
 
