@@ -9,7 +9,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
+from popgraph.builder.opset.enums import (
+    DeviceType,
+    ExchangeStrategy,
+    IrSerializationFormat,
+    SyntheticDataMode,
+)
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -127,8 +132,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
-            given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
-            check_exchange([*given, *self._model.exchange_strategies], self._options)
+            check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
             if self._training:
                 check_gradients(self._model)
@@ -387,7 +391,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
             self._grouped,
             {id: self._dataflow.art(id).tileSet() for id in self._dataflow.anchors()},
+            self._strategies,
         )
+
+    @property
+    def _strategies(self) -> dict[str, ExchangeStrategy]:
+        """When inputs come and anchors go; inputs that are not told come just in time."""
+        flow = self._dataflow
+        given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
+        return {**self._model.exchange_strategies, **given}
 
     def _frozen(self) -> Collection[str]:
         """Weights that no step changes although the session trains."""
