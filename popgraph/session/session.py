@@ -353,7 +353,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
                 check_memory(self._program, self._modelled, tells=allowed == "true")
         with as_popart_errors():
             check_ranks(self._share.own, self._program.exchanges)
-        self._engine.prepare(self._device, self._share.own.rank)
+        forward = self._options.createImplicitPipeliningFwdOnlyProgram
+        self._engine.prepare(self._device, self._share.own.rank, forward=forward)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()
