@@ -495,6 +495,28 @@ def test_a_program_that_only_infers(backend: str) -> None:
     assert {0, 1, 2, 3} <= stages
 
 
+def test_replicas_infer_with_the_weights_that_they_train() -> None:
+    builder, z, loss = two_layers(on(0, 1, 1))
+    flow = {id: popart.AnchorReturnType("All") for id in (z, "Gradient___w")}
+    asked = options(enableGradientAccumulation=True, accumulationFactor=4)
+    asked.createImplicitPipeliningFwdOnlyProgram = asked.enableReplicatedGraphs = True
+    asked.replicatedGraphCount = 2
+    session = popart.TrainingSession(
+        *(builder.getModelProto(), popart.DataFlow(1, flow), loss, popart.ConstSGD(0.1)),
+        *(device(4),),
+        userOptions=asked,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = np.arange(32, dtype=np.float32).reshape(4, 2, 2, 2) / 8
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    session.weightsToHost()
+    w, v = (np.array(session.weights()[name]) for name in "wv")
+    session.run("implicitPipeliningFwdOnly", popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[z], data @ w @ v, rtol=1e-5)
+
+
 def test_a_program_that_only_infers_computes_no_gradient(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
