@@ -28,6 +28,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -204,6 +205,8 @@ class Program:
             if not self.replicas.is_one:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
+            if BucketExchanges.of(options) and BucketExchanges.name not in options.disabled:
+                last = BucketExchanges.name
             if options.stochastic_rounding:
                 last = RoundStochastically.name
             lower(self._module, self._compilation, options, until=last)
