@@ -150,17 +150,12 @@ def _wait_late(block: Block) -> None:
     for place, op in enumerate(block.ops):
         last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
         waits[op] = last, place
-        if isinstance(op, ExchangeOp) and not _is_of_variable(op):
+        if isinstance(op, ExchangeOp) and not op.tells_variable:
             numbers[op] = len(numbers) + 1
     end = block.last_op
     assert end is not None
     waits[end] = len(numbers) + 1, waits[end][1]
     _sort(block, waits)
-
-
-def _is_of_variable(op: ExchangeOp) -> bool:
-    """Whether an exchange tells a weight that ranks share out: it stays near what reads it."""
-    return op.kind.data == ALL_GATHER and isinstance(op.x.owner, VariableOp)
 
 
 def _tell_ahead(block: Block) -> None:
@@ -170,7 +165,7 @@ def _tell_ahead(block: Block) -> None:
     So its message travels while that computes, and two weights are whole at a time.
     """
     before: ExchangeOp | None = None
-    for op in [op for op in block.ops if isinstance(op, ExchangeOp) and _is_of_variable(op)]:
+    for op in [op for op in block.ops if isinstance(op, ExchangeOp) and op.tells_variable]:
         reader = None if before is None else _computing_reader(before, block)
         places = _places(block)
         if reader is not None and places[reader] < places[op]:
