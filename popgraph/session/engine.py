@@ -32,16 +32,25 @@ class Engine:
         self._device: DeviceInfo | None = None
         self._idle_state = [0] * _STATE_WORDS
         self.loaded = False
+        self.forward: Executable | None = None
+        """The program of the forward pass alone, where there is one."""
 
-    def prepare(self, device: DeviceInfo, rank: int = 0) -> None:
-        """Compiles the program of a rank, and gives it the scalars that the host writes."""
+    def prepare(self, device: DeviceInfo, rank: int = 0, *, forward: bool = False) -> None:
+        """
+        Compiles the program of a rank, and gives it the scalars that the host writes.
+
+        With `forward`, a second one of the same variables runs the forward pass alone.
+        """
         device.attach()
         self._device = device
         log = log_of("devicex")
         log.info("Starting compilation for %s, backend %s", device.type, device.backend)
         start = time.perf_counter()
         with as_popart_errors():
-            self._executable = self._program.build(device.backend, device.threads)
+            how = device.backend, device.threads
+            self._executable = self._program.build(*how)
+            if forward:
+                self.forward = self._program.build_forward(*how, self._executable)
         log.info("Compilation took %.3f s", time.perf_counter() - start)
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)

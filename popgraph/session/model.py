@@ -166,7 +166,7 @@ class SessionModel:
         return broadcast_inputs(self._notes)
 
     @property
-    def exchange_strategies(self) -> set[ExchangeStrategy]:
+    def exchange_strategies(self) -> dict[str, ExchangeStrategy]:
         """When inputs come, where it is not just in time."""
         return exchange_strategies(self._notes)
 

@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32
 from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.turns import TakingTurns
+from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
@@ -26,6 +28,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
@@ -202,6 +205,8 @@ class Program:
             if not self.replicas.is_one:
                 last = SpreadReplicas.name if training is None else last
                 options = self._with_replicas(options)
+            if BucketExchanges.of(options) and BucketExchanges.name not in options.disabled:
+                last = BucketExchanges.name
             if options.stochastic_rounding:
                 last = RoundStochastically.name
             lower(self._module, self._compilation, options, until=last)
@@ -418,8 +423,7 @@ class Program:
     @property
     def of_forward(self) -> frozenset[str]:
         """The anchors that are tensors of the model, as the forward pass computes them."""
-        known = {name for name, _ in self._model.values()}
-        return frozenset(id for id in self.outputs if id in known - self._after_step)
+        return frozenset(self._known_to_forward & self.outputs.keys())
 
     @property
     def uses_seed(self) -> bool:
@@ -458,6 +462,32 @@ class Program:
         assert self._rule is not None, "what counts micro-batches trains"
         others, last = (self._turn(threads, last=last) for last in (False, True))
         return TakingTurns(others, last, COUNTER, self._rule.period)
+
+    def build_forward(self, backend: str, threads: int, trained: Executable) -> Executable:
+        """Makes a program of the forward pass alone, with the variables of the one that trains."""
+        request = self._build_request(backend, threads)
+        graph = only_graph(request.module)
+        for update in [op for op in graph.updates() if op.variable.text != SEED]:
+            Rewriter.erase_op(update)
+        known = {name for id in self._known_to_forward for name in self.results(id)}
+        set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in known})
+        made = request.executable()
+        match trained, made:
+            case TakingTurns(), CExecutable():
+                trained.lend(made)
+            case CExecutable(), CExecutable():
+                made.share(trained)
+            case ReferenceExecutable(), ReferenceExecutable():
+                made.share(trained)
+            case _:
+                raise AssertionError("both programs are of one backend")
+        return made
+
+    @property
+    def _known_to_forward(self) -> set[str]:
+        """What is computed and no gradient, nor a state after a step."""
+        known = {name for name, _ in self._model.values()}
+        return {id for id in self.computed if id in known - self._after_step}
 
     def _turn(self, threads: int, *, last: bool) -> CExecutable:
         """The program of micro-batches that are, or are not, the last before an update."""

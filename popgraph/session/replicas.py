@@ -68,7 +68,7 @@ class InTurn(Replicas):
                 results.append(run(given))
         if not self._common:
             return results
-        last = {id: results[-1][id] for id in self._common}
+        last = {id: results[-1][id] for id in self._common if id in results[-1]}
         return [{**found, **last} for found in results]
 
     @contextmanager
@@ -123,6 +123,6 @@ class Together(Replicas):
         }
         found = run(given)
         return [
-            {id: found[names[replica]] for id, names in self._results.items()}
+            {id: found[names[replica]] for id, names in self._results.items() if names[0] in found}
             for replica in range(len(inputs))
         ]

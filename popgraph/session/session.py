@@ -10,7 +10,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import DeviceType, IrSerializationFormat, SyntheticDataMode
+from popgraph.builder.opset.enums import (
+    DeviceType,
+    ExchangeStrategy,
+    IrSerializationFormat,
+    SyntheticDataMode,
+)
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -130,8 +135,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options)
-            given = (dataFlow.art(id).exchangeStrategy() for id in dataFlow.anchors())
-            check_exchange([*given, *self._model.exchange_strategies], self._options)
+            check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
             tell_notices(self._model)
             if self._training:
@@ -358,7 +362,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
                 check_memory(self._program, self._modelled, tells=allowed == "true")
         with as_popart_errors():
             check_ranks(self._share.own, self._program.exchanges)
-        self._engine.prepare(self._device, self._share.own.rank)
+        forward = self._options.createImplicitPipeliningFwdOnlyProgram
+        self._engine.prepare(self._device, self._share.own.rank, forward=forward)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()
@@ -396,7 +401,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
             self._grouped,
             {id: self._dataflow.art(id).tileSet() for id in self._dataflow.anchors()},
+            self._strategies,
         )
+
+    @property
+    def _strategies(self) -> dict[str, ExchangeStrategy]:
+        """When inputs come and anchors go; inputs that are not told come just in time."""
+        flow = self._dataflow
+        given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
+        return {**self._model.exchange_strategies, **given}
 
     def _frozen(self) -> Collection[str]:
         """Weights that no step changes although the session trains."""

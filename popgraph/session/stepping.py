@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from popgraph.session.delayed_weights import DelayedWeights
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.float_checks import check_floats
-from popgraph.session.forward_only import is_forward_only, run_forward_only
+from popgraph.session.forward_only import is_forward_only
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.program import Program
@@ -51,10 +51,6 @@ class Stepping(ABC):
     @property
     @abstractmethod
     def _training(self) -> bool: ...
-
-    @abstractmethod
-    def _own(self) -> Collection[str]:
-        """The variables of which every replica has its own value."""
 
     @abstractmethod
     def _insists_on_weights(self) -> bool:
@@ -129,8 +125,8 @@ class Stepping(ABC):
         """A run of the program, which reports know of."""
         self._executions.inputs = inputs
         if forward:
-            updated = self._program.updated.difference(self._own())
-            results = run_forward_only(executable, inputs, updated)
+            assert self._engine.forward is not None, "only such sessions have the handle"
+            results: Mapping[str, Array] = self._engine.forward.run(inputs)
         else:
             results = self._run_batch(executable, inputs)
         if self._options.enableFloatingPointChecks:

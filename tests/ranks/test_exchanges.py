@@ -14,6 +14,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1
 from xdsl.utils.exceptions import VerifyException
 
+import popgraph.session as popart
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.reference import evaluate, first_state
 from popgraph.compiler import BuildRequest, lower
@@ -27,8 +28,10 @@ from popgraph.passes.graphcore import bucket_exchanges
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.ranks import RANK
-from popgraph.passes.optimizer_spec import Adam, ClipNorm
+from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm
 from popgraph.passes.options import Options
+from popgraph.session.model import SessionModel, open_model
+from popgraph.session.program import Program, Request
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError
@@ -349,3 +352,17 @@ def test_exchanges_that_cannot_be(shape: list[int], how: dict[str, str], text: s
     graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
     with ImplicitBuilder(graph.block), pytest.raises(TypeMismatchError, match=text):
         gc.ExchangeOp(graph.block.args[0], size=RANKS, **how)
+
+
+def test_a_session_tells_gradients_together() -> None:
+    """Two weights, and one message of both gradients."""
+    builder = popart.Builder()
+    y = builder.addInputTensor("FLOAT", [4, 4], "x")
+    for _ in range(2):
+        w = builder.addInitializedInputTensor(np.ones((4, 4), np.float32))
+        y = builder.aiOnnx.matmul([y, w])
+    loss = builder.aiGraphcore.l1loss([y], 0.1)
+    module, weights = open_model(builder.getModelProto(), {})
+    model = SessionModel(module, weights, popart.InputShapeInfo(), [loss])
+    program = Program(model, Request((loss,), SGD(ranks=2)))
+    assert len(program.exchanges.splitlines()) == 1

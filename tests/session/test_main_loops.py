@@ -28,10 +28,13 @@ class Layers:
         anchors: tuple[str, ...] = ("Gradient___w0",),
         places: bool = False,
         again: bool = False,
+        strategy: popart.ExchangeStrategy = popart.ExchangeStrategy.JustInTime,
+        tiles: popart.TileSet = popart.TileSet.Compute,
         **asked: Any,
     ) -> None:
         builder, random = popart.Builder(), np.random.default_rng(0)
-        y = builder.addInputTensor("FLOAT", [2, 3], "x")
+        where = popart.InputSettings(tiles, strategy)
+        y = builder.addInputTensor("FLOAT", [2, 3], where, "x")
         for at in range(LAYERS):
             first = random.normal(size=(3, 3)).astype(np.float32)
             w = builder.addInitializedInputTensor(first, f"w{at}")
@@ -55,7 +58,7 @@ class Layers:
             setattr(options, name, value)
         device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 4})
         device.backend = "reference"
-        ids = dict.fromkeys([loss, *anchors], popart.AnchorReturnType(returned))
+        ids = dict.fromkeys([loss, *anchors], popart.AnchorReturnType(returned, tiles, strategy))
         self.loss, self.shape = loss, (batches, factor, 2, 3)
         self.session = popart.TrainingSession(
             builder.getModelProto(),
@@ -166,12 +169,11 @@ def test_what_is_computed_again_is_in_the_loop_of_micro_batches() -> None:
     assert sorted(kinds) == ["Checkpoint"] * LAYERS + ["Recomputed"] * LAYERS
 
 
-def test_a_pipeline_of_explicit_loops_copies_and_stashes_nothing() -> None:
-    """Explicit pipelines keep tensors by slices of others, which are not shown."""
+def test_a_pipeline_of_explicit_loops_has_no_stashes_of_implicit_ones() -> None:
     graphs = Layers(places=True, enablePipelining=True, virtualGraphMode=MANUAL).graphs()
-    inner = graphs["accumulationGraph"]
-    assert of_type(inner, "IpuCopy")
-    assert not of_type(inner, "Stash") and not of_type(inner, "RestoreInplace")
+    assert of_type(graphs["accumulationGraph"], "IpuCopy")
+    types = {op["type"] for ops in graphs.values() for op in ops}
+    assert "DynamicUpdateInplace" in types and types.isdisjoint(["Stash", "RestoreInplace"])
 
 
 KINDS = popart.RecomputationType
@@ -219,37 +221,29 @@ def test_stages_compute_again_on_their_own_ipu() -> None:
     ops = [op for found in graphs.values() for op in found]
     again = [op["attributes"] for op in ops if op["attributes"]["recomputetype"] == "Recomputed"]
     assert again
-    homes = {}
-    for op in ops:
-        told = op["attributes"]
-        if "__ipu_number" in told and "__pipeline_stage" in told:
-            homes.setdefault(told["__pipeline_stage"], set()).add(told["__ipu_number"])
     for one in again:
-        assert one["__ipu_number"] in homes[one["__pipeline_stage"]]
-        assert int(one["__pipeline_stage"]) >= 2  # gradients begin where the loss is
+        stage = int(one["scope"].removeprefix("PipelineStage_")[0])
+        assert stage >= 2  # gradients begin where the loss is
+        assert one["__ipu_number"] == str(4 - stage)
 
 
 def test_a_pipeline_in_a_loop_keeps_slices_of_its_tensors() -> None:
     graphs = Layers(**PIPELINE).graphs()
-    outer, inner = graphs["stepGraph"], graphs["accumulationGraph"]
+    outer = graphs["stepGraph"]
+    first, last = (graphs[f"PipelineStage_{stage}_main_subgraph({stage})"] for stage in (0, 4))
     (update,) = (
-        op
-        for op in of_type(inner, "DynamicUpdateInplace")
-        if read(op)[2] == "accumulationGraph/Tanh:0"
+        op for op in of_type(first, "DynamicUpdateInplace") if read(op)[2].endswith("Tanh:0")
     )
-    stash = "accumulationGraph/Stashed___Tanh:0"
-    assert read(update)[:2] == [stash, "accumulationGraph/Counter___Tanh:0"]
+    stash, counter, _ = (name.split("/", 1)[1] for name in read(update))
+    assert (stash, counter) == ("Stashed___Tanh:0", "Counter___Tanh:0")
     assert update["inputs"][0]["shape"] == "[5 2 3]"  # stages 0 to 4
-    (restored,) = (op for op in of_type(inner, "DynamicSliceInplace") if read(op)[0] == stash)
-    assert restored["attributes"]["__pipeline_stage"] == "4"
-    (gradient,) = (
-        op for op in of_type(inner, "TanhGrad") if restored["outputs"][0]["name"] in read(op)
-    )
-    assert gradient["attributes"]["__pipeline_stage"] == "4"
-    counters = of_type(inner, "IncrementModInplace")
-    stashes = len(of_type(inner, "DynamicUpdateInplace"))
-    assert len(counters) == stashes + len(of_type(inner, "DynamicSliceInplace"))
+    (restored,) = (op for op in of_type(last, "DynamicSliceInplace") if read(op)[0].endswith(stash))
+    assert [op for op in of_type(last, "TanhGrad") if restored["outputs"][0]["name"] in read(op)]
+    stages = [op for name, ops in graphs.items() if name.startswith("Pipeline") for op in ops]
+    counters, stashes = of_type(stages, "IncrementModInplace"), "DynamicUpdateInplace"
+    kept = len(of_type(stages, stashes))
+    assert len(counters) == kept + len(of_type(stages, "DynamicSliceInplace"))
     begun = [op for op in of_type(outer, "Init") if op["name"].startswith("Init_")]
-    assert len(begun) == stashes + len(counters)
-    (loop,) = of_type(outer, "Loop")
-    assert {op["outputs"][0]["name"] for op in begun} <= set(read(loop))
+    assert len(begun) == kept + len(counters)
+    used = {id for op in outer if op["type"] in ("Loop", "Call") for id in read(op)}
+    assert {op["outputs"][0]["name"] for op in begun} <= used

@@ -454,8 +454,11 @@ def test_what_popart_refuses_is_refused(name: str) -> None:
         call()
 
 
-def test_a_program_that_only_infers() -> None:
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_a_program_that_only_infers(backend: str) -> None:
     """It sees the weights that training has come to, and changes nothing."""
+    chosen = device()
+    chosen.backend = backend
     builder, z, loss = two_layers(on(0, 1, 1))
     names = {z: "All", loss: "All", "Gradient___w": "All"}
     flow = {id: popart.AnchorReturnType(kind) for id, kind in names.items()}
@@ -463,7 +466,7 @@ def test_a_program_that_only_infers() -> None:
     asked.createImplicitPipeliningFwdOnlyProgram = True
     session = popart.TrainingSession(
         *(builder.getModelProto(), popart.DataFlow(1, flow), loss),
-        *(popart.SGD({"defaultMomentum": (0.9, True)}), device()),
+        *(popart.SGD({"defaultMomentum": (0.9, True)}), chosen),
         userOptions=asked,
     )
     session.prepareDevice()
@@ -490,6 +493,56 @@ def test_a_program_that_only_infers() -> None:
     graphs = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))
     stages = {int(op["attributes"].get("__pipeline_stage", -1)) for op in graphs["maingraph"]}
     assert {0, 1, 2, 3} <= stages
+
+
+def test_replicas_infer_with_the_weights_that_they_train() -> None:
+    builder, z, loss = two_layers(on(0, 1, 1))
+    flow = {id: popart.AnchorReturnType("All") for id in (z, "Gradient___w")}
+    asked = options(enableGradientAccumulation=True, accumulationFactor=4)
+    asked.createImplicitPipeliningFwdOnlyProgram = asked.enableReplicatedGraphs = True
+    asked.replicatedGraphCount = 2
+    session = popart.TrainingSession(
+        *(builder.getModelProto(), popart.DataFlow(1, flow), loss, popart.ConstSGD(0.1)),
+        *(device(4),),
+        userOptions=asked,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = np.arange(32, dtype=np.float32).reshape(4, 2, 2, 2) / 8
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    session.weightsToHost()
+    w, v = (np.array(session.weights()[name]) for name in "wv")
+    session.run("implicitPipeliningFwdOnly", popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[z], data @ w @ v, rtol=1e-5)
+
+
+def test_a_program_that_only_infers_computes_no_gradient(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2], "x")
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "w")
+    with builder.virtualGraph(0):
+        y = builder.aiOnnx.matmul([x, w])
+        y = builder.aiGraphcore.printtensor([y])
+    with builder.virtualGraph(1):
+        loss = builder.aiGraphcore.l1loss([y], 0.1)
+    asked = options(enableGradientAccumulation=True, accumulationFactor=4)
+    asked.createImplicitPipeliningFwdOnlyProgram = True
+    session = popart.TrainingSession(
+        *(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, popart.ConstSGD(0.1)),
+        *(device(),),
+        userOptions=asked,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    stepio = popart.PyStepIO({x: np.ones((4, 2, 2), np.float32)}, session.initAnchorArrays())
+    session.run("implicitPipeliningFwdOnly", stepio)
+    said = capfd.readouterr().err
+    assert said.count(": [[") == 4 and "Gradient___" not in said
+    session.run(stepio)
+    assert "Gradient___" in capfd.readouterr().err
 
 
 def test_the_forward_stages_are_apart_where_they_run_alone() -> None:

@@ -89,8 +89,12 @@ class ReferenceExecutable(Executable):
         with np.errstate(all="ignore"), fitting_memory():
             outputs, state = self._program.step(inputs, self._state)
         raise_errors((check, outputs.pop(name)) for name, check in self._checks.items())
-        self._state = state
+        self._state.update(state)
         return {name: np.array(array) for name, array in outputs.items()}
+
+    def share(self, other: ReferenceExecutable) -> None:
+        """From here on both have the same variables, whose values are the other's."""
+        self._state = other._state
 
     def read(self, variable: str) -> Array:
         return np.array(self._state[self._known(variable)])

@@ -36,9 +36,13 @@ def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
     return notes
 
 
-def exchange_strategies(notes: Iterable[tuple[str, str]]) -> set[ExchangeStrategy]:
+def exchange_strategies(notes: Iterable[tuple[str, str]]) -> dict[str, ExchangeStrategy]:
     """When inputs come, where it is not just in time."""
-    return {ExchangeStrategy(int(value)) for key, value in notes if key.startswith(_EXCHANGE)}
+    return {
+        key.removeprefix(_EXCHANGE): ExchangeStrategy(int(value))
+        for key, value in notes
+        if key.startswith(_EXCHANGE)
+    }
 
 
 def input_tiles(notes: Iterable[tuple[str, str]]) -> dict[str, TileSet]:

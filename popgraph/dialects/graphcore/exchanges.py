@@ -17,8 +17,9 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
     tensor_of,
 )
+from popgraph.dialects.program import VariableOp
 from popgraph.dialects.program.interned import tensor_type
-from popgraph.support.ranks.communicator import Exchange
+from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
 from popgraph.support.ranks.world import exchanged
 
 
@@ -63,6 +64,11 @@ class ExchangeOp(GraphcoreOp):
             return Exchange(self.kind.data, *numbers, self.combine.data)
         except ValueError as error:
             raise self.fail(str(error)) from error
+
+    @property
+    def tells_variable(self) -> bool:
+        """Whether ranks tell each other their shares of a variable."""
+        return self.kind.data == ALL_GATHER and isinstance(self.x.owner, VariableOp)
 
     def infer(self) -> tuple[Tensor, ...]:
         element = self.common_element(NUMBERS, self.x)

@@ -33,7 +33,8 @@ class BucketExchanges(Pass):
 
     Only all-reduces of the same kind, in the order in which their operands are computed, as long as
     a bucket holds less than `bucket_bytes`. A bucket stands right behind the last of its operands,
-    and what waits for it behind everything that does not.
+    and what waits for it behind everything that does not. A weight of which ranks have shares is
+    told while what reads the one before computes.
     """
 
     name = "bucket-exchanges"
@@ -55,6 +56,7 @@ class BucketExchanges(Pass):
                     if len(bucket) > 1:
                         _join(bucket)
                 _wait_late(graph.block)
+                _tell_ahead(graph.block)
 
     def _buckets(self, block: Block) -> Iterator[list[ExchangeOp]]:
         """Exchanges that become one, in their order; nobody reads one before the last has begun."""
@@ -148,7 +150,7 @@ def _wait_late(block: Block) -> None:
     for place, op in enumerate(block.ops):
         last = max((numbers.get(one, waits[one][0]) for one in _makers(op, block)), default=0)
         waits[op] = last, place
-        if isinstance(op, ExchangeOp) and not _is_of_variable(op):
+        if isinstance(op, ExchangeOp) and not op.tells_variable:
             numbers[op] = len(numbers) + 1
     end = block.last_op
     assert end is not None
@@ -156,9 +158,39 @@ def _wait_late(block: Block) -> None:
     _sort(block, waits)
 
 
-def _is_of_variable(op: ExchangeOp) -> bool:
-    """Whether an exchange tells a weight of which ranks have shares: it stays where it is read."""
-    return op.kind.data == ALL_GATHER and isinstance(op.x.owner, VariableOp)
+def _tell_ahead(block: Block) -> None:
+    """
+    Puts what tells a weight in front of what reads the one told before.
+
+    So its message travels while that computes, and two weights are whole at a time.
+    """
+    before: ExchangeOp | None = None
+    for op in [op for op in block.ops if isinstance(op, ExchangeOp) and op.tells_variable]:
+        reader = None if before is None else _computing_reader(before, block)
+        places = _places(block)
+        if reader is not None and places[reader] < places[op]:
+            variable = op.x.owner
+            assert isinstance(variable, Operation), "a variable is told"
+            early = [one for one in (variable, op) if places[one] > places[reader]]
+            for one in early:
+                one.detach()
+                block.insert_op_before(one, reader)
+        before = op
+
+
+def _computing_reader(op: ExchangeOp, block: Block) -> Operation | None:
+    """The first operation that reads the elements of a result, which parts and shapes do not."""
+    places, found = _places(block), list[Operation]()
+    waiting: list[SSAValue] = [op.result]
+    while waiting:
+        for use in waiting.pop().uses:
+            reader = block.find_ancestor_op_in_block(use.operation)
+            assert reader is not None, "what a graph computes is read in it"
+            if isinstance(reader, SliceOp | ReshapeOp):
+                waiting.append(reader.result)
+            else:
+                found.append(reader)
+    return min(found, key=places.__getitem__, default=None)
 
 
 def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:

@@ -10,6 +10,7 @@ from popgraph.builder.opset.enums import (
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
+    ExchangeStrategy,
     RecomputationType,
     TileSet,
     VirtualGraphMode,
@@ -45,6 +46,7 @@ from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.main_loops import Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.outline import Outliner
+from popgraph.session.popart_ir.overlap import Overlap, forget_stages
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.popart_ir.pipeline import (
     Stashing,
@@ -105,6 +107,8 @@ class Asked:
     grouped: Grouped = field(default_factory=dict)
     anchor_tiles: Mapping[str, TileSet] = field(default_factory=dict)
     """From which tiles anchors are stored."""
+    strategies: Mapping[str, ExchangeStrategy] = field(default_factory=dict)
+    """Of inputs and anchors whose exchange overlaps with computation."""
 
 
 class Ir:
@@ -193,14 +197,17 @@ class Ir:
         self._cut_batches(main, BatchSerializationTransformContext.Bwd)
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
-        for graph in (main, *loops, *called):
+        bodies = [loop.body for loop in loops]
+        for graph in (main, *bodies, *called):
             copy_to_tiles(graph, Phases.of(options))
-            if options.enableMergeExchange:
+        stages = self._overlapped(loops)
+        if options.enableMergeExchange:
+            for graph in (main, *bodies, *stages, *called):
                 merge_exchanges(graph, options)
         self._recompute(main, explicit=False)
-        self._dots.draw("MAINLOOPS", [main, *loops, *called])
-        graphs = [main, *loops, *called]
-        graphs += self._outlined(graphs)
+        graphs = [main, *bodies, *stages, *called]
+        self._dots.draw("MAINLOOPS", graphs)
+        graphs += self._outlined(graphs, len(stages))
         _tell("MergeDuplicateOps")
         merge_duplicates(main)
         if "InPlace" in self._enabled:
@@ -322,25 +329,35 @@ class Ir:
         """Of operators that talk to the host."""
         return float("-inf") if late and self._is_plain else 0.0
 
-    def _looped(self, main: OpGraph) -> list[OpGraph]:
-        """The graphs of main loops, after which anchors are stored from where they are."""
+    def _looped(self, main: OpGraph) -> list[Loop]:
+        """The main loops, after which anchors are stored from where they are."""
         asked, options = self._asked, self._asked.options
-        graphs: list[OpGraph] = []
-        inner: Loop | None = None
+        found: list[Loop] = []
         homes = {id: (main, id) for id in asked.anchors}
         if options.enableExplicitMainLoops:
             _tell("MainLoops")
             loops = MainLoops(main, asked.step.batches, asked.step.accumulation)
-            graphs = loops.run({id: asked.returned[id] for id in asked.anchors})
-            homes, inner = loops.homes, loops.inner
+            loops.run({id: asked.returned[id] for id in asked.anchors})
+            homes, found = loops.homes, loops.loops
         priority = self._priority(late=True)
         for anchor, (graph, id) in homes.items() if options.useHostCopyOps else ():
             tiles = asked.anchor_tiles.get(anchor, TileSet.Compute)
             add_store(graph, id, anchor, priority, tiles)
-        if options.enablePipelining and inner is not None:
+        return found
+
+    def _overlapped(self, loops: list[Loop]) -> list[OpGraph]:
+        """Decomposes the loops whose turns overlap; the graphs of stages that they call."""
+        options = self._asked.options
+        stages = None
+        if options.enablePipelining and loops:
             _tell("Pipeline")
-            stash_in_loop(inner)
-        return graphs
+            stash_in_loop(loops[-1])
+            stages = 1 + max(op.settings.stage or 0 for op in loops[-1].body.ops)
+        _tell("OverlapIO")
+        called = Overlap(self._asked.strategies, stages).apply(loops)
+        if stages is not None:
+            forget_stages([*(loop.body for loop in loops), loops[0].outer, *called])
+        return called
 
     def _recompute(self, main: OpGraph, *, explicit: bool) -> None:
         """Chooses what is computed again: before there are copies for it, or else at last."""
@@ -357,14 +374,14 @@ class Ir:
             _tell("ExplicitRecompute")
             recompute_explicitly(main, Phases.of(options))
 
-    def _outlined(self, graphs: Sequence[OpGraph]) -> list[OpGraph]:
+    def _outlined(self, graphs: Sequence[OpGraph], others: int) -> list[OpGraph]:
         options = self._asked.options
         if not options.enableOutlining:
             return []
         in_phases = options.executionPhaseSettings.phases > 1
         copies = options.enableExplicitMainLoops or options.explicitRecomputation or in_phases
         _tell("SubgraphOutline")
-        outliner = Outliner(options.outlineThreshold, copies=copies)
+        outliner = Outliner(options.outlineThreshold, copies=copies, others=others)
         for graph in graphs:
             graph.ops = scheduled(graph)
         outliner.run(graphs)

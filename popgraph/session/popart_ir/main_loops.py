@@ -14,7 +14,8 @@ _STEP, _ACCUMULATION = "stepGraph", "accumulationGraph"
 _NUMBER, _CONDITION = "Iterator___", "LoopCond___"
 _IN_STEPS = (Context.NORMAL, Context.AFTER_BATCHES)
 """What loops run; weights come from the host, and go back, around them."""
-_FIRST = 2
+TURNS = "tripCountValue"
+FIRST_INPUT = 2
 """The first input of a loop behind the count and the condition, which these loops have not."""
 _AT_ONCE = {AnchorReturnTypeId.Final: "anchorFinal___", AnchorReturnTypeId.Sum: "anchorSum___"}
 """Anchors that come back once in a step, and the names of what a loop hands on of them."""
@@ -29,20 +30,32 @@ class Loop:
     body: OpGraph
     inside: dict[str, str]
     """The names that tensors of the outer graph have in it."""
+    count: int = 0
+    """How many of what it takes and gives first go round, each turn's for the next."""
+
+    @property
+    def carried(self) -> list[str]:
+        """What turns take of those before, in the order in which they give it."""
+        return self.body.inputs[FIRST_INPUT:][: self.count]
+
+    @property
+    def operands(self) -> list[str]:
+        return [id for _, id in sorted(self.op.inputs.items())]
 
     def add_carried(self, first: str, inner: str, following: str) -> None:
         """Adds a tensor that each turn hands on to the next; `first` is what the first one gets."""
-        _insert(self.op.inputs, _FIRST, first)
-        self.outer.connect(self.op, _FIRST, first)
-        self.body.inputs.insert(_FIRST, inner)
+        _insert(self.op.inputs, FIRST_INPUT, first)
+        self.outer.connect(self.op, FIRST_INPUT, first)
+        self.body.inputs.insert(FIRST_INPUT, inner)
         self.body.results.insert(0, following)
         last = self.outer.fresh(first, self.outer.infos[first])
         _insert(self.op.outputs, 0, last)
         self.outer.rename_output(self.op, 0, last)
+        self.count += 1
 
     def add_implicit(self, id: str, inner: str) -> str:
         """Adds a tensor that the body reads and changes as it is."""
-        index = max(self.op.inputs, default=_FIRST - 1) + 1
+        index = max(self.op.inputs, default=FIRST_INPUT - 1) + 1
         self.outer.connect(self.op, index, id)
         self.body.inputs.append(self.body.add_tensor(inner, self.outer.infos[id]))
         return inner
@@ -62,12 +75,8 @@ class MainLoops:
     accumulation: int
     homes: dict[str, tuple[OpGraph, str]] = field(default_factory=dict)
     """Where the anchors are to be stored from."""
-    _loops: list[Loop] = field(default_factory=list)
-
-    @property
-    def inner(self) -> Loop | None:
-        """The innermost loop, if there is one."""
-        return self._loops[-1] if self._loops else None
+    loops: list[Loop] = field(default_factory=list)
+    """The outer one first."""
 
     def run(self, anchors: Mapping[str, AnchorReturnTypeId]) -> list[OpGraph]:
         """The graphs that loops call, the outer one first."""
@@ -76,24 +85,24 @@ class MainLoops:
             ops = [op for op in scheduled(self.main) if op.settings.context in _IN_STEPS]
             self._enter("step", _STEP, self.batches, ops)
         if self.accumulation > 1:
-            graph = self._loops[-1].body if self._loops else self.main
+            graph = self.loops[-1].body if self.loops else self.main
             ops = [op for op in scheduled(graph) if op.settings.context is Context.NORMAL]
             self._enter("accumulation", _ACCUMULATION, self.accumulation, ops)
-        graphs = [self.main, *(loop.body for loop in self._loops)]
+        graphs = [self.main, *(loop.body for loop in self.loops)]
         for op in (op for graph in graphs for op in graph.ops):
             if op.settings.after_batches:
                 op.settings = replace(op.settings, context=Context.NORMAL)
         for id, returned in anchors.items():
-            if id in self.homes and returned in _AT_ONCE and self._loops:
+            if id in self.homes and returned in _AT_ONCE and self.loops:
                 self._return_once(id, returned)
         return graphs[1:]
 
     def _enter(self, name: str, graph: str, turns: int, ops: Sequence[Op]) -> None:
-        outer = self._loops[-1].body if self._loops else self.main
+        outer = self.loops[-1].body if self.loops else self.main
         loop = _moved(outer, graph, ops)
         loop.op.settings = replace(loop.op.settings, name=f"{name}Loop")
-        loop.op.attributes["tripCountValue"] = turns
-        self._loops.append(loop)
+        loop.op.attributes[TURNS] = turns
+        self.loops.append(loop)
         for id, (home, held) in list(self.homes.items()):
             if home is outer and held in loop.inside:
                 self.homes[id] = loop.body, loop.inside[held]
@@ -102,28 +111,29 @@ class MainLoops:
 
     def _return_once(self, id: str, returned: AnchorReturnTypeId) -> None:
         """Has loops hand on the last value of an anchor, or the sum of its values."""
-        inner, home = self._loops[-1].body, self.homes[id]
+        inner, home = self.loops[-1].body, self.homes[id]
         if home[0] is not inner:
             return
         info, name = inner.infos[home[1]], _AT_ONCE[returned] + id
         self.main.add_tensor(name, info)
         self.main.add(Op("Init", {}, {0: name}, settings=Settings(name="Init")), _first(self.main))
-        for loop in self._loops:
-            _insert(loop.op.inputs, _FIRST, scoped(loop.outer, name))
-            loop.outer.connect(loop.op, _FIRST, scoped(loop.outer, name))
+        for loop in self.loops:
+            _insert(loop.op.inputs, FIRST_INPUT, scoped(loop.outer, name))
+            loop.outer.connect(loop.op, FIRST_INPUT, scoped(loop.outer, name))
             held = loop.body.add_tensor(scoped(loop.body, name), info)
-            loop.body.inputs.insert(_FIRST, held)
+            loop.body.inputs.insert(FIRST_INPUT, held)
         value = home[1]
         if returned is AnchorReturnTypeId.Sum:
             total = inner.add_tensor(scoped(inner, f"{name}_out"), info)
             inputs = {0: scoped(inner, name), 1: value}
             inner.add(Op("Add", inputs, {0: total}, settings=Settings(name="Add")))
             value = total
-        for loop in reversed(self._loops):
+        for loop in reversed(self.loops):
             loop.body.results.insert(0, value)
             value = loop.outer.add_tensor(scoped(loop.outer, f"{name}_out"), info)
             _insert(loop.op.outputs, 0, value)
             loop.outer.rename_output(loop.op, 0, value)
+            loop.count += 1
         self.homes[id] = self.main, value
 
 
@@ -133,10 +143,12 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
     results = [
         id for op in ops for id in op.outputs.values() if not moved.issuperset(outer.consumers(id))
     ]
-    carried = {_changed(outer, id): id for id in results}
     made = {id for op in ops for id in op.outputs.values()}
+    results.sort(key=lambda id: _changed(outer, id) in made)
+    carried = {_changed(outer, id): id for id in results}
     read = [id for op in ops for _, id in sorted(op.inputs.items()) if id not in made]
-    inputs = list(dict.fromkeys([*(id for id in carried if id not in made), *read]))
+    rounds = [id for id in carried if id not in made]
+    inputs = list(dict.fromkeys([*rounds, *read]))
     body = OpGraph(name)
     body.scope = name
     inside = {}
@@ -161,7 +173,7 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
     ipus = [op.settings.ipu for op in ops if op.settings.ipu is not None]
     loop = Op(
         "Loop",
-        dict(enumerate(inputs, _FIRST)),
+        dict(enumerate(inputs, FIRST_INPUT)),
         dict(enumerate(results)),
         settings=Settings(ipu=min(ipus, default=None)),
         called=(name,),
@@ -169,7 +181,7 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
     )
     outer.add(loop, before=first)
     _order(outer, body, loop)
-    return Loop(loop, outer, body, inside)
+    return Loop(loop, outer, body, inside, len(rounds))
 
 
 def _order(outer: OpGraph, body: OpGraph, loop: Op) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Context, Kind, Op, OpGraph, Settings, words
+from popgraph.session.popart_ir.main_loops import scoped
 from popgraph.session.popart_ir.placement import COPY
 from popgraph.session.popart_ir.recurrent import POPART
 from popgraph.session.popart_ir.updates import Gathering
@@ -44,11 +45,12 @@ class Outliner:
     """
     Replaces repeated sequences by calls, the longest first, and in what is called, too.
 
-    Copies between IPUs stay where they are, unless `copies`.
+    Copies between IPUs stay where they are, unless `copies`; `others` is how many graphs have
+    been made of operators before.
     """
 
-    def __init__(self, threshold: float, *, copies: bool) -> None:
-        self._threshold, self._copies = threshold, copies
+    def __init__(self, threshold: float, *, copies: bool, others: int = 0) -> None:
+        self._threshold, self._copies, self._others = threshold, copies, others
         self.graphs: dict[str, OpGraph] = {}
 
     def run(self, graphs: Sequence[OpGraph]) -> None:
@@ -90,14 +92,14 @@ class Outliner:
     def _replace(self, row: _Row, match: _Match) -> None:
         places = [(row.graph(start), row.part(start, match.length)) for start in match.starts]
         kept = sorted({one for graph, ops in places for one in _results(graph, ops)})
-        name = f"call_subgraph({len(self.graphs)})"
+        name = f"call_subgraph({self._others + len(self.graphs)})"
         first, sample = places[0]
-        self.graphs[name] = _body(first, sample, name, kept)
+        self.graphs[name] = called_graph(first, sample, name, kept)
         for graph, ops in places:
             outputs = {index: ops[at].outputs[slot] for index, (at, slot) in enumerate(kept)}
             call = Op(
                 "Call",
-                dict(enumerate(_inputs(ops))),
+                dict(enumerate(inputs_of(ops))),
                 outputs,
                 settings=_called_with(ops[0].settings),
                 called=(name,),
@@ -231,7 +233,7 @@ def _places(ids: list[int], length: int) -> list[list[int]]:
     return list(found.values())
 
 
-def _inputs(ops: Sequence[Op]) -> list[str]:
+def inputs_of(ops: Sequence[Op]) -> list[str]:
     """What a sequence reads of others, in the order in which it does."""
     inside = {id for op in ops for id in op.outputs.values()}
     read = [id for op in ops for id in op.inputs.values() if id not in inside]
@@ -241,7 +243,7 @@ def _inputs(ops: Sequence[Op]) -> list[str]:
 def _form(ops: Sequence[Op]) -> Hashable:
     """Which operand of a sequence comes from where."""
     made = {id: (at, slot) for at, op in enumerate(ops) for slot, id in op.outputs.items()}
-    outer = {id: number for number, id in enumerate(_inputs(ops))}
+    outer = {id: number for number, id in enumerate(inputs_of(ops))}
     return tuple(made.get(id, outer.get(id)) for op in ops for id in op.inputs.values())
 
 
@@ -256,17 +258,24 @@ def _results(graph: OpGraph, ops: Sequence[Op]) -> list[tuple[int, int]]:
     return found
 
 
-def _body(graph: OpGraph, ops: Sequence[Op], name: str, kept: list[tuple[int, int]]) -> OpGraph:
+def called_graph(
+    graph: OpGraph, ops: Sequence[Op], name: str, kept: Sequence[tuple[int, int]]
+) -> OpGraph:
+    """A graph of copies of operators, which gives some of their outputs."""
     body = OpGraph(name)
-    body.scope, scope = name, f"{name}/"
+    body.scope = name
+
+    def inner(id: str) -> str:
+        return scoped(body, id.removeprefix(scoped(graph, "")))
+
     for op in ops:
         for id in (*op.inputs.values(), *op.outputs.values()):
-            body.add_tensor(scope + id, graph.infos[id])
+            body.add_tensor(inner(id), graph.infos[id])
         body.add(
             Op(
                 op.type,
-                {index: scope + id for index, id in op.inputs.items()},
-                {index: scope + id for index, id in op.outputs.items()},
+                {index: inner(id) for index, id in op.inputs.items()},
+                {index: inner(id) for index, id in op.outputs.items()},
                 dict(op.attributes),
                 replace(op.settings, context=Context.NORMAL),
                 op.called,
@@ -274,6 +283,6 @@ def _body(graph: OpGraph, ops: Sequence[Op], name: str, kept: list[tuple[int, in
                 op.backward,
             )
         )
-    body.inputs = [scope + id for id in _inputs(ops)]
-    body.results = [scope + ops[at].outputs[slot] for at, slot in kept]
+    body.inputs = [inner(id) for id in inputs_of(ops)]
+    body.results = [inner(ops[at].outputs[slot]) for at, slot in kept]
     return body

@@ -54,5 +54,18 @@ def _before(graph: OpGraph, op: Op) -> set[Op]:
     needed = {before for id in op.inputs.values() if (before := graph.producer(id)) is not None}
     changed = None if op.changes is None else op.input(op.changes)
     if changed is not None and graph.kind(changed) is Kind.VARIABLE:
-        needed.update(user for user in graph.consumers(changed) if not user.writes)
+        behind = _ordered_behind(graph, op)
+        readers = (user for user in graph.consumers(changed) if not user.writes)
+        needed.update(user for user in readers if user not in behind)
     return needed - {op}
+
+
+def _ordered_behind(graph: OpGraph, op: Op) -> set[Op]:
+    """What was told to wait for an operator: it reads of the next turn, say."""
+    found, waiting = set[Op](), [op]
+    while waiting:
+        for later in graph.later.get(waiting.pop(), ()):
+            if later not in found:
+                found.add(later)
+                waiting.append(later)
+    return found

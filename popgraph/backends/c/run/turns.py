@@ -46,6 +46,10 @@ class TakingTurns(Executable):
             start += turns
         return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
 
+    def lend(self, other: CExecutable) -> None:
+        """Has another program of the model have the same variables."""
+        other.share(self._others)
+
     def _owner(self, variable: str) -> CExecutable:
         """A program that has a variable: what only updates need, not both have."""
         return self._others if variable in self._others.variables else self._last
