@@ -48,9 +48,11 @@ class Engine:
         start = time.perf_counter()
         with as_popart_errors():
             how = device.backend, device.threads
-            self._executable = self._program.build(*how)
+            code = self._program.code
+            self._executable = code.build(*how)
             if forward:
-                self.forward = self._program.build_forward(*how, self._executable)
+                results = self._program.forward_results
+                self.forward = code.build_forward(*how, results, self._executable)
         log.info("Compilation took %.3f s", time.perf_counter() - start)
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)

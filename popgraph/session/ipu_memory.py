@@ -24,9 +24,9 @@ _HINT = (
 
 def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
     """`tells` says that the error is to have a summary, as `debug.allowOutOfMemory` does."""
-    if program.bytes_of_tensors <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
+    if program.code.bytes_of_tensors <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
         return
-    model = program.on_ipus(ipu)
+    model = program.code.on_ipus(ipu)
     needed = model.memory
     if not needed.overflowing:
         return

@@ -7,25 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
 from xdsl.ir import SSAValue
-from xdsl.rewriter import Rewriter
 
-from popgraph.backends.base import Executable
-from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.turns import TakingTurns
-from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.compiler import BuildRequest, for_this_machine, lower
+from popgraph.compiler import lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
-from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
-from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
@@ -33,10 +26,9 @@ from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
-from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.graphcore.training.replica_accumulators import OWN
-from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED
+from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
@@ -49,12 +41,11 @@ from popgraph.session.grouped_weights import Grouped, GroupedWeight
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
+from popgraph.session.program_code import ProgramCode
 from popgraph.session.weights import Held
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
-from popgraph.support.ipu import Ipu
-from popgraph.support.shapes import prod
 from popgraph.training.driver import HostScalars
 
 
@@ -99,7 +90,7 @@ class Program:
     A model as a graph of graphcore operations, ready to be built.
 
     Errors in the model show when this is made, as PopART reports them when a session is made;
-    `build` only makes code.
+    `code` only makes code.
     """
 
     def __init__(self, model: SessionModel, request: Request) -> None:
@@ -450,80 +441,21 @@ class Program:
                 yield GRADIENT + id
 
     @property
-    def exchanges(self) -> str:
-        """What it tells other ranks, in its order: all of them have to have the same."""
-        found = (op for op in self._module.walk() if isinstance(op, ExchangeOp))
-        return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
-
-    def build(self, backend: str, threads: int) -> Executable:
-        """Makes the code: if several micro-batches make an update, one program for the last."""
-        if backend != "c" or not is_in_turns(self._module):
-            return self._build_request(backend, threads).executable()
-        assert self._rule is not None, "what counts micro-batches trains"
-        others, last = (self._turn(threads, last=last) for last in (False, True))
-        return TakingTurns(others, last, COUNTER, self._rule.period)
-
-    def build_forward(self, backend: str, threads: int, trained: Executable) -> Executable:
-        """Makes a program of the forward pass alone, with the variables of the one that trains."""
-        request = self._build_request(backend, threads)
-        graph = only_graph(request.module)
-        for update in [op for op in graph.updates() if op.variable.text != SEED]:
-            Rewriter.erase_op(update)
-        known = {name for id in self._known_to_forward for name in self.results(id)}
-        set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in known})
-        made = request.executable()
-        match trained, made:
-            case TakingTurns(), CExecutable():
-                trained.lend(made)
-            case CExecutable(), CExecutable():
-                made.share(trained)
-            case ReferenceExecutable(), ReferenceExecutable():
-                made.share(trained)
-            case _:
-                raise AssertionError("both programs are of one backend")
-        return made
-
-    @property
     def _known_to_forward(self) -> set[str]:
         """What is computed and no gradient, nor a state after a step."""
         known = {name for name, _ in self._model.values()}
         return {id for id in self.computed if id in known - self._after_step}
 
-    def _turn(self, threads: int, *, last: bool) -> CExecutable:
-        """The program of micro-batches that are, or are not, the last before an update."""
-        request = self._build_request("c", threads)
-        settle_turn(request.module, request.compilation.weights, last=last)
-        made = request.executable()
-        assert isinstance(made, CExecutable), "a session's program has no host steps"
-        return made
-
-    def lowered(self, threads: int) -> BuildRequest:
-        """The program of kernels, as `build` compiles it for the C backend."""
-        request = self._build_request("c", threads)
-        if is_in_turns(request.module):
-            settle_turn(request.module, request.compilation.weights, last=True)
-        options = for_this_machine(request.options, threads)
-        lower(request.module, request.compilation, options)
-        return request
-
-    def on_ipus(self, ipu: Ipu) -> IpuModel:
-        """The program as the model of these IPUs has it."""
-        return IpuModel.of(self._module, self._compilation, self._options, ipu)
+    @property
+    def forward_results(self) -> set[str]:
+        """The results that the forward pass alone has."""
+        return {name for id in self._known_to_forward for name in self.results(id)}
 
     @property
-    def bytes_of_tensors(self) -> int:
-        """Bytes of all tensors of the program, as if each had its own memory."""
-        graph = self._graph
-        values = [*graph.block.args, *(result for op in graph.block.ops for result in op.results)]
-        return sum(
-            prod(shape_of(value)) * dtype_of(value).numpy.itemsize
-            for value in values
-            if isinstance(value.type, TensorType)
-        )
-
-    def _build_request(self, backend: str, threads: int) -> BuildRequest:
-        module = self._module.clone()
-        return BuildRequest(module, self._compilation, self._options, backend, threads)
+    def code(self) -> ProgramCode:
+        """What is made of it."""
+        period = 1 if self._rule is None else self._rule.period
+        return ProgramCode(self._module, self._compilation, self._options, period)
 
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:

@@ -30,7 +30,7 @@ class Reports:
         model: IpuModel,
     ) -> None:
         """`model` is the program on the IPUs of the device."""
-        self._lowered = program.lowered(device.threads)
+        self._lowered = program.code.lowered(device.threads)
         self._device, self._running, self._executions = device, running, executions
         self._model = model
 

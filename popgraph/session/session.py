@@ -361,7 +361,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             with as_popart_errors():
                 check_memory(self._program, self._modelled, tells=allowed == "true")
         with as_popart_errors():
-            check_ranks(self._share.own, self._program.exchanges)
+            check_ranks(self._share.own, self._program.code.exchanges)
         forward = self._options.createImplicitPipeliningFwdOnlyProgram
         self._engine.prepare(self._device, self._share.own.rank, forward=forward)
         _LOG.info("Graph compiled")

@@ -365,4 +365,4 @@ def test_a_session_tells_gradients_together() -> None:
     module, weights = open_model(builder.getModelProto(), {})
     model = SessionModel(module, weights, popart.InputShapeInfo(), [loss])
     program = Program(model, Request((loss,), SGD(ranks=2)))
-    assert len(program.exchanges.splitlines()) == 1
+    assert len(program.code.exchanges.splitlines()) == 1

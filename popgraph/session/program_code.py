@@ -1,0 +1,107 @@
+"""The code of a session's program: compiled, lowered for reports, or as a model of IPUs has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.rewriter import Rewriter
+
+from popgraph.backends.base import Executable
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.turns import TakingTurns
+from popgraph.backends.reference.executable import ReferenceExecutable
+from popgraph.compiler import BuildRequest, for_this_machine, lower
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.graphcore.random import SEED
+from popgraph.measure.ipu import IpuModel
+from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.variables import COUNTER
+from popgraph.passes.options import Options
+from popgraph.support.ipu import Ipu
+from popgraph.support.shapes import prod
+
+
+@dataclass(frozen=True)
+class ProgramCode:
+    """A program that is lowered to graphcore, and how code is made of it."""
+
+    module: ModuleOp
+    compilation: Compilation
+    options: Options
+    period: int
+    """How many micro-batches make an update."""
+
+    def build(self, backend: str, threads: int) -> Executable:
+        """Makes the code: if several micro-batches make an update, one program for the last."""
+        if backend != "c" or not is_in_turns(self.module):
+            return self._request(backend, threads).executable()
+        others, last = (self._turn(threads, last=last) for last in (False, True))
+        return TakingTurns(others, last, COUNTER, self.period)
+
+    def build_forward(
+        self, backend: str, threads: int, results: Collection[str], trained: Executable
+    ) -> Executable:
+        """Makes a program of these results alone, with the variables of the one that trains."""
+        request = self._request(backend, threads)
+        graph = only_graph(request.module)
+        for update in [op for op in graph.updates() if op.variable.text != SEED]:
+            Rewriter.erase_op(update)
+        set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in results})
+        made = request.executable()
+        match trained, made:
+            case TakingTurns(), CExecutable():
+                trained.lend(made)
+            case CExecutable(), CExecutable():
+                made.share(trained)
+            case ReferenceExecutable(), ReferenceExecutable():
+                made.share(trained)
+            case _:
+                raise AssertionError("both programs are of one backend")
+        return made
+
+    def _turn(self, threads: int, *, last: bool) -> CExecutable:
+        """The program of micro-batches that are, or are not, the last before an update."""
+        request = self._request("c", threads)
+        settle_turn(request.module, request.compilation.weights, last=last)
+        made = request.executable()
+        assert isinstance(made, CExecutable), "a session's program has no host steps"
+        return made
+
+    def lowered(self, threads: int) -> BuildRequest:
+        """The program of kernels, as `build` compiles it for the C backend."""
+        request = self._request("c", threads)
+        if is_in_turns(request.module):
+            settle_turn(request.module, request.compilation.weights, last=True)
+        options = for_this_machine(request.options, threads)
+        lower(request.module, request.compilation, options)
+        return request
+
+    def on_ipus(self, ipu: Ipu) -> IpuModel:
+        """The program as the model of these IPUs has it."""
+        return IpuModel.of(self.module, self.compilation, self.options, ipu)
+
+    @property
+    def bytes_of_tensors(self) -> int:
+        """Bytes of all tensors of the program, as if each had its own memory."""
+        graph = only_graph(self.module)
+        values = [*graph.block.args, *(result for op in graph.block.ops for result in op.results)]
+        return sum(
+            prod(shape_of(value)) * dtype_of(value).numpy.itemsize
+            for value in values
+            if isinstance(value.type, TensorType)
+        )
+
+    def _request(self, backend: str, threads: int) -> BuildRequest:
+        module = self.module.clone()
+        return BuildRequest(module, self.compilation, self.options, backend, threads)
+
+    @property
+    def exchanges(self) -> str:
+        """What it tells other ranks, in its order: all of them have to have the same."""
+        found = (op for op in self.module.walk() if isinstance(op, ExchangeOp))
+        return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
