@@ -39,14 +39,12 @@ def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, i
     """
     An array of so many bytes at an address that vectors like, and this address, in little time.
 
-    Its pages may have served others before.
+    Its pages may have served others before, and hold what they held.
     """
     raw = _anywhere(size + ALIGNMENT)
     begins = address(raw)
     start = -begins % ALIGNMENT
     array: Array = np.ndarray(shape, dtype, raw, start)
-    if is_poisoned():
-        fill_with_poison(array)
     return array, begins + start
 
 

@@ -7,6 +7,7 @@ from ctypes import c_void_p
 
 from popgraph.backends.c.memory.pages import address, fresh_array
 from popgraph.support.arrays import Array
+from popgraph.support.poison import fill_with_poison, is_poisoned
 
 LARGE = 1 << 17
 """Bytes from which on it takes longer to copy an array than to say where it is."""
@@ -42,11 +43,14 @@ class MadeInPlace:
         self._dtype, self._shape, self._bytes = own.dtype, own.shape, own.nbytes
         self._pointers, self._number = pointers, number
         self._next: Array | None = own
+        self._poisoned = is_poisoned()
 
     def allocate(self) -> None:
         if self._next is None:
             self._next, where = fresh_array(self._shape, self._dtype, self._bytes)
             self._pointers[self._number] = where
+            if self._poisoned:
+                fill_with_poison(self._next)
 
     def copy(self) -> Array:
         made, self._next = self._next, None
