@@ -1,7 +1,7 @@
 """
 Counts instructions of the generated code, and compares with the counts that were kept.
 
-Two counts for a step of each of four small models. One is made of the final IR, without any tool:
+Two counts for a step of each of a few small models. One is made of the final IR, without any tool:
 operations on floats and memory in the loops of all kernels. The other is of the processor's
 instructions, counted by valgrind; it depends on the compiler, which is noted beside it.
 
@@ -35,14 +35,16 @@ from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.options import Options
 from popgraph.support.dtypes import DTYPES
-from popgraph.support.machine import TARGETS
+from popgraph.support.machine import PRESETS, TARGETS
 
 HERE = Path(__file__).parent
 STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
-TEXTS = {"mlp": (1, 64), "lenet": (1, 1, 28, 28)}
+TEXTS = {"mlp": (1, 64), "lenet": (1, 1, 28, 28), "quantized": (1, 64), "mlp_bf16": (1, 64)}
 """Examples, and the shape of the input `x` that they get."""
+HALVES = "_bf16"
+"""How the name of an example ends whose numbers are to be halves."""
 MODELS = (*TEXTS, "squeezenet", "lstm")
 TARGET, MARCH = "avx2", "-march=x86-64-v3"
 """Valgrind does not know AVX-512."""
@@ -50,6 +52,11 @@ TARGET, MARCH = "avx2", "-march=x86-64-v3"
 
 def model(name: str, folder: Path) -> Path:
     """The model as a file, for one image or one row."""
+    if name.endswith(HALVES):
+        text = (EXAMPLES / f"{name.removesuffix(HALVES)}.pgraph").read_text()
+        path = folder / f"{name}.pgraph"
+        path.write_text(re.sub(r"\bf32\b", "bf16", text))
+        return path
     if name in TEXTS:
         return EXAMPLES / f"{name}.pgraph"
     path = folder / f"{name}.onnx"
@@ -75,12 +82,13 @@ def lstm(steps: int, units: int) -> onnx.ModelProto:
 
 
 def static_count(name: str) -> dict[str, int]:
-    """What the kernels of one step do, by their loops, with vectors of 32 bytes."""
+    """What the kernels of one step do, by their loops, with vectors of 32 bytes (halves: 64)."""
     with tempfile.TemporaryDirectory() as folder:
         module, compilation = load(model(name, Path(folder)))
     if name in TEXTS:
         specialise(module, {"x": TEXTS[name]}, compilation.weights)
-    lower(module, compilation, Options(machine=TARGETS["avx2"]))
+    machine = PRESETS["zen4"] if name.endswith(HALVES) else TARGETS[TARGET]
+    lower(module, compilation, Options(machine=machine))
     program = find_program(module, "main")
     return asdict(Counter(module).calls(program.body.block.ops))
 
