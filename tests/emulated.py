@@ -15,6 +15,8 @@ PAGE = 4096
 STACK, STACK_BYTES = 0x7F00_0000_0000, 8 << 20
 HEAP, MAPPED = 0x1000_0000_0000, 0x2000_0000_0000
 """Where `brk` begins to give memory, and `mmap`."""
+PHDR, PHENT, PHNUM, PAGESZ, ENTRY, RANDOM = 3, 4, 5, 6, 9, 25
+"""What a program is told on its stack, as Linux numbers it (`AT_PHDR` and so on)."""
 SVC = 2
 """The number of the exception of a system call."""
 
@@ -75,25 +77,28 @@ class Process:
             self.cpu.mem_write(address, content[offset : offset + stored])
             at = address + headers - offset if offset <= headers < offset + stored else at
         self._map(STACK, STACK_BYTES)
-        self._set("SP", self._arguments({3: at or 0, 4: size, 5: count, 6: PAGE, 9: entry}))
+        facts = {PHDR: at or 0, PHENT: size, PHNUM: count, PAGESZ: PAGE, ENTRY: entry}
+        self._set("SP", self._arguments(facts))
         return int(entry)
 
     def _arguments(self, about: Mapping[int, int]) -> int:
         """The stack as a program finds it: its name, no environment, and facts by number."""
         name = STACK + STACK_BYTES - PAGE
         self.cpu.mem_write(name, b"program\0".ljust(32, b"\0"))
-        facts = [*about.items(), (25, name + 16), (0, 0)]
+        facts = [*about.items(), (RANDOM, name + 16), (0, 0)]
         words = [1, name, 0, 0, *(word for pair in facts for word in pair)]
         top = name - 8 * len(words) & -16
         self.cpu.mem_write(top, struct.pack(f"<{len(words)}Q", *words))
         return top
 
     def _map(self, address: int, size: int) -> None:
-        """Pages that are not there yet."""
-        mapped = [(begin, end) for begin, end, _ in self.cpu.mem_regions()]
-        for page in range(address // PAGE * PAGE, address + size, PAGE):
-            if not any(begin <= page <= end for begin, end in mapped):
-                self.cpu.mem_map(page, PAGE)
+        """Memory behind what is mapped up to there, from a page on."""
+        begin, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
+        for first, last, _ in self.cpu.mem_regions():
+            if first <= begin <= last:
+                begin = last + 1
+        if begin < end:
+            self.cpu.mem_map(begin, end - begin)
 
     # System calls
 
@@ -186,24 +191,24 @@ def _nothing(*_: object) -> int:
 
 
 CALLS: Mapping[int, Callable[..., int]] = {
-    29: lambda *_: -errno.ENOTTY,
+    29: lambda *_: -errno.ENOTTY,  # ioctl
     56: Process.open,
-    57: _nothing,
+    57: _nothing,  # close
     62: Process.seek,
     63: _plain(Process.read),
     64: _plain(Process.write),
-    65: Process.read,
-    66: Process.write,
-    93: Process.end,
-    94: Process.end,
-    96: lambda *_: 1,
-    98: _nothing,
-    99: _nothing,
-    134: _nothing,
-    135: _nothing,
+    65: Process.read,  # readv
+    66: Process.write,  # writev
+    93: Process.end,  # exit
+    94: Process.end,  # exit_group
+    96: lambda *_: 1,  # set_tid_address
+    98: _nothing,  # futex
+    99: _nothing,  # set_robust_list
+    134: _nothing,  # rt_sigaction
+    135: _nothing,  # rt_sigprocmask
     214: Process.brk,
-    215: _nothing,
+    215: _nothing,  # munmap
     222: Process.mmap,
-    226: _nothing,
+    226: _nothing,  # mprotect
 }
 """By their numbers on aarch64: what programs of C's library ask of Linux."""

@@ -189,7 +189,7 @@ class SessionOptions:
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 
     def __post_init__(self) -> None:
-        ours, popxl = (os.environ.get(f"{name}_CACHE_DIR") for name in ("POPART", "POPXL"))
+        ours, popxl = (os.environ.get(f"{name}_CACHE_DIR") or None for name in ("POPART", "POPXL"))
         if ours is not None and popxl is not None and ours != popxl:
             log_of("popart").warning(
                 "Both POPART_CACHE_DIR ('%s') and POPXL_CACHE_DIR ('%s') are set and differ from "

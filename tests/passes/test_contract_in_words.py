@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
+from onnx import helper, numpy_helper
 
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.graphcore import DotConvOp
 from popgraph.dialects.tile import ContractOp, PackOp, ViewOp
 from popgraph.passes.options import Options
+from popgraph.support import dtypes
 from popgraph.support.machine import PRESETS
 from tests.one_node import close, model, of_both
 
@@ -50,8 +52,8 @@ graph net(x: bf16[5, 33], q: bf16[40, 64], k: bf16[24, 64]) -> (y, scores) {
 """
 
 
-def contractions(machine: str) -> list[ContractOp]:
-    module, compilation = load(NET)
+def contractions(machine: str, text: str = NET) -> list[ContractOp]:
+    module, compilation = load(text)
     lower(module, compilation, Options(machine=PRESETS[machine]), level="structured")
     return [op for op in module.walk() if isinstance(op, ContractOp)]
 
@@ -79,6 +81,46 @@ def test_pairs_in_rows_are_read_where_they_stand() -> None:
     owners = [value.owner for value in (scores.lhs, scores.rhs)]
     owners = [one.source.owner if isinstance(one, PackOp) else one for one in owners]
     assert {type(one) for one in owners} == {ViewOp}
+
+
+@pytest.mark.parametrize(("rows", "words"), [(2, 0), (20, 2)])
+def test_factors_that_few_products_share_are_read_as_they_are(rows: int, words: int) -> None:
+    """A token beside a cache of keys and values: to make words of that would take longer."""
+    text = f"""
+    graph decode(q: bf16[{rows}, 64], k: bf16[80, 64], v: bf16[80, 64]) -> y {{
+        y = Softmax(q @ Transpose(k)) @ v
+    }}
+    """
+    assert sum(op.words is not None for op in contractions("zen4", text)) == words
+
+
+@pytest.mark.parametrize("machine", ["zen4", "zen3", "neoverse_n1"])
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "zero"),
+    [("u8", 10, 100, 200), ("u8", 10, 100, 0), ("i8", 10, 20, -5), ("i8", -20, -10, 5)],
+)
+def test_what_pads_is_held_beside_numbers_that_are_bounded(
+    machine: str, kind: str, low: int, high: int, zero: int
+) -> None:
+    """A zero that lies far from all numbers of a factor has its place in words, too."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 120, (1, 8, 6, 6)).astype(dtypes.BY_NAME[kind].numpy)
+    w = random.integers(-9, 9, (4, 8, 3, 3), np.int8)
+    x_zero = np.array(zero, x.dtype)
+    clipped = np.clip(x, low, high)
+    inputs = {"x": clipped, "w": w, "x_zero": x_zero}
+    proto = model("ConvInteger", inputs, pads=[1, 1, 1, 1], constants=["w", "x_zero"])
+    proto.graph.node[0].input[0] = "clipped"
+    for name, bound in (("low", low), ("high", high)):
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(bound, x.dtype), name))
+    proto.graph.node.insert(0, helper.make_node("Min", ["raised", "high"], ["clipped"]))
+    proto.graph.node.insert(0, helper.make_node("Max", ["x", "low"], ["raised"]))
+    wide = np.pad(clipped.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    places = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+    wanted = np.einsum("nchwij,ocij->nohw", places, w.astype(np.int64))
+    options = Options(machine=PRESETS[machine])
+    found = popgraph.compile(proto, backend="reference", options=options)(x=x)["y"]
+    assert np.array_equal(found, wanted)
 
 
 def test_three_channels_of_bytes() -> None:

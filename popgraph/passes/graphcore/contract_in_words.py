@@ -29,7 +29,6 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     dtype_of,
     integer,
-    is_float,
     shape_of,
     tensor_of,
 )
@@ -37,7 +36,7 @@ from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
-from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
 from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
@@ -93,12 +92,15 @@ class SumInWords(Rule[AnyContraction]):
             return None
         if words.hold(first, second):
             return Shifted(lhs)
-        if computed_array(rhs, self.weights) is None:
+        if not is_literal(rhs):
             return None
         source, found = lhs.owner, Shifted(lhs)
         if isinstance(source, SubOp) and self._is_even(op, source.rhs):
             found = Shifted(source.lhs, source.rhs)
         before = self._sums.interval(found.value)
+        if before is not None and isinstance(op, ConvOp) and any(op.pads):
+            around = (0,) if found.zero is None else self._sums.interval(found.zero)
+            before = None if around is None else before.with_numbers(*around)
         if before is None or not words.hold_shifted(before, second):
             return None
         return replace(found, by=words.shift(before))
@@ -106,8 +108,7 @@ class SumInWords(Rule[AnyContraction]):
     def _is_even(self, op: AnyContraction, zero: SSAValue) -> bool:
         """Whether a zero is the same for all terms of a sum, and known where windows are padded."""
         if isinstance(op, ConvOp):
-            known = computed_array(zero, self.weights) is not None
-            return prod(shape_of(zero)) == 1 and (known or not any(op.pads))
+            return prod(shape_of(zero)) == 1 and (is_literal(zero) or not any(op.pads))
         shape = shape_of(zero)
         return not shape or shape[-1] == 1
 
@@ -128,8 +129,7 @@ class SumInWords(Rule[AnyContraction]):
         rhs = op.operands[1]
         made, found = packed(rhs, axis, words.count), self._sums.interval(rhs)
         narrow = found is not None and found.low >= 0 and found.high < 1 << NIBBLE
-        known = computed_array(rhs, self.weights) is not None
-        if not narrow or not known or words.count != 4 or shape_of(made)[axis] % 2:
+        if not narrow or not is_literal(rhs) or words.count != 4 or shape_of(made)[axis] % 2:
             return made
         low, high = (every(made, axis, place, 2) for place in range(2))
         both = OrOp(low, ShiftOp(high, scalar(NIBBLE, high), direction="left"))
@@ -138,8 +138,7 @@ class SumInWords(Rule[AnyContraction]):
     def _of_zero(self, op: AnyContraction, factor: Shifted) -> Operand:
         """What the zero adds to the sums, computed once where all of it is known."""
         zero = factor.whole_zero()
-        known = [computed_array(one, self.weights) is not None for one in (zero, op.operands[1])]
-        if prod(shape_of(zero)) == 1 and all(known):
+        if prod(shape_of(zero)) == 1 and is_literal(zero) and is_literal(op.operands[1]):
             return _sums_of(op, zero)
         return MulOp(zero, _sums_of(op))
 
@@ -160,6 +159,8 @@ class SumHalvesInWords(Rule[AnyContraction]):
     y = mat_mul a, b  ->  y = cast (dot_mat_mul (words a), (words b)), of bf16
 
     The same for conv, whose words hold neighbouring channels. Sums are f32, as without words.
+    Only of literals, and of what enough products share: other factors are read as they are in less
+    time than it takes to make words of them.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -169,13 +170,21 @@ class SumHalvesInWords(Rule[AnyContraction]):
         self._target = target
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
-        element, sizes = tensor_of(op.result).element_type, map(shape_of, op.operands)
-        if is_float(op.result) and not any(0 in shape for shape in sizes):
-            for words in _words_that_pay(op, self._target):
-                packs = zip(op.operands, summed_axes(op), strict=True)
-                lhs, rhs = (packed(value, axis, words.count) for value, axis in packs)
-                return CastOp(_sums_in_words(op, lhs, rhs, words), to=element)
-        return None
+        words = next(_words_that_pay(op, self._target), None)
+        if words is None or words.is_whole or prod(shape_of(op.operands[0])) == 0:
+            return None
+        if not all(is_literal(factor) or self._is_shared(op, factor) for factor in op.operands):
+            return None
+        packs = zip(op.operands, summed_axes(op), strict=True)
+        lhs, rhs = (packed(value, axis, words.count) for value, axis in packs)
+        sums = _sums_in_words(op, lhs, rhs, words)
+        return CastOp(sums, to=tensor_of(op.result).element_type)
+
+    def _is_shared(self, op: AnyContraction, factor: SSAValue) -> bool:
+        """Whether so many products have an element of a factor that words are worth making."""
+        window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
+        products = prod(shape_of(op.result)) * terms_of(op) * prod(window)
+        return products > self._target.tuning.most_narrow_uses * prod(shape_of(factor))
 
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:

@@ -37,6 +37,14 @@ def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
     return None
 
 
+def is_literal(value: SSAValue) -> bool:
+    """Whether a value comes of literals alone, so that `computed_array` has one for it."""
+    op = value.owner
+    if isinstance(op, Elementwise | Movement):
+        return all(map(is_literal, op.operands))
+    return isinstance(op, ConstantOp)
+
+
 def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
     """What a literal holds, or what comes of literals alone and may be too large to be one."""
     array, op = constant_array(value, weights), value.owner

@@ -44,6 +44,10 @@ class Interval(NamedTuple):
     def magnitude(self) -> int:
         return max(-self.low, self.high)
 
+    def with_numbers(self, *numbers: int) -> Interval:
+        """The least interval that has these numbers, too."""
+        return _around(*self, *numbers)
+
     def lies_in(self, other: Interval) -> bool:
         return other.low <= self.low and self.high <= other.high
 

@@ -13,7 +13,6 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
-    Elementwise,
     MatMulOp,
     MulOp,
     PartsOp,
@@ -25,10 +24,10 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
-from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array
+from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array, is_literal
 from popgraph.passes.graphcore.intervals import Interval, Intervals
 from popgraph.passes.graphcore.pack_words import packed
 from popgraph.passes.options import Options
@@ -189,14 +188,6 @@ def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Opera
     options = {"count": NIBBLES_A_WORD, "bits": NIBBLE, "mask": (1 << NIBBLE) - 1}
     codes = CastOp(PartsOp(words, axis=1, **options), to=f32).result
     return AddOp(codes, scalar(found.first, codes))
-
-
-def is_literal(value: SSAValue) -> bool:
-    """Whether a value comes of literals alone."""
-    op = value.owner
-    if isinstance(op, Elementwise | Movement):
-        return all(map(is_literal, op.operands))
-    return isinstance(op, ConstantOp)
 
 
 @dataclass(frozen=True)

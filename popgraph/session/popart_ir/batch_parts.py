@@ -20,7 +20,7 @@ _Place = tuple[int | None, int | None, int | None]
 _LOSSES = words("IdentityLoss L1 Nll NlllWithSoftmaxGradDirect")
 _MEANS = {"IdentityLossGrad": 0, "L1Grad": 0, "NllGrad": 0, "NlllWithSoftmaxGradDirect": 1}
 """Gradients of means, and which of their results shrink with the count of what is averaged."""
-_NO_BATCH = {"Gather": 0, "Transpose": 0}
+_NO_BATCH = words("Gather Transpose")
 """Results of which PopART does not go on to look for a batch, unless they are cut."""
 _SEEDS = "randomSeed"
 
@@ -75,7 +75,7 @@ class BatchParts:
             before = graph.producer(id)
             made = before is not None and (id, self._place(before)) in self._parts
             here = (id, place) in self._parts
-            if id in self.batched and not (made and here) and not here:
+            if id in self.batched and not here:
                 found |= prod(graph.shape(id)) >= self.settings.factor
                 self._cut(op, id)
             else:

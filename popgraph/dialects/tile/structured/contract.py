@@ -107,6 +107,11 @@ def parts_of(value: SSAValue, elements: SSAValue) -> PartsAttr | None:
     return None
 
 
+def type_of_sums(lhs: SSAValue, words: StringAttr | None) -> Attribute:
+    """The type of sums of products: of words, the one that sums of what they hold have."""
+    return element(lhs) if words is None else of_sums(words.data)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """
@@ -235,8 +240,8 @@ class ContractOp(Structured):
 
     @property
     def sum_type(self) -> Attribute:
-        """The type of the sums of products: of words, one that they have together."""
-        return element(self.lhs) if self.words is None else of_sums(self.words.data)
+        """The type of the sums of products."""
+        return type_of_sums(self.lhs, self.words)
 
     @property
     def total_type(self) -> Attribute:

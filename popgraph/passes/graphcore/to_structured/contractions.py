@@ -9,7 +9,6 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.element_types import of_sums
 from popgraph.dialects.graphcore import (
     ConvInputGradOp,
     ConvOp,
@@ -21,7 +20,7 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
-from popgraph.dialects.tile.structured.contract import part_operations
+from popgraph.dialects.tile.structured.contract import part_operations, type_of_sums
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
@@ -57,8 +56,7 @@ def contract(
     """The sum of products of what stands at `places` in both factors."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    total_type = element(lhs) if words is None else of_sums(words.data)
-    epilogue = body([total_type], lambda total: left(total, result))
+    epilogue = body([type_of_sums(lhs, words)], lambda total: left(total, result))
     return tile.ContractOp(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]

@@ -61,8 +61,8 @@ from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
 
-def _moves(op: tile.MapOp) -> bool:
-    """Whether a map moves the elements of one tensor to another one, wherever they stand there."""
+def _may_transpose(op: tile.MapOp) -> bool:
+    """Whether each result is made of one element alone, so that it can change places on its way."""
     one = len(op.inputs) == len(op.outputs) == 1 and not op.tables
     return one and not indexed_dims(op.body.block)
 
@@ -93,7 +93,7 @@ class MapLoops:
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.in_rows = window is not None
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
-        self.moves = not (window or once or self.interleaved) and _moves(op)
+        self.may_transpose = not (window or once or self.interleaved) and _may_transpose(op)
 
     def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share."""
@@ -104,8 +104,8 @@ class MapLoops:
             steps[-1] = self.lanes
         if self.interleaved:
             steps[-2] = self.interleaved
-        if self.moves and not self.lanes:
-            steps = [self._moved_step(group) for group in self.groups]
+        if self.may_transpose and not self.lanes:
+            steps = [self._step_of(group) for group in self.groups]
         loops = loops_in_steps(self.groups, steps)
         moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
         return ParallelLoops(loops, volume(self.groups), moved)
@@ -147,7 +147,7 @@ class MapLoops:
         widest = widest_lane(kinds, self.op.body.block, along=around.last)
         return fitting_lanes(around.extent, vector_bytes, widest)
 
-    def _moved_step(self, group: Group) -> int:
+    def _step_of(self, group: Group) -> int:
         """Whole squares, and whole lines of them, along the loops that are transposed."""
         if group is self.groups[-1]:
             return self._square
@@ -223,7 +223,7 @@ class MapLoops:
             return
         if self.lanes:
             runs[-1] = Run(self.groups[-1], parts[-1], self._widths())
-        elif self.moves and (squares := self._squares()):
+        elif self.may_transpose and (squares := self._squares()):
             squares.write(runs)
             return
         run(point, runs, self._element)
