@@ -475,6 +475,8 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
     assert capsys.readouterr().out == "[-1.0, 0.0, 8.0]\n"
     with pytest.raises(OSError, match=r"other\.so"):
         ctypes.CDLL("build/other.so")
+    with pytest.raises(ExtensionError, match="nothing says what the operators of a library mean"):
+        libraries.load_operators("liboperators.so=")
 
 
 @pytest.mark.usefixtures("registries")

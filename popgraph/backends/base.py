@@ -24,9 +24,11 @@ def as_array(name: str, value: object) -> Array:
 def check_dtype(name: str, array: Array, dtype: DType) -> None:
     """RunError unless the array of an input has the element type that the model wants."""
     if array.dtype != dtype.numpy:
+        kind = dtype.numpy.type
+        home = "np" if kind.__module__ == np.__name__ else kind.__module__
         raise RunError(
             f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
-            hint=f"pass np.asarray({name}, np.{dtype.numpy})",
+            hint=f"pass np.asarray({name}, {home}.{kind.__name__})",
         )
 
 

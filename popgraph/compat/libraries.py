@@ -8,6 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from popgraph.support.errors import ExtensionError
 from popgraph.support.extensions import load_module
 
 REPLACED: set[str] = set()
@@ -20,6 +21,12 @@ def load_operators(asked: str) -> None:
     `library.so=file.py` where the program loads a C++ library that this file stands for.
     """
     library, stands_for, module = asked.rpartition("=")
+    if not module:
+        raise ExtensionError(
+            "nothing says what the operators of a library mean",
+            f"--load {asked}",
+            f"name a file of Python, as in `--load {library or 'custom_ops.so'}=operators.py`",
+        )
     load_module(module)
     if stands_for:
         _replace(Path(library).name)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.builder import ImplicitBuilder
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, 
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
+from popgraph.backends.base import check_dtype
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.memory.pages import ALIGNMENT, address, fresh_array
 from popgraph.backends.c.memory.zero_copy import LARGE
@@ -176,6 +178,15 @@ def test_addresses_and_new_arrays_of_any_type(kind: str) -> None:
     frozen.flags.writeable = False
     for one in (array, array.T, array[:0], frozen):
         assert address(one) == one.ctypes.data
+
+
+@pytest.mark.parametrize("row", dtypes.DTYPES, ids=lambda row: row.name)
+def test_what_a_wrong_type_is_told_to_pass_can_be_passed(row: dtypes.DType) -> None:
+    other = np.zeros(2, np.int8 if row.name == "f32" else np.float32)
+    with pytest.raises(RunError) as caught:
+        check_dtype("x", other, row)
+    known = {"np": np, "ml_dtypes": ml_dtypes, "x": other}
+    assert eval(caught.value.hint.removeprefix("pass "), known).dtype == row.numpy
 
 
 def test_wrong_variables_are_refused() -> None:
