@@ -100,6 +100,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "collectives_of_ranks": "",
         "spread_replicas": "training collectives_of_ranks",
         "bucket_exchanges": "",
+        "stages": "training",
         "recompute": "training",
         "round_stochastically": "",
         "to_structured": "",

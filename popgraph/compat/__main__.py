@@ -17,7 +17,8 @@ file name: where the program loads it (`ctypes.cdll.LoadLibrary`), nothing more 
 
 With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
 multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
-and writes models. Sessions without replicas run whole on every rank. A program that uses popdist,
+and writes models. Of a pipeline they share out the virtual graphs. Sessions without either run
+whole on every rank. A program that uses popdist,
 or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has data of its own.
 """
 

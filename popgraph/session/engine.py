@@ -16,6 +16,7 @@ from popgraph.builder.opset.exceptions import (
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.overlap import Overlap
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of
 
@@ -35,11 +36,19 @@ class Engine:
         self.forward: Executable | None = None
         """The program of the forward pass alone, where there is one."""
 
-    def prepare(self, device: DeviceInfo, rank: int = 0, *, forward: bool = False) -> None:
+    def prepare(
+        self,
+        device: DeviceInfo,
+        rank: int = 0,
+        *,
+        forward: bool = False,
+        overlap: Overlap | None = None,
+    ) -> None:
         """
         Compiles the program of a rank, and gives it the scalars that the host writes.
 
-        With `forward`, a second one of the same variables runs the forward pass alone.
+        With `forward`, a second one of the same variables runs the forward pass alone. With
+        `overlap`, the program is one for each stage, if it can be.
         """
         device.attach()
         self._device = device
@@ -49,7 +58,8 @@ class Engine:
         with as_popart_errors():
             how = device.backend, device.threads
             code = self._program.code
-            self._executable = code.build(*how)
+            staged = None if overlap is None else overlap.build(code, device.threads)
+            self._executable = code.build(*how) if staged is None else staged
             if forward:
                 results = self._program.forward_results
                 self.forward = code.build_forward(*how, results, self._executable)

@@ -185,6 +185,8 @@ class SessionOptions:
     of the weight, or in single precision for weights of half."""
     exchangeBucketBytes: int = Options.bucket_bytes
     """Gradients are told together until they take so much."""
+    overlapStages: bool = False
+    """Stages of a pipeline run side by side, each on some of the threads of the device."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 

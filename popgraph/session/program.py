@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.analysis.stage_notes import put_on_stage
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
@@ -65,6 +66,8 @@ class Request:
     """Anchors that are other tensors: what a pipeline restores is what it has stashed."""
     delayed: tuple[str, ...] = ()
     """Weights of which the loss reads an older value, which the host gives."""
+    stages: Mapping[str, int] = field(default_factory=dict)
+    """In a pipeline, the stage that computes each tensor of the model."""
     disabled: frozenset[str] = frozenset()
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
     """What the user's names of gradients may begin with."""
@@ -97,6 +100,7 @@ class Program:
         self._model, self._request = model, request
         self._compilation: Compilation = model.compilation()
         self._module: ModuleOp = model.module.clone()
+        self._note_stages()
         heed_popart(self._module, model.weights, any_label=request.code.indices is None)
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
@@ -126,6 +130,13 @@ class Program:
     @property
     def _graph(self) -> GraphOp:
         return only_graph(self._module)
+
+    def _note_stages(self) -> None:
+        for op in model_of(self._module).graph.nodes:
+            for id in op.output_names:
+                if id in self._request.stages:
+                    put_on_stage(op, self._request.stages[id])
+                    break
 
     def _found_printed(self) -> dict[str, Printed]:
         loss = None if self._request.optimizer is None else self.loss
@@ -405,6 +416,12 @@ class Program:
         """The weights that a run changes; sessions ask in every step."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return names & self._model.weight_names
+
+    @property
+    def delayed(self) -> set[str]:
+        """The weights of which the loss reads an older value: of running statistics it does not."""
+        names = (op.variable.text for op in self._graph.variables())
+        return {name.removeprefix(DELAYED) for name in names if name.startswith(DELAYED)}
 
     @property
     def updated(self) -> set[str]:

@@ -43,6 +43,7 @@ from popgraph.session.model import SessionModel
 from popgraph.session.model_notices import tell_notices
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
+from popgraph.session.overlap import overlap_of
 from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.dot_files import DotFiles
@@ -159,7 +160,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         in_turn = InTurn(self._share.own, own, self._common(), draws=self._program.uses_seed)
         self._replicas: Replicas = in_turn if alone else Together(self._program)
         self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
-        self._delayed = DelayedWeights(self._delays())
+        delayed = self._program.delayed
+        delays = {id: delay for id, delay in self._delays().items() if id in delayed}
+        self._delayed = DelayedWeights(delays)
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
         if DotFiles(self._options).are_wanted or (
             self._training and self._model.serializes_products
@@ -256,6 +259,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             replicas=self._written_out(),
             aliases={} if self._stages is None else self._restored(),
             delayed=tuple(self._delays()),
+            stages={} if self._stages is None else self._stages.of_tensors,
             grouped=self._grouped,
             code=self._code(),
         )
@@ -363,7 +367,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         with as_popart_errors():
             check_ranks(self._share.own, self._program.code.exchanges)
         forward = self._options.createImplicitPipeliningFwdOnlyProgram
-        self._engine.prepare(self._device, self._share.own.rank, forward=forward)
+        overlap = overlap_of(self._stages, self._options, self._device, self._step, self._program)
+        self._engine.prepare(self._device, self._share.own.rank, forward=forward, overlap=overlap)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()

@@ -23,6 +23,11 @@ def split_sessions() -> None:
     _splits = world().size > 1
 
 
+def shares_devices() -> bool:
+    """Whether ranks share out the devices of what is no matter of replicas."""
+    return _splits
+
+
 @dataclass(frozen=True)
 class Share:
     """What a rank runs of a step: all of it, unless sessions are split."""
@@ -54,7 +59,7 @@ class Share:
     @property
     def writes(self) -> bool:
         """Whether this rank writes the files of the script."""
-        return not self.is_part or world().is_first
+        return not _splits or world().is_first
 
     def taken(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
         """What this rank runs, of the inputs of all replicas."""

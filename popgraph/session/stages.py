@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from popgraph.passes.graphcore.stages.places import Pipeline
+
 
 def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
     """New numbers of stages, by the IPU of each: those that follow each other on one are one."""
@@ -98,6 +100,22 @@ class Stages:
         """
         stages = self.stages_of(weight)
         return self._number(self.back(stages[0])) - self._number(stages[0]) if stages else 0
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The stages by the numbers that they have in the end, and where each is."""
+        moved = {node.stage for node in self._differentiated}
+        own = {node.stage: node.stage if node.ipu is None else node.ipu for node in self.nodes}
+        homes = {self._number(stage): home for stage, home in own.items()}
+        homes |= {self._number(self.back(stage)): own[stage] for stage in moved}
+        back = {self._number(stage): self._number(self.back(stage)) for stage in moved}
+        weights = {id: self.delay(id) for id in self.trained}
+        return Pipeline(dict(sorted(homes.items())), back, weights)
+
+    @property
+    def of_tensors(self) -> dict[str, int]:
+        """The stage that computes each tensor."""
+        return {id: self._number(node.stage) for node in self.nodes for id in node.outputs}
 
     def _number(self, stage: int) -> int:
         return self.numbers.get(stage, stage)

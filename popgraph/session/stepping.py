@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from popgraph.backends.base import Executable
+from popgraph.backends.c.run.staged import StagedExecutable
 from popgraph.builder.opset.arguments import incompatible_arguments, typed
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.session.delayed_weights import DelayedWeights
@@ -91,7 +92,9 @@ class Stepping(ABC):
             self._delayed.begin_step()
             with self._executions.step(str(debugName)):
                 in_row = partial(self._run_in_row, executable)
-                if forward or self._looks_on or not self._steps.run_in_row(stepio, in_row):
+                if isinstance(executable, StagedExecutable):
+                    self._steps.run_together(stepio, in_row)
+                elif forward or self._looks_on or not self._steps.run_in_row(stepio, in_row):
                     run = partial(self._run_replicas, executable, forward=forward)
                     self._steps.run(stepio, run, self._program.of_forward if forward else None)
         self._has_run = True

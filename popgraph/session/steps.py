@@ -114,6 +114,20 @@ class Steps:
         rows = self._rows
         return rows.are_possible and not self._share.is_part and rows.run(stepio, run)
 
+    def run_together(self, stepio: StepIO, run: RunInRow) -> None:
+        """A step of one replica: all of its inputs are read before it begins."""
+        if self._rows.are_possible and self._rows.run(stepio, run):
+            return
+        batches = range(self._shape.micro_batches)
+        given = [self._read(stepio, {}) for _ in batches]
+        rows = {id: np.stack([one[id] for one in given]) for id in self._program.inputs}
+        results, sums = run(rows, len(batches)), _Sums()
+        for batch in batches:
+            found = {id: results[id][batch] for id in self._program.outputs}
+            self._return(stepio, batch, found, sums, self._program.outputs)
+        for id, value in sums.values.items():
+            stepio.write(self._program.outputs[id], value)
+
     def run(self, stepio: StepIO, run_batch: RunBatch, only: Collection[str] | None = None) -> None:
         """
         Runs the micro-batches of one step; anchors are written, or summed up first.

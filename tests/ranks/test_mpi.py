@@ -70,6 +70,18 @@ def test_trainers_share_out_the_data(tmp_path: Path) -> None:
 # Programs of PopART
 
 
+def test_scripts_share_out_the_devices_of_a_pipeline_unchanged(tmp_path: Path) -> None:
+    script = JOBS / "pipelined.py"
+    variables = {"folder": tmp_path, "POPGRAPH_BACKEND": "c"}
+    alone = succeeds(1, "-m", "popgraph.compat", script, **variables)
+    (tmp_path / "trained.onnx").unlink()
+    assert succeeds(2, "-m", "popgraph.compat", "--mpi", script, **variables) == alone
+    assert (tmp_path / "trained.onnx").exists()
+    more = mpirun(4, "-m", "popgraph.compat", "--mpi", script, **variables)
+    assert more.returncode != 0
+    assert "3 devices of a pipeline cannot be shared out to 4 ranks" in more.stderr
+
+
 def test_scripts_share_out_replicas_unchanged(tmp_path: Path) -> None:
     script = JOBS / "script.py"
     variables = {"folder": tmp_path, "POPGRAPH_BACKEND": "reference"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from functools import reduce
+from queue import Queue
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,6 +32,8 @@ class _Meeting:
     def __init__(self, size: int) -> None:
         self._barrier = threading.Barrier(size, timeout=PATIENCE)
         self._slots: list[Any] = [None] * size
+        self.posts: dict[tuple[int, int, int], Queue[Array]] = defaultdict(Queue)
+        """What is under way from one rank to another, by number."""
 
     def told(self, rank: int, content: Any) -> list[Any]:
         self._slots[rank] = content
@@ -63,6 +67,15 @@ class Thread(Communicator):
             target[...] = combined(exchange, rows, members.index(self.rank))
 
         return finish
+
+    def send(self, array: Array, rank: int, number: int) -> Finish:
+        self._meeting.posts[self.rank, rank, number].put(array.copy())
+        return lambda: None
+
+    def receive(
+        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        array[...] = self._meeting.posts[rank, self.rank, number].get(timeout=PATIENCE)
 
     def broadcast(self, content: Any, root: int = 0) -> Any:
         return self._meeting.told(self.rank, content)[root]
@@ -98,7 +111,7 @@ class _OfThread(Communicator):
             return threads
         return getattr(threads[threading.get_ident()], name)
 
-    start = broadcast = gather = barrier = abort = None
+    start = send = receive = broadcast = gather = barrier = abort = None
 
 
 def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:

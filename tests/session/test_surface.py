@@ -42,6 +42,7 @@ OWN_BUILDER = {
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
     "exchangeBucketBytes",
     "exchangeType",
+    "overlapStages",
     "gradients_sharded_from",
     "states_sharded_from",
     "weights_sharded_from",

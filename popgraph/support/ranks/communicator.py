@@ -90,6 +90,20 @@ class Communicator(ABC):
         """
 
     @abstractmethod
+    def send(self, array: Array, rank: int, number: int) -> Finish:
+        """
+        Starts to tell another rank an array, which is not to be changed before it has left.
+
+        Arrays of one number arrive in the order in which they were sent. Not all ranks call this.
+        """
+
+    @abstractmethod
+    def receive(
+        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Waits, as long as it is wanted, for an array of another rank, which fills this one."""
+
+    @abstractmethod
     def broadcast(self, content: Content, root: int = 0) -> Content:
         """What the rank `root` has, for all."""
 
@@ -128,6 +142,14 @@ class Alone(Communicator):
         if target.ctypes.data != source.ctypes.data:
             np.copyto(target, source)
         return lambda: None
+
+    def send(self, array: Array, rank: int, number: int) -> Finish:
+        raise AssertionError("there is nobody to tell")
+
+    def receive(
+        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        raise AssertionError("there is nobody to wait for")
 
     def broadcast(self, content: Content, root: int = 0) -> Content:
         return content

@@ -66,6 +66,7 @@ class OverMpi(Communicator):
                 "leave mpi4py.rc.thread_level at its default, or take Open MPI or MPICH",
             )
         self._groups: dict[tuple[int, int], Any] = {(1, self.size): self._world.Dup()}
+        self._direct = self._world.Dup()
         self._calls = threading.Lock()
         self._pending: list[_Pending] = []
         self._waiting = threading.Condition()
@@ -77,9 +78,12 @@ class OverMpi(Communicator):
 
     def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
         group = self._group(exchange)
-        started = self._of_kind(exchange, group, source, target)
+        return self._started(self._of_kind(exchange, group, source, target))
+
+    def _started(self, start: Callable[[], Any], held: Array | None = None) -> Finish:
+        """Starts what is moved on from now on; `held` is to stay until then."""
         with self._calls:
-            pending = _Pending(started())
+            pending = _Pending(start(), held)
         with self._waiting:
             self._pending.append(pending)
             self._waiting.notify()
@@ -133,6 +137,29 @@ class OverMpi(Communicator):
         with self._calls:
             pending.wait()
 
+    # from one to another
+
+    def send(self, array: Array, rank: int, number: int) -> Finish:
+        row = _as_bytes(np.ascontiguousarray(array))
+        return self._started(lambda: self._direct.Isend(row, rank, number), row)
+
+    def receive(
+        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        with self._calls:
+            arriving = _Pending(self._direct.Irecv(_as_bytes(array), rank, number))
+        self._look_for(arriving, POLL_SECONDS, is_wanted)
+
+    def _look_for(
+        self, pending: _Pending, seconds: float, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Waits, and lets other threads call meanwhile: what it waits for may depend on them."""
+        while not pending.done and is_wanted():
+            with self._calls:
+                pending.test()
+            if not pending.done:
+                time.sleep(seconds)
+
     # what is told as a whole
 
     def broadcast(self, content: Content, root: int = 0) -> Content:
@@ -148,10 +175,8 @@ class OverMpi(Communicator):
     def barrier(self, *, patient: bool = False) -> None:
         with self._calls:
             arrived = _Pending(self._world.Ibarrier())
-        while patient and not arrived.done:
-            time.sleep(PATIENT_SECONDS)
-            with self._calls:
-                arrived.test()
+        if patient:
+            self._look_for(arrived, PATIENT_SECONDS)
         self._finish(arrived)
 
     # the end
@@ -184,8 +209,8 @@ class OverMpi(Communicator):
 class _Pending:
     """An exchange that was started; its methods are called by one thread at a time."""
 
-    def __init__(self, request: Any) -> None:
-        self._request = request
+    def __init__(self, request: Any, held: Array | None = None) -> None:
+        self._request, self._held = request, held
         self.done = False
 
     def test(self) -> None:
@@ -200,6 +225,11 @@ class _Pending:
 def _as_numbers(array: Array) -> Array:
     """An array in a type that MPI can carry: halves as the bits that they are."""
     return array if array.dtype.kind in "iuf" and array.dtype.itemsize > 2 else _bits(array)
+
+
+def _as_bytes(array: Array) -> Array:
+    """The memory of an array whose elements stand in a row."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _bits(array: Array) -> Array:

@@ -122,11 +122,12 @@ class Autodiff(Pass):
         _delay(reading)
 
     def _reading_delayed(self, graph: GraphOp) -> dict[VariableOp, list[Use]]:
-        """What the loss reads of variables that are delayed."""
+        """What the loss reads of variables that are delayed, and that the graph does not update."""
+        delayed = set(self.delayed).difference(op.variable.text for op in graph.updates())
         return {
             op: [use for use in op.result.uses if not isinstance(use.operation, ReturnOp)]
             for op in graph.variables()
-            if op.variable.text in self.delayed
+            if op.variable.text in delayed
         }
 
     def _warn_of_untrained(

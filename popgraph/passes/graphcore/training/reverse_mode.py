@@ -17,6 +17,7 @@ from popgraph.dialects.graphcore.base import Operand, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import erase_dead
+from popgraph.passes.analysis.stage_notes import of_gradients
 from popgraph.support.errors import DifferentiationError
 
 Gradients: TypeAlias = Sequence[Operand | None]
@@ -86,7 +87,7 @@ class ReverseMode:
             return op.gradient(*arriving)
 
     def _made(self, new: Operation, source: Operation) -> None:
-        new.location = source.location
+        new.location = of_gradients(source.location)
         for inner in new.walk():
             if isinstance(inner.location, UnknownLoc):
                 inner.location = source.location

@@ -1,0 +1,104 @@
+"""Mail: what the stages of a pipeline tell each other of a batch, in a process or over ranks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.ranks.communicator import Communicator, Finish
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What one stage computes and others read."""
+
+    number: int
+    dtype: DType
+    shape: Shape
+    source: int
+    """The rank that computes it."""
+    readers: Mapping[int, int]
+    """How many stages of each rank read it."""
+    room: int
+    """How many batches of it are there at most when all stages keep step."""
+
+
+class GivenUpError(Exception):
+    """Another stage has failed, so that nothing more will come."""
+
+
+class Mail:
+    """Holds what was computed until all stages of this rank have read it."""
+
+    def __init__(self, ranks: Communicator) -> None:
+        self._ranks = ranks
+        self._changed = threading.Condition()
+        self._held: dict[tuple[int, int], Array] = {}
+        self._unread = Counter[tuple[int, int]]()
+        self._waiting = Counter[int]()
+        self._receiving: dict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._sent: list[Finish] = []
+        self._given_up = False
+
+    def put(self, edge: Edge, batch: int, array: Array) -> None:
+        """Tells all readers; waits while one of them is too far behind."""
+        for rank in sorted(edge.readers.keys() - {self._ranks.rank}):
+            self._sent.append(self._ranks.send(array, rank, edge.number))
+        if self._ranks.rank in edge.readers:
+            with self._changed:
+                self._wait(lambda: self._waiting[edge.number] < edge.room)
+                self._hold(edge, batch, array)
+
+    def take(self, edge: Edge, batch: int) -> Array:
+        """What an edge carries of a batch, once it is there."""
+        key = (edge.number, batch)
+        if edge.source != self._ranks.rank:
+            self._receive(edge, batch)
+        with self._changed:
+            self._wait(lambda: key in self._held)
+            array = self._held[key]
+            self._unread[key] -= 1
+            if not self._unread[key]:
+                del self._held[key], self._unread[key]
+                self._waiting[edge.number] -= 1
+                self._changed.notify_all()
+            return array
+
+    def _receive(self, edge: Edge, batch: int) -> None:
+        """The first of the readers here gets it; messages of an edge come in order of batches."""
+        with self._receiving[edge.number]:
+            if (edge.number, batch) in self._held:
+                return
+            array = np.empty(edge.shape, edge.dtype.numpy)
+            self._ranks.receive(array, edge.source, edge.number, lambda: not self._given_up)
+            with self._changed:
+                self._hold(edge, batch, array)
+
+    def _hold(self, edge: Edge, batch: int, array: Array) -> None:
+        key = (edge.number, batch)
+        self._held[key], self._unread[key] = array, edge.readers[self._ranks.rank]
+        self._waiting[edge.number] += 1
+        self._changed.notify_all()
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._given_up or is_so())
+        if self._given_up:
+            raise GivenUpError
+
+    def give_up(self) -> None:
+        """Wakes all that wait: it will not come."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Waits until all that was sent has left."""
+        for done in self._sent:
+            done()

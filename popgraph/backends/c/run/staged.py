@@ -1,0 +1,240 @@
+"""Programs in stages: batches go through them as through a pipeline, several at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from popgraph.backends.base import Executable, refuse_donations
+from popgraph.backends.c.run.mail import Edge, GivenUpError, Mail
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import RunError
+from popgraph.support.ranks.communicator import Communicator
+from popgraph.support.shapes import Shape
+
+Types = Mapping[str, tuple[DType, Shape]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a device computes of a batch, `number` cycles after the batch was begun."""
+
+    number: int
+    device: int
+    inputs: Types
+    outputs: Types
+    variables: Types
+    executable: Executable | None
+    """None of what another rank computes."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """
+    The stages of the last of `period` batches, and those of the others before it.
+
+    The variable `counter` says how many were before.
+    """
+
+    others: Sequence[Stage]
+    last: Sequence[Stage]
+    period: int = 1
+    counter: str = ""
+
+
+def shared_out(devices: Collection[int], parts: int) -> dict[int, int]:
+    """For each device: which of so many parts it belongs to; those of one follow each other."""
+    return {one: at * parts // len(devices) for at, one in enumerate(sorted(devices))}
+
+
+@dataclass(frozen=True)
+class _Route:
+    """The way of a batch."""
+
+    stages: Mapping[tuple[int, int], Stage]
+    """By number and device."""
+    edges: Mapping[str, Edge]
+
+
+@dataclass
+class _Step:
+    """The batches of one call, on their ways."""
+
+    inputs: Mapping[str, Array]
+    results: Mapping[str, Array]
+    routes: Sequence[_Route]
+    mail: Mail
+    failures: list[BaseException] = field(default_factory=list)
+
+    def run_devices(self, devices: Collection[int]) -> None:
+        """What some devices compute, in the order of cycles."""
+        try:
+            for batch, stage in self._in_order(devices):
+                self._run(batch, stage)
+        except BaseException as error:  # The thread that waits for this one raises it.
+            self.failures.append(error)
+            self.mail.give_up()
+
+    def _in_order(self, devices: Collection[int]) -> Iterator[tuple[int, Stage]]:
+        """In a cycle, each stage works on the batch that was begun so many cycles ago."""
+        every = {place for route in self.routes for place in route.stages if place[1] in devices}
+        count, last = len(self.routes), max((number for number, _ in every), default=0)
+        for cycle in range(count + last):
+            for number, device in sorted(every):
+                batch = cycle - number
+                if 0 <= batch < count and (number, device) in self.routes[batch].stages:
+                    yield batch, self.routes[batch].stages[number, device]
+
+    def _run(self, batch: int, stage: Stage) -> None:
+        assert stage.executable is not None, "a device runs its own stages"
+        edges = self.routes[batch].edges
+        given = {
+            name: self.mail.take(edges[name], batch) if name in edges else self.inputs[name][batch]
+            for name in stage.inputs
+        }
+        for name, array in stage.executable.run(given).items():
+            if name in edges:
+                self.mail.put(edges[name], batch, array)
+            else:
+                self.results[name][batch] = array
+
+    def failure(self) -> BaseException | None:
+        """What went wrong first, if anything did."""
+        causes = (error for error in self.failures if not isinstance(error, GivenUpError))
+        return next(causes, None)
+
+
+class StagedExecutable(Executable):
+    """
+    A program that is cut into stages, each on one of several devices.
+
+    Devices are shared out to so many `threads`; those of a job of several ranks to these first,
+    which call all methods together. Calls of `run_in_row` keep all of them busy.
+    """
+
+    def __init__(
+        self, turns: Turns, inputs: Types, outputs: Types, ranks: Communicator, threads: int
+    ) -> None:
+        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        self._period, self._counter, self._before = turns.period, turns.counter, 0
+        self._ranks = ranks
+        every = [*turns.others, *turns.last]
+        self.variables = {name: row for stage in every for name, row in stage.variables.items()}
+        self._rank_of = shared_out({stage.device for stage in every}, ranks.size)
+        own = [one for one, rank in self._rank_of.items() if rank == ranks.rank]
+        lanes = shared_out(own, min(threads, len(own)))
+        self._lanes = [[one for one in own if lanes[one] == at] for at in set(lanes.values())]
+        self._homes: dict[str, int] = {}
+        self._held: dict[str, dict[int, Executable]] = {name: {} for name in self.variables}
+        for stage in every:
+            for name in stage.variables:
+                self._homes.setdefault(name, stage.device)
+                if stage.executable is not None and name in stage.executable.variables:
+                    self._held[name].setdefault(stage.device, stage.executable)
+        self._others = self._route(turns.others, 0)
+        self._last = self._route(turns.last, len(self._others.edges))
+
+    def _route(self, stages: Sequence[Stage], first: int) -> _Route:
+        """`first` is the number of the first edge."""
+        edges: dict[str, Edge] = {}
+        for stage in stages:
+            for name, (dtype, shape) in stage.outputs.items():
+                readers = [one for one in stages if name in one.inputs]
+                if readers:
+                    source, number = self._rank_of[stage.device], first + len(edges)
+                    ranks = Counter(self._rank_of[one.device] for one in readers)
+                    room = max(one.number for one in readers) - stage.number + 1
+                    edges[name] = Edge(number, dtype, shape, source, ranks, room)
+        return _Route({(one.number, one.device): one for one in stages}, edges)
+
+    def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
+        if donate:
+            refuse_donations(donate, "its program is a pipeline")
+        self.check(inputs)
+        rows = self.run_in_row({name: array[None] for name, array in inputs.items()}, 1)
+        return {name: array[0] for name, array in rows.items()}
+
+    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        made = {
+            name: np.empty((count, *shape), dtype.numpy)
+            for name, (dtype, shape) in self.outputs.items()
+        }
+        start = 0
+        while start < count:
+            end = min(count, start + self._period - self._before) if self._period > 1 else count
+            part = slice(start, end)
+            self._run_together(
+                {name: rows[part] for name, rows in inputs.items()},
+                {name: rows[part] for name, rows in made.items()},
+                end - start,
+            )
+            start = end
+        return self._of_all_ranks(made)
+
+    def _run_together(
+        self, inputs: Mapping[str, Array], results: Mapping[str, Array], count: int
+    ) -> None:
+        """Batches that are under way together: weights change once at most, behind the last."""
+        turns = [(self._before + at + 1) % self._period for at in range(count)]
+        routes = [self._others if turn else self._last for turn in turns]
+        self._run(_Step(inputs, results, routes, Mail(self._ranks)))
+        self._before = turns[-1]
+
+    def _run(self, step: _Step) -> None:
+        """All devices at once; an interruption takes effect when all have come to the end."""
+        threads = [
+            threading.Thread(target=step.run_devices, args=(lane,), name="popgraph-stages")
+            for lane in self._lanes
+        ]
+        for thread in threads:
+            thread.start()
+        interruption: KeyboardInterrupt | None = None
+        while any(thread.is_alive() for thread in threads):
+            try:
+                for thread in threads:
+                    thread.join()
+            except KeyboardInterrupt as error:
+                interruption = error
+        failure = step.failure()
+        if failure is not None:
+            raise failure
+        step.mail.finish()
+        if interruption is not None:
+            raise interruption
+
+    def _of_all_ranks(self, made: dict[str, Array]) -> dict[str, Array]:
+        """The outputs, each from the rank that computed it."""
+        if self._ranks.size == 1:
+            return made
+        stages = self._last.stages.values()
+        own = {name for one in stages if one.executable is not None for name in one.outputs}
+        told = self._ranks.gather({name: made[name] for name in made if name in own})
+        return {name: array for rank in told for name, array in rank.items()}
+
+    def read(self, variable: str) -> Array:
+        self._check(variable)
+        root = self._rank_of[self._homes[variable]]
+        here = next(iter(self._held[variable].values()), None)
+        value = here.read(variable) if here is not None and root == self._ranks.rank else None
+        found: Array | None = self._ranks.broadcast(value, root)
+        assert found is not None, "the home of a variable has it"
+        return found
+
+    def write(self, variable: str, value: Array) -> None:
+        self._check(variable)
+        for executable in self._held[variable].values():
+            executable.write(variable, value)
+        if variable == self._counter:
+            self._before = int(value) % self._period
+
+    def _check(self, variable: str) -> None:
+        if variable not in self.variables:
+            known = ", ".join(map(repr, self.variables)) or "none"
+            raise RunError(
+                f"the model has no variable {variable!r}", hint=f"its variables are {known}"
+            )

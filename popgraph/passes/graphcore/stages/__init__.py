@@ -1,0 +1,1 @@
+"""Pipelines: which stage computes what, and the graph of each stage."""

@@ -1,0 +1,201 @@
+"""Cutting a graph into the parts that the stages of a pipeline are, each a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.graphcore.stages.places import (
+    Pipeline,
+    Place,
+    Places,
+    UncutError,
+    variables_behind,
+)
+from popgraph.passes.graphcore.training.autodiff import DELAYED
+
+EDGE = "Edge___"
+"""Names what one part computes and another one reads."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a stage computes of a batch."""
+
+    place: Place
+    module: ModuleOp
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(only_graph(self.module).inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(only_graph(self.module).outputs)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A graph in parts, in the order in which a batch goes through them."""
+
+    parts: tuple[Part, ...]
+    updates: Mapping[str, Place]
+    """Where variables are updated."""
+
+
+def cut(module: ModuleOp, pipeline: Pipeline, settled: Mapping[str, Place] | None = None) -> Parts:
+    """
+    The parts of a module whose operations have stages noted.
+
+    A batch that went through all of them has gone through the graph. Variables in `settled` change
+    only when no other batch is under way, at these places.
+    """
+    made = Cut(only_graph(module), pipeline, settled or {})
+    return Parts(tuple(made.parts()), made.places.updates)
+
+
+def cut_turns(others: ModuleOp, last: ModuleOp, pipeline: Pipeline) -> tuple[Parts, Parts]:
+    """The parts of two modules that take turns: what only the last one updates is settled."""
+    _drop_still(others)
+    moving = {op.variable.text for op in only_graph(others).updates()}
+    updates = Places(only_graph(last), pipeline).updates
+    settled = {name: place for name, place in updates.items() if name not in moving}
+    return cut(others, pipeline, settled), cut(last, pipeline, settled)
+
+
+def _drop_still(module: ModuleOp) -> None:
+    """Erases updates that give variables the values that they have."""
+    for op in list(only_graph(module).updates()):
+        owner = op.value.owner
+        if isinstance(owner, VariableOp) and owner.variable == op.variable:
+            Rewriter.erase_op(op)
+
+
+@dataclass
+class _Growing:
+    """A part that is being made."""
+
+    block: Block
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    inputs: dict[str, SSAValue] = field(default_factory=dict)
+    outputs: dict[str, SSAValue] = field(default_factory=dict)
+    variables: dict[str, SSAValue] = field(default_factory=dict)
+
+    def add(self, op: Operation) -> None:
+        Builder(InsertPoint.at_end(self.block)).insert(op)
+
+    def variable(self, name: str, like: VariableOp) -> SSAValue:
+        """A part reads a variable once."""
+        if name not in self.variables:
+            made = VariableOp(name, like.literal)
+            made.location = like.location
+            self.add(made)
+            self.variables[name] = made.result
+        return self.variables[name]
+
+    def input(self, name: str, like: SSAValue) -> SSAValue:
+        if name not in self.inputs:
+            self.inputs[name] = self.block.insert_arg(like.type, len(self.block.args))
+        return self.inputs[name]
+
+    def finished(self) -> ModuleOp:
+        self.add(ReturnOp(list(self.outputs.values()), list(self.outputs)))
+        graph = GraphOp("main", tuple(self.inputs), ())
+        graph.body.detach_block(graph.block)
+        graph.body.add_block(self.block)
+        return ModuleOp([graph])
+
+
+class Cut:
+    """Follows the operations of a graph to their parts."""
+
+    def __init__(self, graph: GraphOp, pipeline: Pipeline, settled: Mapping[str, Place]) -> None:
+        self._graph, self._pipeline, self._settled = graph, pipeline, settled
+        self.places = Places(graph, pipeline)
+        self._parts: dict[Place, _Growing] = {}
+        self._edges: dict[SSAValue, str] = {}
+        self._names = {value: name for name, value in graph.inputs.items()}
+
+    def parts(self) -> Iterator[Part]:
+        for op in self._graph.block.ops:
+            place = self.places.at(op)
+            if place is not None and not isinstance(op, VariableOp):
+                self._clone(op, place)
+        for name, value in self._graph.outputs.items():
+            place = self.places.of(value) or self._home(value)
+            self._part(place).outputs[name] = self._value(value, place)
+        for place in sorted(self._parts):
+            yield Part(place, self._parts[place].finished())
+
+    def _part(self, place: Place) -> _Growing:
+        return self._parts.setdefault(place, _Growing(Block()))
+
+    def _clone(self, op: Operation, place: Place) -> None:
+        part = self._part(place)
+        for operand in op.operands:
+            part.values[operand] = self._value(operand, place)
+        copy = op.clone(part.values)
+        part.add(copy)
+        part.values.update(zip(op.results, copy.results, strict=True))
+
+    def _value(self, value: SSAValue, place: Place) -> SSAValue:
+        """A value of the graph, in a part."""
+        part, owner = self._part(place), value.owner
+        if value in part.values:
+            return part.values[value]
+        if isinstance(owner, Block):
+            found = part.input(self._names[value], value)
+        elif (source := self.places.at(owner)) not in (None, place):
+            assert source is not None
+            found = self._passed_on(value, source, place)
+        elif isinstance(owner, VariableOp):
+            found = self._variable(owner, place)
+        else:
+            assert isinstance(owner, Operation)
+            self._clone(owner, place)
+            return part.values[value]
+        part.values[value] = found
+        return found
+
+    def _passed_on(self, value: SSAValue, source: Place, place: Place) -> SSAValue:
+        """What another part gives to this one."""
+        if source.stage >= place.stage:
+            raise UncutError(f"stage {place.stage} of the pipeline reads what is computed later")
+        name = self._edges.setdefault(value, f"{EDGE}{len(self._edges)}")
+        self._part(source).outputs[name] = self._value(value, source)
+        return self._part(place).input(name, value)
+
+    def _variable(self, op: VariableOp, place: Place) -> SSAValue:
+        name = op.variable.text
+        if name.startswith(DELAYED):
+            name = name.removeprefix(DELAYED)
+            self.check_delay(name, place)
+        elif not self.is_direct(name, place):
+            raise UncutError(f"variable {name!r} changes on one stage and is read on another")
+        return self._part(place).variable(name, op)
+
+    def is_direct(self, name: str, place: Place) -> bool:
+        """Whether a part that reads a variable finds the value that the batch is to meet."""
+        settled = self._settled.get(name)
+        if settled is not None:
+            return settled.device == place.device and place.stage <= settled.stage
+        return self.places.updates.get(name, place) == place
+
+    def check_delay(self, name: str, place: Place) -> None:
+        updated = self.places.updates.get(name)
+        delay = None if updated is None else updated.stage - place.stage
+        if delay != self._pipeline.delays[name]:
+            raise UncutError(f"variable {name!r} is updated later than a stage can wait")
+
+    def _home(self, value: SSAValue) -> Place:
+        """Where an output is given that depends on variables alone."""
+        updates = {**self.places.updates, **self._settled}
+        moved = (updates[name] for name in variables_behind([value]) if name in updates)
+        return next(moved, Place(0, self._pipeline.homes[0]))

@@ -1,0 +1,101 @@
+"""The code of a session's program as a pipeline: a program for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.staged import Stage, StagedExecutable, Turns, Types, shared_out
+from popgraph.compiler import BuildRequest, lower
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.graphcore.canonicalize import Canonicalize
+from popgraph.passes.graphcore.dce import EliminateDeadCode
+from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_turns
+from popgraph.passes.graphcore.stages.places import Pipeline
+from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.variables import COUNTER
+from popgraph.session.program_code import ProgramCode
+from popgraph.support.ranks.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class StagedCode:
+    """Makes the programs of a pipeline's stages; a rank makes those of its own devices."""
+
+    code: ProgramCode
+    pipeline: Pipeline
+    threads: int
+    """Of this rank."""
+    ranks: Communicator
+    _made: dict[tuple[int, str], CExecutable] = field(default_factory=dict)
+    """By device and text: stages forward are often the same in both turns."""
+
+    def build(self) -> StagedExecutable:
+        graph = only_graph(self.code.module)
+        inputs, outputs = _types(graph.inputs), _types(graph.outputs)
+        return StagedExecutable(self._turns(), inputs, outputs, self.ranks, self.threads)
+
+    def _turns(self) -> Turns:
+        if not is_in_turns(self.code.module):
+            stages = self._stages(cut(self._simplified(self.code.module.clone()), self.pipeline))
+            return Turns(stages, stages)
+        others, last = cut_turns(self._turn(last=False), self._turn(last=True), self.pipeline)
+        return Turns(self._stages(others), self._stages(last), self.code.period, COUNTER)
+
+    def _turn(self, *, last: bool) -> ModuleOp:
+        module = self.code.module.clone()
+        settle_turn(module, self.code.compilation.weights, last=last)
+        return self._simplified(module)
+
+    def _simplified(self, module: ModuleOp) -> ModuleOp:
+        """What a turn does not need is not to be handed from stage to stage."""
+        lower(module, self.code.compilation, self.code.options, until=Canonicalize.name)
+        EliminateDeadCode().run(self.code.compilation, module)
+        return module
+
+    def _stages(self, parts: Parts) -> list[Stage]:
+        return [self._stage(part) for part in parts.parts]
+
+    def _stage(self, part: Part) -> Stage:
+        graph = only_graph(part.module)
+        variables = {op.variable.text: op.result for op in graph.variables()}
+        updated = {op.variable.text: op.value for op in graph.updates()}
+        return Stage(
+            part.place.stage,
+            part.place.device,
+            _types(graph.inputs),
+            _types(graph.outputs),
+            _types(updated | variables),
+            self._executable(part),
+        )
+
+    @property
+    def _own_devices(self) -> list[int]:
+        ranks = shared_out(self.pipeline.devices, self.ranks.size)
+        return [device for device, rank in ranks.items() if rank == self.ranks.rank]
+
+    def _executable(self, part: Part) -> CExecutable | None:
+        device = part.place.device
+        if device not in self._own_devices:
+            return None
+        key = device, str(part.module)
+        if key not in self._made:
+            options, compilation = self.code.options, self.code.compilation
+            threads = max(1, self.threads // len(self._own_devices))
+            request = BuildRequest(part.module, compilation, options, "c", threads)
+            made = request.executable()
+            assert isinstance(made, CExecutable), "a session's program has no host steps"
+            for (home, _), other in self._made.items():
+                if home == device:
+                    made.share(other)
+            self._made[key] = made
+        return self._made[key]
+
+
+def _types(values: Mapping[str, SSAValue]) -> Types:
+    return {name: (dtype_of(value), shape_of(value)) for name, value in values.items()}
