@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from popgraph.backends.base import Executable
+from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.session.stages import Stages
 from popgraph.support.arrays import Array
+
+
+def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[str, int]:
+    """How old weights are when batches of a pipeline meet them that updates them at once."""
+    found = {id: delay for id in weights if (delay := stages.delay(id))}
+    shared = next((id for id in found if len(stages.stages_of(id)) > 1), None)
+    if shared is not None:
+        raise _unsupported(
+            f"the weight {shared} is read in several stages of a pipeline that updates it while "
+            "batches are under way"
+        )
+    if found and talks:
+        raise _unsupported(
+            "replicas that differ or talk to each other cannot update weights while batches are "
+            "under way"
+        )
+    return found
+
+
+def _unsupported(what: str) -> popart_unsupported_exception:
+    where, hint = "SessionOptions.enablePipelining", "options.enableGradientAccumulation = True"
+    return popart_unsupported_exception(what, where, hint)
 
 
 class DelayedWeights:

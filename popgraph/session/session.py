@@ -19,7 +19,6 @@ from popgraph.builder.opset.enums import (
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
-    popart_unsupported_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
@@ -28,7 +27,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication, belongs
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
-from popgraph.session.delayed_weights import DelayedWeights
+from popgraph.session.delayed_weights import DelayedWeights, delays_of
 from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
@@ -274,24 +273,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         accumulates = self._options.enableGradientAccumulation
         if self._stages is None or not self._training or accumulates:
             return {}
-        names = self._model.weight_names
-        found = {id: delay for id in sorted(names) if (delay := self._stages.delay(id))}
-        shared = next((id for id in found if len(self._stages.stages_of(id)) > 1), None)
-        if shared is not None:
-            raise popart_unsupported_exception(
-                f"the weight {shared} is read in several stages of a pipeline that updates it "
-                "while batches are under way",
-                "SessionOptions.enablePipelining",
-                "options.enableGradientAccumulation = True",
-            )
-        if found and (self._grouped or self._model.has_collectives):
-            raise popart_unsupported_exception(
-                "replicas that differ or talk to each other cannot update weights while batches "
-                "are under way",
-                "SessionOptions.enablePipelining",
-                "options.enableGradientAccumulation = True",
-            )
-        return found
+        talks = bool(self._grouped) or self._model.has_collectives
+        return delays_of(self._stages, sorted(self._model.weight_names), talks=talks)
 
     def _written_out(self) -> Replication:
         """The replicas of one program: all, if they differ or talk; else it runs in turn."""
