@@ -531,3 +531,28 @@ def test_load_takes_files_and_modules(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("")
     with pytest.raises(ExtensionError, match="there is a module 'json' already"):
         extend.load(str(tmp_path / "json.py"))
+
+
+PATTERNS = """
+import popart
+
+popart.Patterns().enablePattern("TiedGather", False)
+assert popart.Patterns().isPatternEnabled("TiedGather")
+assert not popart.Patterns().isPatternEnabled("Sparse")
+assert not popart.Patterns(popart.PatternsLevel.Minimal).isPatternEnabled("TiedGather")
+assert popart.Patterns(["TiedGather"]).isPatternEnabled("TiedGather")
+assert "TiedGather: On" in repr(popart.Patterns())
+"""
+
+
+def test_a_library_brings_the_names_of_its_patterns(tmp_path: Path) -> None:
+    names = tmp_path / "names.py"
+    names.write_text(
+        "from popgraph.compat import add_pattern\n"
+        "add_pattern('TiedGather')\n"
+        "add_pattern('Sparse', enabled=False)\n"
+    )
+    compat = [sys.executable, "-m", "popgraph.compat"]
+    subprocess.run([*compat, "--load", names, "-c", PATTERNS], check=True)
+    alone = subprocess.run([*compat, "-c", PATTERNS], capture_output=True, text=True)
+    assert "Unknown pattern TiedGather." in alone.stderr

@@ -68,3 +68,13 @@ def disable() -> None:
         for name in list(sys.modules):
             if name == alias or name.startswith(f"{alias}."):
                 del sys.modules[name]
+
+
+def add_pattern(name: str, enabled: bool = True) -> None:
+    """
+    Makes a pattern known that a program has in a library of its own.
+
+    Programs then name it, as those of PopART, and no result changes. `enabled`: it is on unless
+    they switch it off.
+    """
+    import_module("popgraph.session.patterns").add_pattern(name, enabled)

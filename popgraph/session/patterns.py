@@ -28,6 +28,20 @@ _LEVELS = {
     PatternsLevel.NoPatterns: frozenset[str](),
 }
 
+_ADDED: dict[str, bool] = {}
+"""Patterns of libraries, and whether they are on by default."""
+
+
+def add_pattern(name: str, enabled: bool = True) -> None:
+    """Makes a pattern of a library known, which is on or off by default; it changes no result."""
+    if name in PATTERNS:
+        raise popart_exception(f"PopART has a pattern {name}", "add_pattern")
+    _ADDED[name] = enabled
+
+
+def _known_patterns() -> frozenset[str]:
+    return PATTERNS | _ADDED.keys()
+
 
 @typed
 class Patterns:
@@ -55,6 +69,8 @@ class Patterns:
             )
         if isinstance(patterns, PatternsLevel):
             self._enabled = set(_LEVELS[patterns])
+            if patterns in (PatternsLevel.All, PatternsLevel.Default):
+                self._enabled |= {name for name, enabled in _ADDED.items() if enabled}
         else:
             self._enabled = {_known(name) for name in patterns}
 
@@ -81,7 +97,7 @@ class Patterns:
 
     @staticmethod
     def _check_known(name: str) -> None:
-        if name not in PATTERNS:
+        if name not in _known_patterns():
             raise popart_exception(f"Unknown pattern {name}.", "Patterns", _close(name))
 
     def enableRuntimeAsserts(self, enabled: bool) -> Patterns:
@@ -122,9 +138,8 @@ class Patterns:
             raise AttributeError(f"'Patterns' object has no attribute '{name}'")
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {'On' if name in self._enabled else 'Off'}" for name in sorted(PATTERNS)
-        )
+        names = sorted(_known_patterns())
+        return "\n".join(f"{name}: {'On' if name in self._enabled else 'Off'}" for name in names)
 
 
 _PROPERTIES = {
@@ -149,12 +164,12 @@ _PROPERTIES = {
 
 def spelt(name: str) -> str:
     """A pattern's name as PopART writes it, whatever its case; other names as they are."""
-    return {known.lower(): known for known in PATTERNS}.get(name.lower(), name)
+    return {known.lower(): known for known in _known_patterns()}.get(name.lower(), name)
 
 
 def _known(name: str) -> str:
     """A name in a list of patterns."""
-    if name in PATTERNS:
+    if name in _known_patterns():
         return name
     inplace = ", did you mean InPlace?" if name == "Inplace" else ""
     raise popart_exception(f"Unknown pattern {name}{inplace}", "Patterns", _close(name))

@@ -71,20 +71,25 @@ class TensorLocation:
 
 
 @typed
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class TensorLocationSettings:
-    """A location and the sizes from which on it applies."""
+    """A location, or the storage of one, and the sizes from which on it applies."""
 
-    location: TensorLocation = field(default_factory=TensorLocation)
-    minElementsForOffChip: int = 2
-    minElementsForReplicatedTensorSharding: int = 8192
-    storage: InitVar[TensorStorage | None] = None
+    location: TensorLocation
+    minElementsForOffChip: int
+    minElementsForReplicatedTensorSharding: int
 
-    def __post_init__(self, storage: TensorStorage | None) -> None:
-        if storage is not None:
-            self.location = TensorLocation(storage)
-        if isinstance(self.location, TensorStorage):
-            self.location = TensorLocation(self.location)
+    def __init__(
+        self,
+        location: TensorLocation | TensorStorage | None = None,
+        minElementsForOffChip: int = 2,
+        minElementsForReplicatedTensorSharding: int = 8192,
+        storage: TensorStorage | None = None,
+    ) -> None:
+        given = location or storage or TensorLocation()
+        self.location = TensorLocation(given) if isinstance(given, TensorStorage) else given
+        self.minElementsForOffChip = minElementsForOffChip
+        self.minElementsForReplicatedTensorSharding = minElementsForReplicatedTensorSharding
 
 
 @typed

@@ -162,6 +162,8 @@ def test_members_have_popart_s_numbers() -> None:
 def test_arguments_have_all_their_names() -> None:
     settings = session.TensorLocationSettings(storage=session.TensorStorage.OffChip)
     assert settings.location.storage is session.TensorStorage.OffChip
+    settings = session.TensorLocationSettings(session.TensorStorage.OffChip, 0)
+    assert settings.location.storage is session.TensorStorage.OffChip
     batch = session.ExecutionPhaseSchedule.Batch
     assert session.ExecutionPhaseSettings(optimizerSchedule=batch).schedule is batch
     builder = Builder()
