@@ -536,12 +536,12 @@ def test_load_takes_files_and_modules(tmp_path: Path) -> None:
 PATTERNS = """
 import popart
 
-popart.Patterns().enablePattern("TiedGather", False)
-assert popart.Patterns().isPatternEnabled("TiedGather")
+popart.Patterns().enablePattern("TiedGatherPattern", False)
+assert popart.Patterns().isPatternEnabled("TiedGatherPattern")
 assert not popart.Patterns().isPatternEnabled("Sparse")
-assert not popart.Patterns(popart.PatternsLevel.Minimal).isPatternEnabled("TiedGather")
-assert popart.Patterns(["TiedGather"]).isPatternEnabled("TiedGather")
-assert "TiedGather: On" in repr(popart.Patterns())
+assert not popart.Patterns(popart.PatternsLevel.Minimal).isPatternEnabled("TiedGatherPattern")
+assert popart.Patterns(["TiedGatherPattern"]).isPatternEnabled("TiedGatherPattern")
+assert "TiedGatherPattern: On" in repr(popart.Patterns())
 """
 
 
@@ -549,10 +549,10 @@ def test_a_library_brings_the_names_of_its_patterns(tmp_path: Path) -> None:
     names = tmp_path / "names.py"
     names.write_text(
         "from popgraph.compat import add_pattern\n"
-        "add_pattern('TiedGather')\n"
+        "add_pattern('TiedGatherPattern')\n"
         "add_pattern('Sparse', enabled=False)\n"
     )
     compat = [sys.executable, "-m", "popgraph.compat"]
     subprocess.run([*compat, "--load", names, "-c", PATTERNS], check=True)
     alone = subprocess.run([*compat, "-c", PATTERNS], capture_output=True, text=True)
-    assert "Unknown pattern TiedGather." in alone.stderr
+    assert "Unknown pattern TiedGatherPattern." in alone.stderr
