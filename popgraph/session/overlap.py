@@ -11,7 +11,7 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.program import Program
 from popgraph.session.program_code import ProgramCode
 from popgraph.session.program_stages import StagedCode
-from popgraph.session.split import shares_devices
+from popgraph.session.split import sessions_are_split
 from popgraph.session.stages import Stages
 from popgraph.session.step_shape import StepShape
 from popgraph.support.logs import log_of
@@ -56,7 +56,7 @@ def overlap_of(
     if looks_on or not program.replicas.is_one or options.createImplicitPipeliningFwdOnlyProgram:
         return None
     pipeline = stages.pipeline
-    if shares_devices():
+    if sessions_are_split():
         ranks, devices = world().size, len(pipeline.devices)
         if ranks > devices:
             raise RankError(

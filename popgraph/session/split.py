@@ -23,8 +23,8 @@ def split_sessions() -> None:
     _splits = world().size > 1
 
 
-def shares_devices() -> bool:
-    """Whether ranks share out the devices of what is no matter of replicas."""
+def sessions_are_split() -> bool:
+    """Whether ranks share out the replicas, or the devices, of sessions."""
     return _splits
 
 

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import ParamSpec, TypeVar
+
 from popgraph.compat.popdist import popart
+from popgraph.compat.popdist.processes import job
+from popgraph.session.split import sessions_are_split
 from popgraph.support.ranks.launched import is_launched
-from popgraph.support.ranks.world import world
 
 __all__ = [
     "barrier",
+    "checkNumIpusPerReplica",
+    "execute_on_instances",
+    "getDeviceId",
     "getGlobalReplicaOffset",
     "getInstanceIndex",
     "getNumInstances",
     "getNumIpusPerReplica",
     "getNumLocalReplicas",
     "getNumTotalReplicas",
+    "getReplicaIndexOffset",
     "init",
     "isPopdistEnvSet",
     "popart",
+    "synchronize",
 ]
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def init() -> None:
     """Finds the other processes."""
-    world()
+    job()
 
 
 def isPopdistEnvSet() -> bool:
-    """Whether the process was started as one of several."""
-    return is_launched()
+    """Whether the process was started as one of several that know of each other."""
+    return is_launched() and not sessions_are_split()
 
 
 def getNumInstances() -> int:
     """How many processes there are."""
-    return world().size
+    return job().size
 
 
 def getInstanceIndex() -> int:
     """The number of this one."""
-    return world().rank
+    return job().rank
 
 
 def getNumTotalReplicas() -> int:
     """How many replicas all processes have: one each."""
-    return world().size
+    return job().size
 
 
 def getNumLocalReplicas() -> int:
@@ -50,9 +62,12 @@ def getNumLocalReplicas() -> int:
     return 1
 
 
-def getGlobalReplicaOffset() -> int:
+def getReplicaIndexOffset() -> int:
     """The number that the first replica of this process has among all."""
-    return world().rank
+    return job().rank
+
+
+getGlobalReplicaOffset = getReplicaIndexOffset
 
 
 def getNumIpusPerReplica() -> int:
@@ -60,6 +75,31 @@ def getNumIpusPerReplica() -> int:
     return 1
 
 
+def checkNumIpusPerReplica(numIpus: int) -> bool:
+    """Whether a replica may have so many IPUs."""
+    return numIpus > 0
+
+
+def getDeviceId(numIpusPerReplica: int = 1) -> int:
+    """The device of this process; each has one of its own."""
+    return 0
+
+
+def execute_on_instances(
+    instances: Collection[int],
+    function: Callable[Given, Result],
+    *args: Given.args,
+    **named: Given.kwargs,
+) -> Result | None:
+    """What a function gives on some of the processes, while all others wait; on these, None."""
+    result = function(*args, **named) if getInstanceIndex() in instances else None
+    barrier()
+    return result
+
+
 def barrier() -> None:
     """Waits for all processes."""
-    world().barrier()
+    job().barrier(patient=True)
+
+
+synchronize = barrier

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from popgraph.compat.popdist.processes import job
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.options import SessionOptions
-from popgraph.support.ranks.world import world
 
 
 def configureSessionOptions(options: SessionOptions) -> None:
     """Makes the replica of this process one of those of all."""
-    here = world()
+    here = job()
     options.enableDistributedReplicatedGraphs = here.size > 1
     options.enableReplicatedGraphs, options.replicatedGraphCount = False, 1
     options.globalReplicationFactor, options.globalReplicaOffset = here.size, here.rank
