@@ -39,6 +39,7 @@ from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
+from popgraph.session.lowering_checks import check_libraries, check_operators
 from popgraph.session.model import SessionModel
 from popgraph.session.model_notices import tell_notices
 from popgraph.session.needed_patterns import check_needed
@@ -138,6 +139,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
             tell_notices(self._model)
+            check_libraries(self._model, self._options, training=self._training)
             if self._training:
                 check_gradients(self._model)
                 check_clipping(self._rule, self._model.weight_names)
@@ -355,7 +357,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         check_lowering(self._options, tiles, tensors)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
-        check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
+        differentiated = self._differentiated()
+        check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
+        check_operators(self._model, differentiated)
         if self._device.type is DeviceType.IpuModel:
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():
@@ -369,7 +373,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._engine.load()
 
     def loadEngineAndConnectStreams(self) -> None:
-        self._engine.prepared("no compiled engine: call prepareDevice first")
+        self._engine.prepared(
+            "Trying to load an engine but no compiled engine. Did you forget to call "
+            "prepareDevice()?"
+        )
         self._engine.load()
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
