@@ -149,8 +149,8 @@ class DeviceManager:
     def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
         return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU", "ipuVersion"))
 
-    def createOfflineIPUDevice(self, options: Mapping[str, object]) -> DeviceInfo:
-        return _offline(options)
+    def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
+        return _offline(opts)
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
         return DeviceInfo(

@@ -318,6 +318,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     def accumulationFactor(self) -> int:
         return self._step.accumulation
 
+    def _getDataFlow(self) -> DataFlow:
+        return self.dataFlow
+
+    def _replicationFactor(self) -> int:
+        return self.replicationFactor
+
+    def _accumulationFactor(self) -> int:
+        return self.accumulationFactor
+
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor, those of PopART's IR among them."""
         self._engine.prepared("There is no executatable. Try calling Session::prepareDevice first.")
