@@ -41,7 +41,7 @@ from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
 from popgraph.session.lowering_checks import check_libraries, check_operators
 from popgraph.session.model import SessionModel
-from popgraph.session.model_notices import tell_notices
+from popgraph.session.model_notices import tell_notices, tell_of_states
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
@@ -79,6 +79,13 @@ _LOG = log_of("session")
 
 _NOT_FOLDED = (
     'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
+)
+
+
+_NOT_CONSTANT = (
+    'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
+    "tensor's %s do not allow for the TensorType::Variable to be initialized as a "
+    "TensorType::Const"
 )
 
 
@@ -142,6 +149,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             check_libraries(self._model, self._options, training=self._training)
             if self._training:
                 check_gradients(self._model)
+                tell_of_states(self._model, self._differentiated())
                 check_clipping(self._rule, self._model.weight_names)
             self._stages = check_placement(
                 self._model,
@@ -174,7 +182,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
     def _tell_what_stays(self) -> None:
-        """Warns of operators of constants that PopART does not compute while it reads a model."""
+        """Warns of weights that are no constants, and operators that are not computed at once."""
+        for id, one in self._grouped.items() if self._constant_weights else ():
+            log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
         if not self._model.is_of_popart:
             return
         weights = self._model.weight_names if self._constant_weights else ()
