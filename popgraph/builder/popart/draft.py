@@ -149,7 +149,7 @@ class Draft:
         self._check_operands(op_type, domain, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
-        name = self.names.scoped(label) if label or self.names.scopes else ""
+        name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
         if (domain, op_type) in AT_ONCE:
             self._check_at_once(self.seen(op_type, domain, args, attributes, ids, name))
         for id in ids:
