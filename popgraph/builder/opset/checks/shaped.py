@@ -295,6 +295,25 @@ def _beyond(title: str, default: int) -> Rule:
     return rule
 
 
+def scan(node: Node) -> Complaints:
+    """All that is scanned has as many turns as the first."""
+    count = node.number("num_scan_inputs")
+    if node.version < 9 or count < 1 or count > len(node.inputs):
+        return
+    axes, first = node.numbers("scan_input_axes"), None
+    for at in range(count):
+        shape = node.shape(len(node.inputs) - count + at)
+        place = axes[at] if at < len(axes) else 0
+        if shape is None or not -len(shape) <= place < len(shape):
+            return
+        first = shape[place] if first is None else first
+        if shape[place] != first:
+            yield (
+                "[ScanOp] Number of iterations required by the inputs do not match: "
+                f"{first} {shape[place]}"
+            )
+
+
 ROWS = {
     "ArgMax": sorts("ArgExtremaOp", 0),
     "ArgMin": sorts("ArgExtremaOp", 0),
@@ -315,6 +334,7 @@ ROWS = {
     ),
     "OneHot": (constant(1, "The depth Tensor `{input}' does not have data"), one_hot),
     "Reshape": (needed(1, "shape"), reshape),
+    "Scan": (scan,),
     "Slice": (
         *SLICE_PLACES,
         needed(4, "steps", "determine the slicing direction"),

@@ -34,6 +34,21 @@ def conv_channels(node: Node) -> Complaints:
         )
 
 
+def conv_counts(node: Node) -> Complaints:
+    """As many numbers as there are spatial axes, which the builder asks for in other words."""
+    shape = node.shape()
+    if shape is None or len(shape) < 2:
+        return
+    axes = len(shape) - 2
+    for name, word, wanted in (
+        ("strides", "stride", axes),
+        ("pads", "pad", 2 * axes),
+        ("dilations", "dilation", axes),
+    ):
+        if node.numbers(name) and len(node.numbers(name)) != wanted:
+            yield (f"Unexpected number of {word} parameters for convolution op '{node.numbered}'")
+
+
 def transposed_channels(node: Node) -> Complaints:
     data, weights = node.shape(), node.shape(1)
     if data is None or weights is None or len(data) < 2 or not weights or data[1] == weights[0]:
@@ -223,7 +238,7 @@ UPSAMPLE_SCALES = constant(1, "Scales tensor has no data")
 ROWS = {
     "AveragePool": (PADDING, kernel_rank, average_pool),
     "BatchNormalization": (NORMALIZED_RANK, statistics),
-    "Conv": (partials(conv_partials), PADDING, CONV_GROUP, conv_channels),
+    "Conv": (partials(conv_partials), PADDING, conv_counts, CONV_GROUP, conv_channels),
     "ConvTranspose": (
         PADDING,
         CONV_GROUP,
