@@ -438,6 +438,10 @@ ONNX: list[tuple[Write, int, str]] = [
 
 OWN: list[tuple[Write, str]] = [
     (
+        lambda w: w.own.depthtospace([w.f(1, 8, 2, 2)], blocksize=2, mode="XX"),
+        "Unrecognised DepthToSpaceMode XX",
+    ),
+    (
         lambda w: w.own.subsample([w.f(4, 2)], [1]),
         "Op 100 (ai.graphcore.Subsample:1) has 1 strides for the 2 axes of its input",
     ),
@@ -650,6 +654,12 @@ def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:
     written = Written(10)
     with pytest.raises(popart.popart_exception, match=r"invalid shape, \[2 -4\]. Values must be"):
         written.onnx.pad([written.f(2, 4)], [0, -9, 0, 1])
+
+
+def test_blocks_of_popart_s_own_operator_are_moved() -> None:
+    written = Written(10)
+    moved = written.own.depthtospace([written.f(1, 8, 2, 2)], blocksize=2, mode="CRD")
+    assert written.builder.getTensorShape(moved) == [1, 2, 4, 4]
 
 
 def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:

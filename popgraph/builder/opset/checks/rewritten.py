@@ -14,8 +14,11 @@ from popgraph.builder.opset.checks.shaped import elements_stay, transpose
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.support.shapes import Shape
 
-_ON_THE_WAY = "_onnxtoonnxd_{}"
-"""What PopART adds to the name of a result for each tensor on the way to it."""
+
+def _on_the_way(node: Node, number: int) -> str:
+    """What PopART calls the tensors on the way to a result, which may not have a name yet."""
+    result = node.outputs[0] if node.outputs else node.op_type
+    return f"{result}_onnxtoonnxd_{number}"
 
 
 def _written(node: Node, op_type: str, version: int, **parts: object) -> Node:
@@ -31,7 +34,7 @@ def gemm(node: Node) -> Complaints:
         if not node.number(attribute) or not node.has(place):
             continue
         yield from transpose(_turned(node, place))
-        names[place] = node.outputs[0] + _ON_THE_WAY.format(before)
+        names[place] = _on_the_way(node, before)
         before += 1
         shape = node.shape(place)
         types[place] = _of_shape(node, place, None if shape is None else shape[::-1])
@@ -41,7 +44,7 @@ def gemm(node: Node) -> Complaints:
         9 if node.version >= 9 else 1,
         inputs=names[:2],
         types=types[:2],
-        outputs=[node.outputs[0] + _ON_THE_WAY.format(before)],
+        outputs=[_on_the_way(node, before)],
     )
     yield from matmul(product)
     if node.has(2):
@@ -94,7 +97,7 @@ def blocks(node: Node) -> Complaints:
         parts = _space_parts(shape, block)
     else:
         parts = _depth_parts(shape, block, node.word("mode", MODES[0]))
-    outputs = [node.outputs[0] + _ON_THE_WAY.format(0)]
+    outputs = [_on_the_way(node, 0)]
     moved = _written(node, "Reshape", 1, domain=DOMAIN, outputs=outputs)
     if (said := elements_stay(moved, parts)) is not None:
         yield said
