@@ -38,12 +38,13 @@ class DeviceInfo:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         backend: str | None = None,
         threads: int | None = None,
+        id: int = 0,
     ) -> None:
         self.backend = backend or os.environ.get("POPGRAPH_BACKEND", "c")
         self.threads = threads or int(os.environ.get("POPGRAPH_THREADS", "1"))
         self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
         self._version, self._connection = version, connectionType
-        self._id = next(_ids)
+        self._id = id
         self._attached = connectionType is DeviceConnectionType.Always
 
     @property
@@ -56,7 +57,7 @@ class DeviceInfo:
 
     @property
     def version(self) -> str:
-        return self._version
+        return _VERSIONS.get(self._type, self._version)
 
     @property
     def ipuVersion(self) -> str:
@@ -115,7 +116,21 @@ class DeviceInfo:
         self.detach()
 
     def __repr__(self) -> str:
-        return f"Device Type:{self._type} Connection Type:{self._connection.name} Id:{self._id}"
+        connection = "on-demand" if self._connection.name == "OnDemand" else self._connection.name
+        ids = ",".join(map(str, self.driverIds))
+        return (
+            f"Device Type:{self._type} Connection Type:{connection.lower()} Id:{self._id} "
+            f"Version:{self.version} NumIPUs:{self._count} NumTilesPerIPU:{self._tiles} "
+            f"DeviceIds: {{{ids}}}"
+        )
+
+
+_VERSIONS = {
+    DeviceType.Cpu: "<unknown-cpu>",
+    DeviceType.Sim: "<unknown-sim>",
+    DeviceType.OfflineIpu: "<offline-ipu>",
+}
+"""What PopART says of devices that have no driver."""
 
 
 @typed
@@ -154,7 +169,7 @@ class DeviceManager:
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
         return DeviceInfo(
-            DeviceType.OfflineIpu, deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.version
+            DeviceType.OfflineIpu, deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion
         )
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
@@ -196,7 +211,7 @@ class DeviceManager:
     ) -> DeviceInfo | None:
         """As `acquireDeviceById`."""
         self._check_connection(connectionType)
-        return _ipu(1, 0, connectionType)
+        return _ipu(1, 0, connectionType, id)
 
     def acquireDeviceById(
         self,
@@ -206,7 +221,7 @@ class DeviceManager:
     ) -> DeviceInfo:
         """One IPU, whose work this machine does; every number is one."""
         self._check_connection(connectionType)
-        return _ipu(1, 0, connectionType)
+        return _ipu(1, 0, connectionType, id)
 
     def enumerateDevices(
         self,
@@ -235,8 +250,11 @@ def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> Devi
     return _ipu(count, tiles, connection)
 
 
-def _ipu(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
-    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection)
+def _ipu(
+    count: int, tiles: int, connection: DeviceConnectionType, id: int | None = None
+) -> DeviceInfo:
+    number = next(_ids) if id is None else id
+    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection, id=number)
 
 
 def _host_device(

@@ -556,7 +556,14 @@ def test_devices() -> None:
         assert (device.numIpus, device.tilesPerIPU, device.version) == (2, 8, "ipu2")
         assert (device.type, str(device.type)) == (popart.DeviceType.IpuModel, "ipu-model")
         assert device.isAttached
+        assert repr(device) == (
+            "Device Type:ipu-model Connection Type:always Id:0 Version:ipu2 NumIPUs:2 "
+            "NumTilesPerIPU:8 DeviceIds: {}"
+        )
     assert not device.isAttached
+    assert manager.createCpuDevice().version == "<unknown-cpu>"
+    offline = manager.createOfflineIPUDevice({})
+    assert (offline.version, offline.ipuVersion, offline.id) == ("<offline-ipu>", "ipu2", 0)
     assert message(lambda: manager.acquireAvailableDevice(3)) == (
         "You have attempted to acquire 3 IPUs. The number of IPUs requested must be a power of two"
     )
@@ -567,7 +574,8 @@ def test_devices() -> None:
     ):
         assert device is not None
         assert (str(device.type), device.numIpus, device.tilesPerIPU) == ("ipu", 2, 1472)
-    assert manager.acquireDeviceById(5).numIpus == 1
+    found = manager.acquireDeviceById(5)
+    assert (found.numIpus, found.id) == (1, 5)
     assert message(lambda: manager.createIpuModelDevice({"k": 1})) == (
         "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model"
     )
