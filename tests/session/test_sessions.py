@@ -121,6 +121,18 @@ def test_written_weights_are_used_once_they_are_sent() -> None:
     np.testing.assert_array_equal(weight(session), START * 10 - 1)
 
 
+def test_weights_keep_their_shapes() -> None:
+    session, _ = training()
+    session.prepareDevice()
+    held = popart.PyWeightsIO({"w": np.zeros((1, *START.shape), np.float32)})
+    sizes = " ".join(map(str, START.shape))
+    assert message(lambda: session.writeWeights(held), popart.popart_internal_exception) == (
+        "The shape of the MutableVoidData for IO does not not match the expected write region of "
+        f"this tensor. Tensor Write ({START.ndim}): [{sizes}] != MutableVoidData "
+        f"({START.ndim + 1}): [1 {sizes}]"
+    )
+
+
 def test_constant_weights_stay() -> None:
     session = inference(constant=True)
     session.prepareDevice()
