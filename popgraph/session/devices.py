@@ -99,7 +99,14 @@ class DeviceInfo:
     def isAttached(self) -> bool:
         return self._attached
 
+    @property
+    def runs(self) -> bool:
+        """Whether steps can run; programs are only compiled for a device that is not there."""
+        return self._connection is not DeviceConnectionType.Never
+
     def attach(self) -> bool:
+        if not self.runs:
+            raise popart_exception("Cannot attach to offline device", "DeviceInfo.attach")
         self._attached = True
         return True
 
@@ -107,6 +114,8 @@ class DeviceInfo:
         return self.attach()
 
     def detach(self) -> None:
+        if not self.runs:
+            raise popart_exception("Cannot detach from offline device", "DeviceInfo.detach")
         self._attached = False
 
     def __enter__(self) -> DeviceInfo:
@@ -168,12 +177,10 @@ class DeviceManager:
         return _offline(opts)
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
-        return DeviceInfo(
-            DeviceType.OfflineIpu, deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion
-        )
+        return _not_there(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
-        return DeviceInfo(DeviceType.OfflineIpu, numIpus, _FEW_TILES, system)
+        return _not_there(numIpus, _FEW_TILES, system)
 
     def tryAcquireAvailableDevice(
         self,
@@ -275,9 +282,13 @@ def _host_device(
     )
 
 
+def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
+    never = DeviceConnectionType.Never
+    return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
+
+
 def _offline(options: Mapping[str, object]) -> DeviceInfo:
-    return DeviceInfo(
-        DeviceType.OfflineIpu,
+    return _not_there(
         int(str(options.get("numIPUs", 1))),
         int(str(options.get("tilesPerIPU", _FEW_TILES))),
         str(options.get("ipuVersion", "ipu2")),

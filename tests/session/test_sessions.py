@@ -562,6 +562,24 @@ def test_softmax_patterns_do_not_change_results() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+def test_programs_are_only_compiled_for_a_device_that_is_not_there() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2], "x")])
+    device = popart.DeviceManager().createOfflineIPUDevice({})
+    flow = popart.DataFlow(1, [y])
+    session = popart.InferenceSession(builder.getModelProto(), flow, device)
+    assert message(session.prepareDevice) == "Trying to load an engine on an offline device"
+    session.prepareDevice(loadEngine=False)
+    assert session.getInfo(y).shape() == [2]
+    stepio = popart.PyStepIO({"x": np.ones(2, np.float32)}, session.initAnchorArrays())
+    assert message(lambda: session.run(stepio)) == (
+        "Offline IPU device is not configured for execution"
+    )
+    assert device.connectionType is popart.DeviceConnectionType.Never and not device.isAttached
+    assert message(device.attach) == "Cannot attach to offline device"
+    assert message(device.detach) == "Cannot detach from offline device"
+
+
 def test_devices() -> None:
     manager = popart.DeviceManager()
     with manager.createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": "8"}) as device:
