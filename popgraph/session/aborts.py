@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.builder.opset.exceptions import poplar_application_runtime_error
 from popgraph.builder.opset.graphcore_operator import DOMAIN
-from popgraph.dialects.onnx import model_of, value_name
+from popgraph.dialects.onnx import Initializer, model_of, op_class, value_name
 from popgraph.support.arrays import Array
 
 ABORT = (DOMAIN, "Abort")
@@ -19,22 +20,44 @@ ALWAYS = ""
 """Stands for the condition of a node that has none."""
 
 
-def take_aborts(module: ModuleOp) -> tuple[str, ...]:
-    """Takes the nodes out of a model, which programs have no operation for; their conditions."""
-    found = []
-    for node in list(model_of(module).graph.nodes):
-        if (node.domain, node.op_type) == ABORT:
-            condition = next(iter(node.input_values()), None)
-            found.append(ALWAYS if condition is None else value_name(condition))
-            node.detach()
-            node.erase()
-    return tuple(found)
+def take_aborts(module: ModuleOp) -> Mapping[str, str]:
+    """
+    Takes the nodes out of a model, which programs have no operation for.
+
+    What is left are their conditions: of each the tensor that holds it, and its own name. A weight
+    is read where the node stood, since a step may change it.
+    """
+    found: dict[str, str] = {}
+    model = model_of(module)
+    for node in list(model.graph.nodes):
+        if (node.domain, node.op_type) != ABORT:
+            continue
+        condition = next(iter(node.input_values()), None)
+        if condition is None:
+            found[ALWAYS] = ALWAYS
+        elif isinstance(condition.owner, Initializer):
+            name = value_name(condition)
+            held = f"{name}{_READ}"
+            if held not in found:
+                identity = op_class("Identity", model.opset_versions[""])
+                read = identity.make([condition], {}, {}, [held], [condition.type], {})
+                Rewriter.insert_op(read, InsertPoint.before(node))
+            found[held] = name
+        else:
+            found[value_name(condition)] = value_name(condition)
+        node.detach()
+        node.erase()
+    return found
 
 
-def check_aborts(conditions: Sequence[str], results: Mapping[str, Array]) -> None:
+_READ = "__read_to_abort"
+"""Behind the name of a weight: what it is when a condition is looked at."""
+
+
+def check_aborts(conditions: Mapping[str, str], results: Mapping[str, Array]) -> None:
     """Raises behind a micro-batch of which a condition asks for it."""
-    for name in conditions:
-        if name == ALWAYS or np.any(results[name]):
+    for id, name in conditions.items():
+        if id == ALWAYS or np.any(results[id]):
             what = f"the condition {name!r} is not 0" if name else "the model always does"
             raise poplar_application_runtime_error(
                 f"abort: {what}", "ai.graphcore.Abort", "the model asks for this error"

@@ -10,6 +10,7 @@ import numpy as np
 from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType, from_numpy
+from popgraph.support.logs import log_of
 from popgraph.support.shapes import Shape, prod
 
 
@@ -51,11 +52,13 @@ class _Place:
 class Ring:
     """An array read or written in order, from the beginning again after its end."""
 
-    def __init__(self, array: Array, id: str, *, typed: bool = True) -> None:
+    def __init__(self, array: Array, id: str, *, typed: bool = True, kind: str = "input") -> None:
         """`typed` arrays have the element type that the user chose; lists have none."""
         if not array.flags.c_contiguous:
             raise popart_exception(
-                f"the array for tensor {id} cannot be used: it is not c-contiguous",
+                f"PyStepIO is unable to use the numpy {kind} array for tensor '{id}' as it is not "
+                "c-contiguous (a data conversion here could have a significant impact on "
+                "performance and hence is not allowed)",
                 hint="pass np.ascontiguousarray(array)",
             )
         self.array, self._typed = array, typed
@@ -140,9 +143,9 @@ def sink(value: object, id: str) -> Ring | Cells:
     if isinstance(value, list):
         return Cells(value)
     if isinstance(value, np.ndarray):
-        return Ring(value, id)
+        return Ring(value, id, kind="output")
     try:
-        return Ring(np.asarray(memoryview(value)), id)  # type: ignore[arg-type]
+        return Ring(np.asarray(memoryview(value)), id, kind="output")  # type: ignore[arg-type]
     except TypeError:
         raise popart_exception(
             f"the buffer for tensor {id} is {type(value).__name__}, "
@@ -194,6 +197,8 @@ def _converted(
     if given == expected:
         return lambda batch: batch
     if (given.name, expected.name) in _NARROWED:
+        if (given.name, expected.name) == ("int64", "int32"):
+            _tell_of_narrowing(stream.id)
         return lambda batch: _whole(batch, expected, stream.id)
     if given == np.uint8 and stream.dtype.popart.startswith("FLOAT8"):
         return lambda batch: batch.view(expected)
@@ -202,6 +207,18 @@ def _converted(
     if not typed and stream.dtype.is_integer and given.kind in "iu":
         return lambda batch: _whole(batch, expected, stream.id)
     raise _type_discrepancy(stream.id, given, stream.dtype)
+
+
+def _tell_of_narrowing(id: str) -> None:
+    """Warns as PopART does: of the first tensor of the process alone."""
+    if not _NARROWED_FIRST:
+        _NARROWED_FIRST.append(id)
+        log_of("devicex").warning(
+            "Copying (host) tensor %s from INT64 to INT32. Will only warn once", id
+        )
+
+
+_NARROWED_FIRST: list[str] = []
 
 
 def _fitting(value: Array, wanted: np.dtype[np.generic], id: str) -> Array:

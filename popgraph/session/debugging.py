@@ -89,7 +89,7 @@ class OutOfMemoryError:
         return ""
 
     def __str__(self) -> str:
-        return self._message or "No exception"
+        return self._message or "No memory_allocation_err raised"
 
     def __repr__(self) -> str:
         return f"popart.OutOfMemoryError: {self}"

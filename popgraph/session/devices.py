@@ -38,12 +38,13 @@ class DeviceInfo:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         backend: str | None = None,
         threads: int | None = None,
+        id: int = 0,
     ) -> None:
         self.backend = backend or os.environ.get("POPGRAPH_BACKEND", "c")
         self.threads = threads or int(os.environ.get("POPGRAPH_THREADS", "1"))
         self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
         self._version, self._connection = version, connectionType
-        self._id = next(_ids)
+        self._id = id
         self._attached = connectionType is DeviceConnectionType.Always
 
     @property
@@ -56,7 +57,7 @@ class DeviceInfo:
 
     @property
     def version(self) -> str:
-        return self._version
+        return _VERSIONS.get(self._type, self._version)
 
     @property
     def ipuVersion(self) -> str:
@@ -98,7 +99,14 @@ class DeviceInfo:
     def isAttached(self) -> bool:
         return self._attached
 
+    @property
+    def runs(self) -> bool:
+        """Whether steps can run; programs are only compiled for a device that is not there."""
+        return self._connection is not DeviceConnectionType.Never
+
     def attach(self) -> bool:
+        if not self.runs:
+            raise popart_exception("Cannot attach to offline device", "DeviceInfo.attach")
         self._attached = True
         return True
 
@@ -106,6 +114,8 @@ class DeviceInfo:
         return self.attach()
 
     def detach(self) -> None:
+        if not self.runs:
+            raise popart_exception("Cannot detach from offline device", "DeviceInfo.detach")
         self._attached = False
 
     def __enter__(self) -> DeviceInfo:
@@ -115,7 +125,21 @@ class DeviceInfo:
         self.detach()
 
     def __repr__(self) -> str:
-        return f"Device Type:{self._type} Connection Type:{self._connection.name} Id:{self._id}"
+        connection = "on-demand" if self._connection.name == "OnDemand" else self._connection.name
+        ids = ",".join(map(str, self.driverIds))
+        return (
+            f"Device Type:{self._type} Connection Type:{connection.lower()} Id:{self._id} "
+            f"Version:{self.version} NumIPUs:{self._count} NumTilesPerIPU:{self._tiles} "
+            f"DeviceIds: {{{ids}}}"
+        )
+
+
+_VERSIONS = {
+    DeviceType.Cpu: "<unknown-cpu>",
+    DeviceType.Sim: "<unknown-sim>",
+    DeviceType.OfflineIpu: "<offline-ipu>",
+}
+"""What PopART says of devices that have no driver."""
 
 
 @typed
@@ -149,16 +173,14 @@ class DeviceManager:
     def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
         return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU", "ipuVersion"))
 
-    def createOfflineIPUDevice(self, options: Mapping[str, object]) -> DeviceInfo:
-        return _offline(options)
+    def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
+        return _offline(opts)
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
-        return DeviceInfo(
-            DeviceType.OfflineIpu, deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.version
-        )
+        return _not_there(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
-        return DeviceInfo(DeviceType.OfflineIpu, numIpus, _FEW_TILES, system)
+        return _not_there(numIpus, _FEW_TILES, system)
 
     def tryAcquireAvailableDevice(
         self,
@@ -196,7 +218,7 @@ class DeviceManager:
     ) -> DeviceInfo | None:
         """As `acquireDeviceById`."""
         self._check_connection(connectionType)
-        return _ipu(1, 0, connectionType)
+        return _ipu(1, 0, connectionType, id)
 
     def acquireDeviceById(
         self,
@@ -206,7 +228,7 @@ class DeviceManager:
     ) -> DeviceInfo:
         """One IPU, whose work this machine does; every number is one."""
         self._check_connection(connectionType)
-        return _ipu(1, 0, connectionType)
+        return _ipu(1, 0, connectionType, id)
 
     def enumerateDevices(
         self,
@@ -235,8 +257,11 @@ def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> Devi
     return _ipu(count, tiles, connection)
 
 
-def _ipu(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
-    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection)
+def _ipu(
+    count: int, tiles: int, connection: DeviceConnectionType, id: int | None = None
+) -> DeviceInfo:
+    number = next(_ids) if id is None else id
+    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection, id=number)
 
 
 def _host_device(
@@ -257,9 +282,13 @@ def _host_device(
     )
 
 
+def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
+    never = DeviceConnectionType.Never
+    return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
+
+
 def _offline(options: Mapping[str, object]) -> DeviceInfo:
-    return DeviceInfo(
-        DeviceType.OfflineIpu,
+    return _not_there(
         int(str(options.get("numIPUs", 1))),
         int(str(options.get("tilesPerIPU", _FEW_TILES))),
         str(options.get("ipuVersion", "ipu2")),

@@ -50,7 +50,8 @@ class Engine:
         With `forward`, a second one of the same variables runs the forward pass alone. With
         `overlap`, the program is one for each stage, if it can be.
         """
-        device.attach()
+        if device.runs:
+            device.attach()
         self._device = device
         log = log_of("devicex")
         log.info("Starting compilation for %s, backend %s", device.type, device.backend)
@@ -71,6 +72,8 @@ class Engine:
 
     def load(self) -> None:
         """An executable of this machine is in memory as soon as it is made."""
+        if self._device is not None and not self._device.runs:
+            raise popart_runtime_error("Trying to load an engine on an offline device")
         self.loaded = True
         log_of("session").info("Engine loaded")
 
@@ -82,7 +85,8 @@ class Engine:
         """
         if self._executable is None or self._device is None:
             raise popart_runtime_error(message)
-        self._device.attach()
+        if self._device.runs:
+            self._device.attach()
         return self._executable
 
     def prepared_for(self, call: str) -> Executable:

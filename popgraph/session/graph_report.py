@@ -72,7 +72,7 @@ class GraphReport:
         device = self._device
         return {
             "type": str(device.type),
-            "version": device.version,
+            "version": device.ipuVersion,
             "numIPUs": device.numIpus,
             "tilesPerIPU": device.tilesPerIPU,
             "totalTiles": self._model.ipu.total_tiles,

@@ -60,6 +60,9 @@ class InferenceSession(Session):
     def getAllTensorIds(self) -> list[str]:
         return self._tensor_ids()
 
+    def _setDeviceInfo(self, deviceInfo: DeviceInfo) -> None:
+        self.setDevice(deviceInfo)
+
     # PopXL's own: whether the host's weights are those of the device
 
     def areHostWeightsInSync(self) -> bool:

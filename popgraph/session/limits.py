@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from popgraph.builder.opset.checks import complaint
 from popgraph.builder.opset.checks.elementwise import RANDOM
+from popgraph.builder.opset.checks.node import info_of
 from popgraph.builder.opset.checks.reading import node_of, nodes_of
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
-from popgraph.dialects.onnx import Graph, OnnxOp
+from popgraph.dialects.onnx import Graph, OnnxOp, value_name
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
@@ -28,6 +29,27 @@ def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
         known = op.domain or opset <= LAST_OPSET or op.op_type in RANDOM
         if known and (said := complaint(node)) is not None:
             raise _refused(said, op)
+
+
+def check_calls(graph: Graph) -> None:
+    """Refuses calls whose operands are not what the graph that they call takes."""
+    for op in graph.block.walk():
+        if not isinstance(op, Custom) or not op.is_call:
+            continue
+        (callee,) = op.graphs()["callee"]
+        pairs = zip(op.input_values(), callee.inputs, strict=False)
+        for place, (given, taken) in enumerate(pairs):
+            if given is None:
+                continue
+            infos = info_of(given.type), info_of(taken.type)
+            if None not in infos and infos[0] != infos[1]:
+                error = popart_exception(
+                    f"CallOp input (@{place}) does not match callee input tensor (@{place}):\n"
+                    f"   {value_name(given)} -> {callee.graph_name.text}/{taken.text}\n"
+                    f"   {infos[0]} vs {infos[1]}"
+                )
+                error.add_note(f"  at: {op.where()}")
+                raise error
 
 
 def check_classes(graph: Graph, functions: Mapping[tuple[str, str, str], Function]) -> None:

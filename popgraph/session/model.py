@@ -12,9 +12,7 @@ from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.onnx.stacked_weights import StackedModel
 from popgraph.builder.opset.enums import ExchangeStrategy, RecomputationType, RecomputeType, TileSet
-from popgraph.builder.opset.exceptions import (
-    popart_exception,
-)
+from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
@@ -33,13 +31,20 @@ from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.annotations import RECOMPUTE, SERIALIZED, all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import to_python
+from popgraph.dialects.onnx.schemas import UnknownOperator
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.session.dataflow import InputShapeInfo
-from popgraph.session.limits import LAST_OPSET, check_classes, check_limits, refusal_while_read
+from popgraph.session.limits import (
+    LAST_OPSET,
+    check_calls,
+    check_classes,
+    check_limits,
+    refusal_while_read,
+)
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
@@ -81,6 +86,7 @@ class SessionModel:
         opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
         self.is_of_popart = opset <= LAST_OPSET
         check_classes(self.graph, model_of(self.module).functions)
+        check_calls(self.graph)
         check_limits(self.graph, self.weights, opset)
         self._check_losses()
 
@@ -253,6 +259,10 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
             if isinstance(error.node, OnnxOp):
                 raise (refusal_while_read(error.node) or error) from error
             raise
+        except UnknownOperator as error:
+            raise popart_unsupported_exception(
+                f"No class for {error.key}:0", error.where, error.hint
+            ) from error
     if (level := level_of(module)) != ONNX:
         raise popart_exception(
             f"a session takes a model as it was written, not a module of the {level} level",

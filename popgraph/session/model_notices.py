@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from popgraph.builder.opset.checks import Node
 from popgraph.builder.opset.checks.reading import nodes_of
 from popgraph.session.model import SessionModel
-from popgraph.session.popart_meaning import LENGTHS
+from popgraph.session.needed_patterns import Differentiated
+from popgraph.session.popart_meaning import LENGTHS, STATE, has_own_lengths
 from popgraph.support.logs import log_of
 
 
@@ -35,6 +36,24 @@ _NOTICES: Mapping[tuple[str, str], Callable[[Node], tuple[str, str] | None]] = {
     ("", "TopK"): _top,
 }
 """The log and the warning, if there is one."""
+
+
+_LAST_STATE = (
+    "Looks like you are attempting to use the cell state output (LSTMOp output Y_c) and the "
+    "sequence lengths input (LSTMOp input sequence_lens) of the LSTMOp at the same time, for the "
+    "op %s. This is no longer supported and the cell state gradient shall just be treated as a "
+    "tensor of zeros"
+)
+
+
+def tell_of_states(model: SessionModel, sources: Collection[str]) -> None:
+    """Warns of states behind sequences of their own lengths, which have no gradient in PopART."""
+    if not model.is_of_popart or not sources or model.final_loss is None:
+        return
+    wanted = Differentiated.of(model, sources)
+    for op, node in nodes_of(model.graph, model.weights):
+        if has_own_lengths(op) and op.output_names[STATE] in wanted.loss and wanted.places(op):
+            log_of("opx").warning(_LAST_STATE, node)
 
 
 def tell_notices(model: SessionModel) -> None:

@@ -46,12 +46,10 @@ class OptimizerValue:
         return Scalar(self._value, self._constant)
 
     def validate_replacement(self, new: OptimizerValue) -> None:
-        """A constant must stay what it is; everything else may change."""
-        if not self._constant:
-            return
-        if not new._constant:
+        """A constant must stay what it is, and what is none may not become one."""
+        if self._constant != new._constant:
             raise popart_exception("Can not replace a constant value with a non constant value.")
-        if self._value != new._value:
+        if self._constant and self._value != new._value:
             raise popart_exception("Values are constant but do not match.")
 
     def __eq__(self, other: object) -> bool:

@@ -112,8 +112,6 @@ class SGD(Optimizer):
 
     def _validate(self, new: SGD) -> None:
         super()._validate(new)
-        if self._has_velocity != new._has_velocity:
-            raise popart_exception("this does not require a velocity tensor, but other does.")
         if not self._has_velocity:
             return
         own, other = ("Combined" if one._combined else "Separate" for one in (self, new))

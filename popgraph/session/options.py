@@ -40,6 +40,15 @@ from popgraph.session.settings import (
 from popgraph.support.logs import log_of
 
 
+def _same(name: str) -> property:
+    """An option under the name by which PopART's own Python reads it from C++."""
+    return property(
+        lambda options: getattr(options, name),
+        lambda options, value: setattr(options, name, value),
+        doc=f"`{name}`.",
+    )
+
+
 @typed
 @dataclass(slots=True)
 class SessionOptions:
@@ -234,6 +243,14 @@ class SessionOptions:
         self.enableExplicitMainLoops = enable
         self.useHostCopyOps = enable
         self.explicitRecomputation = enable
+
+    _convolutionOptions = _same("convolutionOptions")
+    _engineOptions = _same("engineOptions")
+    _gclOptions = _same("gclOptions")
+    _lstmOptions = _same("lstmOptions")
+    _matmulOptions = _same("matmulOptions")
+    _reportOptions = _same("reportOptions")
+    _tensorLocationSettingsOverride = _same("tensorLocationSettingsOverride")
 
     def getGlobalReplicationFactor(self) -> int:
         if self.enableDistributedReplicatedGraphs:

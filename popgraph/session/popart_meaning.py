@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, model_of, op_class
 from popgraph.dialects.onnx.annotations import all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import replace_node, with_inputs
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import WeightStore
@@ -37,12 +39,36 @@ def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> N
             _say_which_are_nearest(op, weights)
         elif op.op_type in NO_LENGTHS and any(op.input_values()[LENGTHS : LENGTHS + 1]):
             _run_whole_sequences(op)
+        elif has_own_lengths(op):
+            _detach_state(op)
 
 
 NO_LENGTHS = ("GRU", "RNN")
 """Recurrences that run over all of every sequence in PopART, however long it is said to be."""
 LENGTHS = 4
 """The operand of recurrences that says how long sequences are."""
+
+
+STATE = 2
+"""The result of an LSTM that is its state behind the last turn."""
+
+
+def has_own_lengths(op: OnnxOp) -> bool:
+    """Whether an LSTM has sequences of lengths of their own, and says its state behind them."""
+    if (op.domain, op.op_type) != ("", "LSTM") or not any(op.input_values()[LENGTHS : LENGTHS + 1]):
+        return False
+    return bool(op.output_names[STATE : STATE + 1] and op.output_names[STATE])
+
+
+def _detach_state(op: OnnxOp) -> None:
+    """LSTM(x, lengths) -> y, h, c becomes y, h, Detach(c): no gradient comes by the state."""
+    names = op.output_names
+    state = op.results[sum(map(bool, names[:STATE]))]
+    outputs = [f"{names[STATE]}__detached"]
+    detached = Custom.make(DOMAIN, "Detach", [state], {}, outputs, [state.type], {})
+    state.replace_all_uses_with(detached.results[0])
+    detached.operands[0] = state
+    Rewriter.insert_op(detached, InsertPoint.after(op))
 
 
 def _run_whole_sequences(op: OnnxOp) -> None:

@@ -150,9 +150,14 @@ class Program:
         conditions = filter(None, self.aborts)
         return tuple(dict.fromkeys([*self._request.anchors, *self.printed, *conditions]))
 
+    @property
+    def _known(self) -> set[str]:
+        """The tensors of the model, and those that hold conditions to abort."""
+        return {name for name, _ in self._model.values()} | set(filter(None, self.aborts))
+
     def _sorted_anchors(self) -> _Anchors:
         """Which anchors are tensors of the model, gradients, or what only training knows."""
-        known = {name for name, _ in self._model.values()}
+        known = self._known
         weights = self._model.weight_names
         found = _Anchors()
         for id in (self._request.aliases.get(id, id) for id in self.computed):
@@ -460,8 +465,7 @@ class Program:
     @property
     def _known_to_forward(self) -> set[str]:
         """What is computed and no gradient, nor a state after a step."""
-        known = {name for name, _ in self._model.values()}
-        return {id for id in self.computed if id in known - self._after_step}
+        return {id for id in self.computed if id in self._known - self._after_step}
 
     @property
     def forward_results(self) -> set[str]:

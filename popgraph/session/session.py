@@ -38,8 +38,9 @@ from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import Loss
+from popgraph.session.lowering_checks import check_libraries, check_operators
 from popgraph.session.model import SessionModel
-from popgraph.session.model_notices import tell_notices
+from popgraph.session.model_notices import tell_notices, tell_of_states
 from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.overlap import overlap_of
@@ -78,6 +79,13 @@ _LOG = log_of("session")
 
 _NOT_FOLDED = (
     'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
+)
+
+
+_NOT_CONSTANT = (
+    'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
+    "tensor's %s do not allow for the TensorType::Variable to be initialized as a "
+    "TensorType::Const"
 )
 
 
@@ -138,8 +146,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
             tell_notices(self._model)
+            check_libraries(self._model, self._options, training=self._training)
             if self._training:
                 check_gradients(self._model)
+                tell_of_states(self._model, self._differentiated())
                 check_clipping(self._rule, self._model.weight_names)
             self._stages = check_placement(
                 self._model,
@@ -174,7 +184,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
     def _tell_what_stays(self) -> None:
-        """Warns of operators of constants that PopART does not compute while it reads a model."""
+        """Warns of weights that are no constants, and operators that are not computed at once."""
+        for id, one in self._grouped.items() if self._constant_weights else ():
+            log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
         if not self._model.is_of_popart:
             return
         weights = self._model.weight_names if self._constant_weights else ()
@@ -303,6 +315,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     def accumulationFactor(self) -> int:
         return self._step.accumulation
 
+    def _getDataFlow(self) -> DataFlow:
+        return self.dataFlow
+
+    def _replicationFactor(self) -> int:
+        return self.replicationFactor
+
+    def _accumulationFactor(self) -> int:
+        return self.accumulationFactor
+
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor, those of PopART's IR among them."""
         self._engine.prepared("There is no executatable. Try calling Session::prepareDevice first.")
@@ -342,7 +363,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         check_lowering(self._options, tiles, tensors)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
-        check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
+        differentiated = self._differentiated()
+        check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
+        check_operators(self._model, differentiated)
         if self._device.type is DeviceType.IpuModel:
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():
@@ -357,7 +380,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._engine.load()
 
     def loadEngineAndConnectStreams(self) -> None:
-        self._engine.prepared("no compiled engine: call prepareDevice first")
+        self._engine.prepared(
+            "Trying to load an engine but no compiled engine. Did you forget to call "
+            "prepareDevice()?"
+        )
         self._engine.load()
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:

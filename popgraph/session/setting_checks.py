@@ -178,6 +178,11 @@ def _complaints(options: SessionOptions, flow: DataFlow) -> Iterator[str]:
     mode = options.virtualGraphMode
     if options.executionPhaseSettings.phases > 1 and mode is not VirtualGraphMode.ExecutionPhases:
         yield "> 1 execution phases requires VirtualGraphMode::ExecutionPhases"
+    if options.kahnTieBreaker.lower() not in ("fifo", "greedy", "random"):
+        yield (
+            f"Unrecognised KahnTieBreaker, {options.kahnTieBreaker}. Should be one of "
+            '"fifo", "greedy", and "random".'
+        )
     recomputes_aside = options.explicitRecomputation or options.enablePipelining
     if options.aliasZeroCopy and not recomputes_aside:
         yield "Alias zero copy is currently not supported with implicit recomputation."

@@ -11,7 +11,7 @@ import numpy as np
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import AnchorReturnTypeId
-from popgraph.builder.opset.exceptions import popart_runtime_error
+from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.session.buffers import Ring, Stream, one_batch, sink, source
 from popgraph.session.dataflow import AnchorReturnType
 from popgraph.session.step_shape import StepShape
@@ -193,7 +193,7 @@ class PyStepIOCallback(StepIO):
 
     def write(self, stream: Stream, value: Array) -> None:
         array = _with_what_follows(self._output(stream.id), stream.elements)
-        Ring(array, stream.id).put(value, stream.id)
+        Ring(array, stream.id, kind="output").put(value, stream.id)
         self._output_done(stream.id)
 
 
@@ -216,7 +216,14 @@ class PyWeightsIO:
 
     @typed
     def __init__(self, weights: Mapping[str, Array]) -> None:
-        self.weights = {id: Ring(array, id).array for id, array in weights.items()}
+        for id, array in weights.items():
+            if not array.flags.c_contiguous:
+                raise popart_exception(
+                    "PyWeightsIO is unable to use the provided numpy output array for tensor "
+                    f"'{id}' as it is not c-contiguous. Please use a function like "
+                    "`numpy.ascontiguousarray()` to make contiguous before passing to PyWeightsIO"
+                )
+        self.weights = dict(weights)
 
 
 IWeightsIO = PyWeightsIO

@@ -12,6 +12,7 @@ from popgraph.backends.c.run.staged import StagedExecutable
 from popgraph.builder.opset.arguments import incompatible_arguments, typed
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.session.delayed_weights import DelayedWeights
+from popgraph.session.devices import DeviceInfo
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.float_checks import check_floats
@@ -36,6 +37,7 @@ class Stepping(ABC):
     """The method of a session that runs a step."""
 
     _delayed: DelayedWeights
+    _device: DeviceInfo
     _engine: Engine
     _executions: Executions
     _has_run: bool
@@ -72,6 +74,8 @@ class Stepping(ABC):
         forward = is_forward_only(programHandle, self._options)
         if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
             raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
+        if not self._device.runs:
+            raise popart_runtime_error("Offline IPU device is not configured for execution")
         in_shares = self._share.own.ranks > 1 and self._options.weights_sharded_from
         insists = self._insists_on_weights() or in_shares
         unsent = self._training and not self._sent and insists

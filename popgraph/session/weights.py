@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from popgraph.backends.base import Executable
-from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.opset.checks.node import spaced
+from popgraph.builder.opset.exceptions import popart_internal_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
 from popgraph.support.ranks.world import world
+from popgraph.support.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,11 @@ class HostWeights:
             target.reshape(-1)[...] = source.reshape(-1)
 
     def write(self, sources: Mapping[str, Array]) -> None:
-        """Takes new values; only the number of elements has to fit."""
+        """Takes new values."""
         for id, source in sources.items():
             if id in self:
+                if not self._held[id].returned:
+                    self._check_shape(id, source.shape)
                 source = self._held[id].taken(source)
                 self._replace(id, source, source.size == self._values[id].size)
 
@@ -168,12 +172,21 @@ class HostWeights:
             if id in self:
                 self._replace(id, source, source.shape == self._values[id].shape)
             elif not ignore_unknown:
-                raise popart_exception(f"resetWeights, no tensor '{id}' in tensors")
+                raise popart_runtime_error(f"resetWeights, no tensor '{id}' in tensors")
+
+    def _check_shape(self, id: str, shape: Shape) -> None:
+        wanted = self._values[id].shape
+        if shape != wanted:
+            raise popart_internal_exception(
+                "The shape of the MutableVoidData for IO does not not match the expected write "
+                f"region of this tensor. Tensor Write ({len(wanted)}): {spaced(wanted)} != "
+                f"MutableVoidData ({len(shape)}): {spaced(shape)}"
+            )
 
     def _replace(self, id: str, array: Array, fits: bool) -> None:
         held = self._values[id]
         if not fits or array.dtype != held.dtype:
-            raise popart_exception(
+            raise popart_runtime_error(
                 "Trying to reset weights using tensor with non matching tensor info. "
                 f"Tensor ID: {id}"
             )

@@ -58,8 +58,11 @@ def test_scopes_stand_before_names_and_node_labels() -> None:
             assert builder.getNameScope() == "outer/inner/"
             assert builder.getNameScope("x") == "outer/inner/x"
         d = builder.addInputTensor("FLOAT", [2])
+        builder.aiOnnx.abs([c])
+    builder.aiOnnx.abs([c])
     assert (c, d) == ("outer/inner/Mul:0", "outer/input")
-    assert proto_of(builder).graph.node[0].name == "outer/inner/label"
+    names = [node.name for node in proto_of(builder).graph.node]
+    assert names == ["outer/inner/label", "outer/Abs", ""]
 
 
 def test_several_outputs_are_a_list() -> None:
@@ -472,7 +475,9 @@ def test_tensor_info() -> None:
     assert info == TensorInfo(np.zeros((2, 3))) == TensorInfo("DOUBLE", [2, 3])
     assert info.strides([2, 3]) == [24, 8]
     assert TensorInfo("BOOL", []).data_type_lcase() == "bool"
-    for wrong in (("FLAOT", [1]), (1, [2]), ("FLOAT",)):
+    with pytest.raises(popart_exception, match="no ONNX type FLAOT, they're"):
+        TensorInfo("FLAOT", [1])
+    for wrong in ((1, [2]), ("FLOAT",)):
         with pytest.raises(TypeError, match="Can not create TensorInfo with args"):
             TensorInfo(*wrong)
 

@@ -32,6 +32,6 @@ def test_infos_have_numbers_and_values() -> None:
 def test_names_that_ask_for_nothing() -> None:
     assert (NumIOTiles(), NumIOTiles(32)) == (0, 32)
     assert OutOfMemoryError().isSuccessful()
-    assert repr(OutOfMemoryError()) == "popart.OutOfMemoryError: No exception"
+    assert repr(OutOfMemoryError()) == "popart.OutOfMemoryError: No memory_allocation_err raised"
     popart.initializePoplarDebugInfo("infos.json", "json")
     popart.closePoplarDebugInfo()

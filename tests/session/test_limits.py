@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import popgraph
 import popgraph.session as popart
@@ -312,3 +313,39 @@ def test_operators_that_nobody_knows_have_no_class() -> None:
         with pytest.raises(popart.popart_exception) as caught:
             popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
         assert caught.value.args[0] == f"No class for {domain}.Cube:0"
+
+
+def test_an_operator_that_onnx_has_not_has_no_class() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Foo", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)])
+    with pytest.raises(popart.popart_exception, match=r"^No class for ai\.onnx\.Foo:0\n"):
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y"]))
+
+
+def test_a_call_brings_what_its_graph_takes() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    body = builder.createSubgraphBuilder()
+    body.setGraphName("body")
+    body.addOutputTensor(body.aiOnnx.abs([body.addInputTensor("FLOAT", [2], "inner")]))
+    (y,) = builder.aiGraphcore.call([x], 1, body)
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    assert caught.value.args[0] == (
+        "CallOp input (@0) does not match callee input tensor (@0):\n"
+        "   x -> body/inner\n   FLOAT   [3] vs FLOAT   [2]"
+    )
+
+
+def test_all_that_is_scanned_has_as_many_turns() -> None:
+    builder = popart.Builder()
+    body = builder.createSubgraphBuilder()
+    state, a, b = (body.addInputTensor("FLOAT", [2]) for _ in range(3))
+    total = body.aiOnnx.add([a, b])
+    for one in (body.aiOnnx.add([state, total]), total):
+        body.addOutputTensor(one)
+    rows = [builder.addInputTensor("FLOAT", shape) for shape in ([2], [4, 2], [3, 2])]
+    with pytest.raises(popart.popart_exception, match=r"do not match: 4 3"):
+        y, _ = builder.aiOnnx.scan(rows, 2, body, 2)
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))

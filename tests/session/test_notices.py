@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -125,3 +127,66 @@ def test_what_is_no_member_and_what_is_not_there() -> None:
         popart.Builder().aiGraphcore.init([2], 1, 9)
     with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `x' in "):
         popart.InputShapeInfo().get("x")
+
+
+def test_weights_of_groups_are_no_constants(capsys: pytest.CaptureFixture[str]) -> None:
+    builder = popart.Builder()
+    settings = popart.VariableSettings(popart.VariableRetrievalMode.AllReplicas)
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32), settings, "w")
+    y = builder.aiOnnx.mul([builder.addInputTensor("FLOAT", [2]), w])
+    options = popart.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+    flow = popart.DataFlow(1, [y])
+    popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+    (line,) = told(capsys)
+    assert line.endswith(
+        'Tensor w was declined as a target of optimization "constantWeights" on the grounds that '
+        "the tensor's VariableSettings(commGroupType=All, groupSize=0, retrievalMode=AllReplicas) "
+        "do not allow for the TensorType::Variable to be initialized as a TensorType::Const"
+    )
+
+
+def test_one_input_that_is_narrowed_is_told_of() -> None:
+    """The first of the process, so in one of its own."""
+    program = """
+import numpy as np, popgraph.session as popart
+builder = popart.Builder()
+x = builder.addInputTensor("INT32", [2], "x")
+y = builder.aiOnnx.abs([x])
+device = popart.DeviceManager().createCpuDevice(backend="reference")
+session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
+session.prepareDevice()
+for _ in range(2):
+    session.run(popart.PyStepIO({x: np.ones(2, np.int64)}, session.initAnchorArrays()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (
+        done.stderr.count("Copying (host) tensor x from INT64 to INT32. Will only warn once") == 1
+    )
+
+
+def test_the_state_behind_sequences_of_own_lengths_has_no_gradient(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 1, 2], "x")
+    lengths = builder.addInputTensor("INT32", [1], "lengths")
+    matrices = [weight(builder, 1, 8, 2), weight(builder, 1, 8, 2), weight(builder, 1, 16)]
+    _, _, state = builder.aiOnnx.lstm([x, *matrices, lengths], 3)
+    scale = weight(builder, 1, 1, 2)
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.mul([state, scale])], 1.0)
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    flow, rule = popart.DataFlow(1, [loss]), popart.ConstSGD(0.5)
+    session = popart.TrainingSession(builder.getModelProto(), flow, loss, rule, device)
+    (line,) = told(capsys)
+    assert "the cell state output (LSTMOp output Y_c)" in line
+    session.prepareDevice()
+    session.weightsFromHost()
+    data = {"x": np.ones((3, 1, 2), np.float32), "lengths": np.full(1, 2, np.int32)}
+    session.run(popart.PyStepIO(data, session.initAnchorArrays()))
+    session.weightsToHost()
+    held = {matrices[0]: np.empty((1, 8, 2), np.float32), scale: np.empty((1, 1, 2), np.float32)}
+    session.readWeights(popart.PyWeightsIO(held))
+    assert np.all(held[matrices[0]] == 1)
+    assert not np.any(held[scale] == 1)

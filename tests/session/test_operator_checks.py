@@ -22,6 +22,26 @@ def serialised(written: Written, mode: str, factor: int) -> str:
     return product
 
 
+def added_up_in(written: Written, partials: str) -> str:
+    product = str(written.onnx.matmul([written.f(4, 6), written.f(6, 8)]))
+    written.builder.setPartialsType(product, partials)
+    assert written.builder.getPartialsType(product) == partials
+    return product
+
+
+PARTIALS = (
+    "Unable to get option 'partialsTypeMatMul' from string 'FOO'. Possible values are 'float' and "
+    "'half' in any letter case."
+)
+
+
+UNKNOWN_TYPE = (
+    "no ONNX type FOO, they're [BFLOAT16, BOOL, COMPLEX128, COMPLEX64, DOUBLE, FLOAT, FLOAT16, "
+    "FLOAT8_143, FLOAT8_152, INT16, INT32, INT64, INT8, STRING, UINT16, UINT32, UINT64, UINT8, "
+    "UNDEFINED]."
+)
+
+
 class Written:
     """A builder, and short names for its inputs, constants and operators."""
 
@@ -351,9 +371,76 @@ ONNX: list[tuple[Write, int, str]] = [
         "np broadcasting failed on 'Op 100 (ai.onnx.PRelu:9)', frames [2, 3] and [5] are not "
         "aligned",
     ),
+    (
+        lambda w: w.onnx.gemm([w.f(2, 3), w.f(5, 4), w.f(5)], transB=1),
+        10,
+        "Op(ai.onnx.MatMul:9, inputs=[input, Gemm:0_onnxtoonnxd_0], "
+        "outputs=[Gemm:0_onnxtoonnxd_1]) contracting dimensions unequal: lhs 'input' [2 3], rhs "
+        "'Gemm:0_onnxtoonnxd_0' [4 5]",
+    ),
+    (
+        lambda w: w.onnx.gemm([w.f(2, 4), w.f(4, 5), w.f(7)]),
+        10,
+        "np broadcasting failed on 'Op 100 (ai.onnx.Add:7)', frames [2, 5] and [7] are not aligned",
+    ),
+    (
+        lambda w: w.onnx.gemm([w.f(2, 3, 4), w.f(4, 5), w.f(5)], transA=1),
+        10,
+        "Rank of permutation tensor [1 0], rank 2 must be equal to rank of input tensor, shape "
+        "[2 3 4], rank 3.",
+    ),
+    (
+        lambda w: w.onnx.scatter([w.f(2, 4), w.i(2, 4), w.f(2, 4)], axis=5),
+        10,
+        "ScatterReduceOp::setup axis = 5 is outside the acceptable range [-2, 1]",
+    ),
+    (
+        lambda w: w.onnx.scatterelements([w.f(2, 4), w.i(3, 4), w.f(2, 4)]),
+        11,
+        "Failed to expand 'indices' shape (3,4) to match 'src' shape (2,4) using reduction axis "
+        "= 0.",
+    ),
+    (
+        lambda w: w.onnx.spacetodepth([w.f(1, 8, 2, 2)], blocksize=3),
+        10,
+        "Failure in ReshapeOp::setup() for Op(ai.graphcore.Reshape:1, inputs=[input], "
+        "outputs=[SpaceToDepth:0_onnxtoonnxd_0]). Trying to reshape from [1 8 2 2] to [1 8 2 3 0 "
+        "3]. The number of elements of the input is 32, while the number of elements of the "
+        "output is 0. The number of elements cannot change for a ReshapeOp",
+    ),
+    (
+        lambda w: w.onnx.depthtospace([w.f(1, 8, 2, 2)], blocksize=2, mode="XX"),
+        11,
+        "Unrecognised DepthToSpaceMode XX",
+    ),
+    (
+        lambda w: w.onnx.pad([w.f(2, 4)], [0, 1, 0, 1], "wrap"),
+        10,
+        "Invalid pad mode `wrap' in padGrow. Expected one of (edge, reflect, constant)",
+    ),
+    (
+        lambda w: w.onnx.cumsum([w.f(3), w.k(1)]),
+        11,
+        "CumSumOpx op, 'axis' value out of range.",
+    ),
+    (
+        lambda w: w.onnx.constantofshape([w.f(2, of="INT64")]),
+        10,
+        "the tensor `input` does not have data",
+    ),
+    (
+        lambda w: w.onnx.upsample([w.f(1, 2, 5, 5), w.k(1, 1, 2, 2, of=np.int32)]),
+        9,
+        "Can not import scales from tensor of type INT32",
+    ),
+    (lambda w: added_up_in(w, "FOO"), 10, PARTIALS),
 ]
 
 OWN: list[tuple[Write, str]] = [
+    (
+        lambda w: w.own.depthtospace([w.f(1, 8, 2, 2)], blocksize=2, mode="XX"),
+        "Unrecognised DepthToSpaceMode XX",
+    ),
     (
         lambda w: w.own.subsample([w.f(4, 2)], [1]),
         "Op 100 (ai.graphcore.Subsample:1) has 1 strides for the 2 axes of its input",
@@ -531,6 +618,21 @@ def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str)
             lambda w: w.own.scatterreduce([w.f(2)], 3),
             "ScatterReduce has invalid number of inputs 1. Must be between 2..3",
         ),
+        (
+            lambda w: w.onnx.tile([w.f(2, 4), w.k(1, -2)]),
+            "Output 'Tile:0' of node 'Tile' has invalid shape, [2 -8]. Values must be non-negative "
+            "in each shape dimension.",
+        ),
+        (lambda w: w.onnx.cast([w.f(2)], "FOO"), UNKNOWN_TYPE),
+        (lambda w: w.f(2, of="FOO"), UNKNOWN_TYPE),
+        (
+            lambda w: w.builder.customOp("C", 1, "d", [w.f(2)], {"x": [1, "a"]}),
+            "Invalid or mismatched python list type provided in custom op attribute 'x'",
+        ),
+        (
+            lambda w: w.builder.customOp("C", 1, "d", [w.f(2)], {"x": None}),
+            "Invalid type provided in custom op attribute 'x'",
+        ),
         (lambda w: w.onnx.relu(["no"]), "Unknown tensor 'no' (there are no valid tensors yet)."),
         (
             lambda w: w.own.scale([w.f(1) + "x"], 2.0),
@@ -546,6 +648,18 @@ def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
     with pytest.raises(popart.popart_exception) as caught:
         write(Written(11))
     assert caught.value.args[0] == said
+
+
+def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:
+    written = Written(10)
+    with pytest.raises(popart.popart_exception, match=r"invalid shape, \[2 -4\]. Values must be"):
+        written.onnx.pad([written.f(2, 4)], [0, -9, 0, 1])
+
+
+def test_blocks_of_popart_s_own_operator_are_moved() -> None:
+    written = Written(10)
+    moved = written.own.depthtospace([written.f(1, 8, 2, 2)], blocksize=2, mode="CRD")
+    assert written.builder.getTensorShape(moved) == [1, 2, 4, 4]
 
 
 def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:

@@ -203,7 +203,8 @@ REPLACEMENTS = [
     (
         SGD({"defaultMomentum": (0.5, False)}),
         SGD({"defaultMomentum": (0.0, True)}),
-        "this does not require a velocity tensor, but other does.",
+        "Problem with momentums. Default value is not a valid replacement. "
+        "Can not replace a constant value with a non constant value.",
     ),
     (Adam({}), Adam({}, mode=popart.AdamMode.Lamb), "Adam modes do not match"),
     (
@@ -230,8 +231,10 @@ def test_a_weight_becomes_special_once() -> None:
         optimizer.insertSpecific("w", {"learningRate": (0.5, False)})
 
 
-def test_a_variable_may_be_replaced_by_a_constant() -> None:
-    SGD({"defaultLearningRate": (0.1, False)}).validate_replacement(ConstSGD(0.2))
+def test_what_may_change_stays_so() -> None:
+    old = SGD({"defaultLearningRate": (0.1, False)})
+    old.validate_replacement(SGD({"defaultLearningRate": (0.2, False)}))
+    assert "constant value" in message(lambda: old.validate_replacement(ConstSGD(0.2)))
 
 
 def test_the_same_weights_must_be_special() -> None:

@@ -545,6 +545,36 @@ def test_a_program_that_only_infers_computes_no_gradient(
     assert "Gradient___" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_a_program_that_only_infers_aborts_by_a_weight_that_is_trained(value: float) -> None:
+    """By what it is before an update."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    w = builder.addInitializedInputTensor(np.array(value, np.float32), "w")
+    with builder.virtualGraph(0):
+        builder.aiGraphcore.abort([w])
+        y = builder.aiOnnx.mul([x, w])
+    with builder.virtualGraph(1):
+        loss = builder.aiGraphcore.identityloss([y])
+    asked = options(enableGradientAccumulation=True, accumulationFactor=4)
+    asked.createImplicitPipeliningFwdOnlyProgram = True
+    session = popart.TrainingSession(
+        *(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, popart.ConstSGD(0.1)),
+        *(device(),),
+        userOptions=asked,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    stepio = popart.PyStepIO({x: np.ones((4, 2), np.float32)}, anchors)
+    for handle in (("implicitPipeliningFwdOnly",), ()):
+        if value:
+            with pytest.raises(popart.poplar_application_runtime_error, match=r"^abort: the cond"):
+                session.run(*handle, stepio)
+        else:
+            session.run(*handle, stepio)
+
+
 def test_the_forward_stages_are_apart_where_they_run_alone() -> None:
     builder, z, loss = two_layers(on(0, 1, 1))
     asked = options(enableGradientAccumulation=True, accumulationFactor=3)

@@ -511,6 +511,27 @@ def test_outline_attributes_keep_layers_apart() -> None:
     assert len(inferred(builder, builder.aiOnnx.softmax([x]), given=given)) == 1
 
 
+def test_names_keep_layers_apart_for_popliner(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 4])
+    for number in range(2):
+        with builder.nameScope(f"Layer{number + 1}"):
+            x = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, weight(builder, 4, 4)])])
+    y = builder.aiOnnx.softmax([x])
+    given = popart.SessionOptions()
+    given.constantWeights = False
+    assert len(inferred(builder, y, given=given)) == 2
+    monkeypatch.setenv("POPART_POPLINER_OUTLINER_REGEX", "Layer([0-9]+)")
+    capsys.readouterr()
+    (main,) = inferred(builder, y, given=given).values()
+    layers_of = {op["name"]: op["attributes"]["__ipu_number"] for op in main}
+    assert layers_of["Layer1/MatMul"] == "1" and layers_of["Layer2/Relu"] == "2"
+    said = capsys.readouterr().err
+    assert said.count("Outliner considering op 'Layer1/MatMul' on subgraph #1") == 1
+
+
 def test_a_called_graph_is_written_under_its_name() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 import popgraph.session as popart
@@ -25,6 +26,7 @@ def in_parts(factor: int, **given: object) -> popart.SessionOptions:
 
 
 STATIC = {"method": BatchSerializationMethod.UnrollStatic}
+LOOP = {"method": BatchSerializationMethod.Loop}
 BACKWARD = {"transformContext": BatchSerializationTransformContext.Bwd}
 
 
@@ -115,3 +117,84 @@ def test_parts_stop_where_another_ipu_reads_them_if_that_is_asked_for() -> None:
         found = Counter(types(inferred(builder, y, patterns=minimal(), given=given, device=device)))
         assert (found["IpuCopy"], found["Concat"]) == (copies, 1 + concatenated)
         assert found["Sigmoid"] == 2
+
+
+# parts in the turns of a loop
+
+
+def test_a_loop_computes_a_part_in_each_turn() -> None:
+    builder, y = linear()
+    graphs = inferred(builder, y, patterns=minimal(), given=in_parts(2, **LOOP))
+    main, body = graphs["maingraph"], graphs["loop_subgraph(0)"]
+    loop = main[-1]
+    assert [op["type"] for op in main] == ["Reshape", "Init", "Loop"]
+    assert loop["attributes"]["tripCountValue"] == "2"
+    assert loop["attributes"]["callee"] == "loop_subgraph(0)"
+    assert [one["index"] for one in loop["inputs"]] == ["2", "3", "4", "5"]
+    assert loop["inputs"][0]["name"] == "Index___0_Compute"
+    assert loop["outputs"][1]["name"] == y
+    counts = Counter(op["type"] for op in body)
+    assert counts["MatMul"] == counts["Exp"] == counts["Add"] == 1
+    assert counts["DynamicSlice"] == counts["DynamicUpdate"] == 1
+    slice_ = next(op for op in body if op["type"] == "DynamicSlice")
+    assert [one["shape"] for one in slice_["inputs"]] == ["[2 4 4]", "[1]"]
+    assert {op["attributes"]["__execution_context"] for op in body} == {"Subgraph"}
+    assert all(one["name"].startswith("loop_subgraph(0)/") for op in body for one in op["outputs"])
+
+
+def test_rows_that_are_parts_are_read_and_written_as_they_are() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [2, 4])])
+    found = types(inferred(builder, y, given=in_parts(2, **LOOP)), "loop_subgraph(0)")
+    assert Counter(found)["Reshape"] == 0
+    assert len(found) == 4  # the next index, a slice, the operator, an update
+
+
+def test_what_reads_whole_tensors_is_between_loops() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 2, 5, 5], "x")
+    turned = builder.aiOnnx.conv([builder.aiOnnx.exp([x]), weight(builder, 3, 2, 3, 3)])
+    y = builder.aiOnnx.relu([turned])
+    graphs = inferred(builder, y, patterns=minimal(), given=in_parts(2, **LOOP))
+    assert set(graphs) == {"maingraph", "loop_subgraph(0)", "loop_subgraph(1)"}
+    found = [type_ for type_ in types(graphs) if type_ != "Init"]
+    assert found == ["Loop", "Conv", "Loop"]
+
+
+@pytest.mark.parametrize("patterns", [minimal(), None])
+def test_turns_add_up_gradients(patterns: popart.Patterns | None) -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 1)
+    given = in_parts(4, **LOOP, **BACKWARD)
+    graphs = trained(builder, loss, "Gradient___w0", given=given, patterns=patterns)
+    everything = Counter(op["type"] for graph in graphs.values() for op in graph)
+    assert everything["MatMul"] == 2 and everything["SGD0VarUpdate"] == 1
+    main = graphs["maingraph"]
+    zero = [op for op in main if op["type"] == "Init" and op["attributes"]["inittype"] == "1"]
+    assert len(zero) == 2  # for the loss and for the gradient of the weight
+    (last,) = [op for op in main if op["outputs"] and op["outputs"][0]["name"] == loss]
+    assert last["type"] == "IdentityLoss"
+    before = next(op for op in main if last["inputs"][0]["name"] in str(op["outputs"]))
+    assert before["attributes"]["scale"] == "0.250000"
+    for name in graphs:
+        order = [op for op in graphs[name] if name != "maingraph"]
+        made = {one["name"] for op in order for one in op["outputs"]}
+        seen: set[str] = set()
+        for op in order:
+            assert made.isdisjoint({one["name"] for one in op["inputs"]} - seen)
+            seen |= {one["name"] for one in op["outputs"]}
+
+
+def test_parts_in_loops_change_no_number() -> None:
+    builder, y = linear()
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    found = []
+    for given in (options(), in_parts(2, **LOOP)):
+        flow = popart.DataFlow(1, [y])
+        model = builder.getModelProto()
+        session = popart.InferenceSession(model, flow, device, userOptions=given)
+        session.prepareDevice()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"x": np.arange(32, dtype=np.float32) / 32}, anchors))
+        found.append(anchors[y].copy())
+    np.testing.assert_array_equal(*found)

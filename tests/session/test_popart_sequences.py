@@ -230,6 +230,19 @@ def test_numbers_that_are_not_finite_end_a_step(checked: bool) -> None:
         session.run(zero)
 
 
+def test_a_model_that_always_aborts_does_so_in_a_step_of_several_batches() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("INT32", [1])
+    y = builder.aiOnnx.add([x, x])
+    builder.aiGraphcore.abort([])
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(2, [y]), device)
+    session.prepareDevice()
+    stepio = popart.PyStepIO({x: np.zeros((2, 1), np.int32)}, session.initAnchorArrays())
+    with pytest.raises(popart.poplar_application_runtime_error, match=r"^abort: the model alwa"):
+        session.run(stepio)
+
+
 @pytest.mark.parametrize("conditional", [True, False])
 def test_a_model_may_abort(conditional: bool) -> None:
     builder = popart.Builder()

@@ -121,6 +121,18 @@ def test_written_weights_are_used_once_they_are_sent() -> None:
     np.testing.assert_array_equal(weight(session), START * 10 - 1)
 
 
+def test_weights_keep_their_shapes() -> None:
+    session, _ = training()
+    session.prepareDevice()
+    held = popart.PyWeightsIO({"w": np.zeros((1, *START.shape), np.float32)})
+    sizes = " ".join(map(str, START.shape))
+    assert message(lambda: session.writeWeights(held), popart.popart_internal_exception) == (
+        "The shape of the MutableVoidData for IO does not not match the expected write region of "
+        f"this tensor. Tensor Write ({START.ndim}): [{sizes}] != MutableVoidData "
+        f"({START.ndim + 1}): [1 {sizes}]"
+    )
+
+
 def test_constant_weights_stay() -> None:
     session = inference(constant=True)
     session.prepareDevice()
@@ -550,13 +562,38 @@ def test_softmax_patterns_do_not_change_results() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+def test_programs_are_only_compiled_for_a_device_that_is_not_there() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2], "x")])
+    device = popart.DeviceManager().createOfflineIPUDevice({})
+    flow = popart.DataFlow(1, [y])
+    session = popart.InferenceSession(builder.getModelProto(), flow, device)
+    assert message(session.prepareDevice) == "Trying to load an engine on an offline device"
+    session.prepareDevice(loadEngine=False)
+    assert session.getInfo(y).shape() == [2]
+    stepio = popart.PyStepIO({"x": np.ones(2, np.float32)}, session.initAnchorArrays())
+    assert message(lambda: session.run(stepio)) == (
+        "Offline IPU device is not configured for execution"
+    )
+    assert device.connectionType is popart.DeviceConnectionType.Never and not device.isAttached
+    assert message(device.attach) == "Cannot attach to offline device"
+    assert message(device.detach) == "Cannot detach from offline device"
+
+
 def test_devices() -> None:
     manager = popart.DeviceManager()
     with manager.createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": "8"}) as device:
         assert (device.numIpus, device.tilesPerIPU, device.version) == (2, 8, "ipu2")
         assert (device.type, str(device.type)) == (popart.DeviceType.IpuModel, "ipu-model")
         assert device.isAttached
+        assert repr(device) == (
+            "Device Type:ipu-model Connection Type:always Id:0 Version:ipu2 NumIPUs:2 "
+            "NumTilesPerIPU:8 DeviceIds: {}"
+        )
     assert not device.isAttached
+    assert manager.createCpuDevice().version == "<unknown-cpu>"
+    offline = manager.createOfflineIPUDevice({})
+    assert (offline.version, offline.ipuVersion, offline.id) == ("<offline-ipu>", "ipu2", 0)
     assert message(lambda: manager.acquireAvailableDevice(3)) == (
         "You have attempted to acquire 3 IPUs. The number of IPUs requested must be a power of two"
     )
@@ -567,7 +604,8 @@ def test_devices() -> None:
     ):
         assert device is not None
         assert (str(device.type), device.numIpus, device.tilesPerIPU) == ("ipu", 2, 1472)
-    assert manager.acquireDeviceById(5).numIpus == 1
+    found = manager.acquireDeviceById(5)
+    assert (found.numIpus, found.id) == (1, 5)
     assert message(lambda: manager.createIpuModelDevice({"k": 1})) == (
         "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model"
     )

@@ -119,7 +119,7 @@ def test_arrays_must_be_contiguous() -> None:
         lambda a: PyStepIO({}, {"x": a}),
         lambda a: popart.PyWeightsIO({"x": a}),
     ):
-        with pytest.raises(popart.popart_exception, match="it is not c-contiguous"):
+        with pytest.raises(popart.popart_exception, match="as it is not c-contiguous"):
             make(np.zeros((2, 3), np.float32).T)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import fields
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,39 @@ def test_arguments_have_all_their_names() -> None:
         assert builder.getRecomputeOutputInBackwardPass(**{name: again})
     with pytest.raises(TypeError, match="incompatible function arguments"):
         builder.setAvailableMemoryProportion(product)
+
+
+def test_private_names_of_popart_s_binding() -> None:
+    builder = Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    options, below = session.SessionOptions(), "_{}Options"
+    setattr(options, below.format("engine"), {"debug.allowOutOfMemory": "true"})
+    assert options.engineOptions == {"debug.allowOutOfMemory": "true"}
+    for name in ("convolution", "lstm", "matmul", "report", "gcl"):
+        assert getattr(options, below.format(name)) is getattr(options, f"{name}Options")
+    assert getattr(options, f"_{LOCATIONS}") is options.tensorLocationSettingsOverride
+    flow = session.DataFlow(3, [y])
+    made = session.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+    found = {name: getattr(made, f"_{name}")() for name in OF_A_SESSION}
+    assert found == {"getDataFlow": flow, "replicationFactor": 1, "accumulationFactor": 1}
+    device = session.DeviceManager().createCpuDevice(backend="reference")
+    getattr(made, "_" + "setDeviceInfo")(device)
+    made.prepareDevice()
+
+
+LOCATIONS = "tensorLocationSettingsOverride"
+OF_A_SESSION = ("getDataFlow", "replicationFactor", "accumulationFactor")
+
+
+def test_operands_may_be_left_out_where_the_binding_has_a_default() -> None:
+    own: Any = Builder().aiGraphcore
+    for call in (
+        lambda: own.scatterreduce(axis_size=4),
+        lambda: own.groupedscatterreduce(axis_size=4, axis=0),
+        lambda: own.incrementmod(increment=1.0, modulus=2.0),
+        lambda: own.bucketize(),
+    ):
+        with pytest.raises(session.popart_exception, match="has invalid number of inputs 0"):
+            call()
+    device = session.DeviceManager().createOfflineIPUDevice(opts={})
+    assert device.type is session.DeviceType.OfflineIpu

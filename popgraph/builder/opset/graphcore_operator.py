@@ -170,6 +170,22 @@ def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
     return checked
 
 
+def without_operands(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """
+    Gives the first parameter, `args`, the default that PopART's binding has: no operands.
+
+    Python has no defaults in front of parameters that must be given.
+    """
+
+    @wraps(method)
+    def filled(*args: _P.args, **named: _P.kwargs) -> _R:
+        if len(args) == 1 and "args" not in named:
+            named["args"] = []
+        return method(*args, **named)
+
+    return filled
+
+
 def _attributes(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, object]:
     """The attributes of the node: every parameter but those that are none; no empty defaults."""
     return {

@@ -24,6 +24,7 @@ from popgraph.builder.opset.graphcore_operator import (
     all_results,
     checked,
     one_result,
+    without_operands,
 )
 from popgraph.builder.opset.multiconv import checked_parameters, convolved_shape
 from popgraph.dialects.onnx.annotations import GROUP
@@ -164,6 +165,7 @@ class AiGraphcoreOpset1(Operands):
         """x * scale."""
         return self._type(args)
 
+    @without_operands
     @one_result("IncrementMod")
     def incrementmod(
         self, args: list[str], increment: float, modulus: float, debugContext: object = ""
@@ -523,6 +525,7 @@ class AiGraphcoreOpset1(Operands):
         indices = UNKNOWN if result is None else tensor_type("i32", result)
         return [self._shaped(args, result), indices]
 
+    @without_operands
     @one_result("ScatterReduce")
     def scatterreduce(
         self,
@@ -536,6 +539,7 @@ class AiGraphcoreOpset1(Operands):
         """Collects the rows args[0] into `axis_size` places, by the indices args[1]."""
         return self._collected(args, axis_size, axis, enable_index_broadcast, 1)
 
+    @without_operands
     @one_result("ScatterReduce")
     def groupedscatterreduce(
         self,
@@ -617,7 +621,7 @@ class AiGraphcoreOpset1(Operands):
 
     @checked
     def call(
-        self, args: list[str], num_outputs: int, callee: Any, debugName: object = ""
+        self, args: list[str], num_outputs: int, callee: Any, debugContext: object = ""
     ) -> list[str]:
         """The outputs of another graph, a builder made by `createSubgraphBuilder`."""
         types = [callee.type_of(id) for id in callee.getOutputTensorIds()]
@@ -628,10 +632,10 @@ class AiGraphcoreOpset1(Operands):
         for what, (given, wanted) in counts.items():
             if given != wanted:
                 raise popart_exception(
-                    f"For CallOp '{debugName}', number of {what} ({given}) does not match that "
+                    f"For CallOp '{debugContext}', number of {what} ({given}) does not match that "
                     f"of the callee subgraph ({wanted})"
                 )
-        return self._add("Call", args, {"callee": callee.called_graph()}, types, debugName)
+        return self._add("Call", args, {"callee": callee.called_graph()}, types, debugContext)
 
     @checked
     def packedDataBlock(

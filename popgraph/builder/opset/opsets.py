@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from popgraph.builder.opset.arguments import bound, incompatible_arguments
-from popgraph.builder.opset.enums import DataType, PopartEnum
+from popgraph.builder.opset.enums import PopartEnum
+from popgraph.builder.opset.tensorinfo import named_row
 from popgraph.dialects.onnx import SCHEMAS, is_removed
-from popgraph.support import dtypes
 from popgraph.support.names import closest
 
 FIRST_OPSET = 6
@@ -275,17 +275,9 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
         if absent and not attribute.required:
             continue
         if name in _TYPES and not isinstance(value, int):
-            value = _type_number(value)
+            value = named_row(value).onnx
         result[name] = int(value) if isinstance(value, PopartEnum) else value
     return result
-
-
-def _type_number(value: object) -> int:
-    """ONNX's number of an element type: `"FLOAT"`, `DataType.FLOAT`, `np.float32`."""
-    name = value.name if isinstance(value, DataType) else value
-    if isinstance(name, str) and name in dtypes.BY_POPART:
-        return dtypes.BY_POPART[name].onnx
-    return dtypes.from_numpy(name).onnx
 
 
 def _schemas_of(version: int) -> list[Schema]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
@@ -36,7 +37,7 @@ class TensorInfo:
         self._shape: tuple[int | str, ...]
         match args:
             case (np.ndarray() as array,):
-                self._row, self._shape = _numpy_row(array.dtype, args), array.shape
+                self._row, self._shape = _row(array.dtype, args), array.shape
             case (TensorInfo() as other,):
                 self._row, self._shape = other._row, other._shape
             case (kind, shape) if isinstance(shape, Sequence | np.ndarray):
@@ -117,17 +118,24 @@ class TensorInfo:
         return f"TensorInfo({self._row.popart!r}, {list(self._shape)})"
 
 
-def _row(kind: object, args: tuple[object, ...]) -> DType:
-    if isinstance(kind, str) and kind in dtypes.BY_POPART:
-        return dtypes.BY_POPART[kind]
+def named_row(kind: object) -> DType:
+    """The row of an element type as PopART, NumPy or Python name it."""
     if isinstance(kind, DataType):
         return dtype_row(kind.name)
-    return _numpy_row(kind, args)
-
-
-def _numpy_row(dtype: object, args: tuple[object, ...]) -> DType:
+    if isinstance(kind, str) and kind in DataType.__members__:
+        return dtype_row(kind)
     try:
-        return dtypes.from_numpy(dtype)
+        return dtypes.from_numpy(kind)
+    except (KeyError, TypeError):
+        if not isinstance(kind, str):
+            raise
+        known = ", ".join(sorted(one.name for one in DataType))
+        raise popart_exception(f"no ONNX type {kind}, they're [{known}].") from None
+
+
+def _row(dtype: object, args: tuple[object, ...]) -> DType:
+    try:
+        return named_row(dtype)
     except (KeyError, TypeError):
         raise TypeError(f"Can not create TensorInfo with args {args}") from None
 

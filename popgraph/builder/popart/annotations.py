@@ -351,9 +351,7 @@ class Annotations(ABC):
         self._check_operator(
             "setPartialsType", nodeOutputName, ("Conv", "MatMul"), "operators: Conv, MatMul;"
         )
-        if partialsType.upper() not in ("HALF", "FLOAT"):
-            raise popart_exception(f"Unknown partials type {partialsType}; HALF or FLOAT")
-        self._annotate(PARTIALS, nodeOutputName, partialsType.upper())
+        self._annotate(PARTIALS, nodeOutputName, partialsType)
 
     def getPartialsType(self, nodeOutputName: NodeIds) -> str:
         held = self._held(self._node_of(nodeOutputName)).get(PARTIALS)

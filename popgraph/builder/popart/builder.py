@@ -26,7 +26,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.contexts import NameContextManager
 from popgraph.builder.popart.draft import Draft
-from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS
+from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS, check_custom_attribute
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
@@ -318,10 +318,8 @@ class Builder(Annotations):
         name: str = "",
     ) -> list[str]:
         """A node of any domain."""
-        for value in attributes.values():
-            items = value if isinstance(value, list | tuple) else [value]
-            if not all(isinstance(item, str | int | float) for item in items):
-                raise popart_exception("Invalid type provided in custom op attribute")
+        for key, value in attributes.items():
+            check_custom_attribute(key, value)
         self._root._draft.writer.opsets.setdefault(domain, opVersion)
         types = [UNKNOWN] * numOutputs
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Region, SSAValue
 
-from popgraph.builder.opset.checks import Node, complaint
+from popgraph.builder.opset.checks import AT_ONCE, Node, complaint, complaint_at_once
 from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
@@ -34,9 +34,6 @@ from popgraph.support.names import closest
 from popgraph.support.shapes import Shape
 
 _LOG = log_of("builder")
-
-AT_ONCE = frozenset([("", "Split")])
-"""Operators of which PopART's builder itself infers the shapes, and refuses what does not fit."""
 
 _NONE_YET = "there are no valid tensors yet"
 
@@ -152,7 +149,7 @@ class Draft:
         self._check_operands(op_type, domain, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
-        name = self.names.scoped(label) if label or self.names.scopes else ""
+        name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
         if (domain, op_type) in AT_ONCE:
             self._check_at_once(self.seen(op_type, domain, args, attributes, ids, name))
         for id in ids:
@@ -189,7 +186,7 @@ class Draft:
         return to_narrow(op_class(op_type, self.writer.opsets[""]), values)
 
     def _check_at_once(self, node: Node) -> None:
-        if (said := complaint(node)) is not None:
+        if (said := complaint_at_once(node)) is not None:
             raise popart_exception(said)
 
     def refuses(

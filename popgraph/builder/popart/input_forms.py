@@ -1,4 +1,4 @@
-"""The forms in which PopART's builder takes inputs and weights."""
+"""The forms in which PopART's builder takes inputs, weights and attributes of custom operators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from inspect import Parameter, Signature
 
 import numpy as np
 
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.variable_settings import VariableSettings
@@ -29,3 +30,19 @@ WEIGHTS = (
     _form(initVal=np.ndarray, variableSettings=VariableSettings),
     _form(initVal=np.ndarray),
 )
+
+
+def check_custom_attribute(name: str, value: object) -> None:
+    """Refuses what is neither a word nor a number, nor a list of words or of numbers."""
+    if isinstance(value, list | tuple):
+        kinds = {str if isinstance(one, str) else float for one in value if _is_plain(one)}
+        if len(kinds) > 1 or not all(map(_is_plain, value)):
+            raise popart_exception(
+                f"Invalid or mismatched python list type provided in custom op attribute '{name}'"
+            )
+    elif not _is_plain(value):
+        raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float)

@@ -161,6 +161,11 @@ class VariableSettings:
         count = self.getGroupCount(replicaCount)
         return list(shape) if count == 1 else [count, *shape]
 
+    def __str__(self) -> str:
+        kind = None if self._domain is None else self._domain.type
+        told = f"stide={self._stride}" if kind is None else f"commGroupType={kind.name}"
+        return f"VariableSettings({told}, groupSize={self._size}, retrievalMode={self._mode.name})"
+
     def _key(self) -> tuple[object, ...]:
         kind = None if self._domain is None else self._domain.type
         return kind, self._stride, self._size, self._mode

@@ -290,4 +290,18 @@ def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
     hint = f"the closest name is {close}" if close else "see onnx.ai/onnx/operators"
     if elsewhere:
         hint = f"{op_type} is an operator of domain {elsewhere[0] or 'ai.onnx'}"
-    return ModelError(f"domain {domain or 'ai.onnx'} has no operator {op_type!r}", hint=hint)
+    return UnknownOperator.of(op_type, domain or "ai.onnx", hint)
+
+
+class UnknownOperator(ModelError):
+    """A domain of ONNX has no such operator in any version."""
+
+    @classmethod
+    def of(cls, op_type: str, domain: str, hint: str) -> UnknownOperator:
+        return cls(f"domain {domain} has no operator {op_type!r}", hint=hint)
+
+    @property
+    def key(self) -> str:
+        """Domain and operator, `ai.onnx.Foo`: they are words of the message."""
+        _, domain, *_, op_type = self.what.split()
+        return f"{domain}.{op_type.strip(chr(39))}"

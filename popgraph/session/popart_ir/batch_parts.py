@@ -18,7 +18,7 @@ _Place = tuple[int | None, int | None, int | None]
 """The IPU, phase and stage that a tensor is cut for, as far as these keep parts from going on."""
 
 _LOSSES = words("IdentityLoss L1 Nll NlllWithSoftmaxGradDirect")
-_MEANS = {"IdentityLossGrad": 0, "L1Grad": 0, "NllGrad": 0, "NlllWithSoftmaxGradDirect": 1}
+MEANS = {"IdentityLossGrad": 0, "L1Grad": 0, "NllGrad": 0, "NlllWithSoftmaxGradDirect": 1}
 """Gradients of means, and which of their results shrink with the count of what is averaged."""
 _NO_BATCH = words("Gather Transpose")
 """Results of which PopART does not go on to look for a batch, unless they are cut."""
@@ -84,15 +84,19 @@ class BatchParts:
 
     # cutting and joining
 
-    def _cut(self, op: Op, id: str) -> None:
-        graph, count = self.graph, self.settings.factor
-        shape = graph.shape(id)
-        if shape[0] < count:
+    def _check_room(self, id: str) -> None:
+        size, count = self.graph.shape(id)[0], self.settings.factor
+        if size < count:
             raise popart_exception(
-                f"Batch axis: {shape[0]} is smaller than the batch serialization factor: {count} "
-                f"for tensor {id}",
+                f"Batch axis: {size} is smaller than the batch serialization factor: {count} for "
+                f"tensor {id}",
                 "SessionOptions.batchSerializationSettings",
             )
+
+    def _cut(self, op: Op, id: str) -> None:
+        graph, count = self.graph, self.settings.factor
+        self._check_room(id)
+        shape = graph.shape(id)
         info = self._info(id, [shape[0] // count, *shape[1:]])
         names = [graph.part(id, number, info) for number in range(count)]
         self._parts[id, self._place(op)] = names
@@ -114,8 +118,8 @@ class BatchParts:
             row = name
             if size > 1:
                 row = graph.fresh(name, self._info(id, [1, size, *shape[1:]]))
-            inputs = [whole, self._index(op, number)]
-            self._add(op, "DynamicSlice", inputs, row, dict(_ROWS), number, f"Slice_{id}")
+            inputs = [whole, self.index(op, number)]
+            self._add(op, "DynamicSlice", inputs, row, dict(ROWS), number, f"Slice_{id}")
             if size > 1:
                 self._add(op, "Reshape", [row], name, {}, number, f"Reshape_{row}")
 
@@ -144,7 +148,7 @@ class BatchParts:
         row = [*part[:axis], 1, size, *part[axis + 1 :]]
         held = graph.fresh(f"ConcatInit___{id}", self._info(id, rows))
         self._add(op, "Init", [], held, {"inittype": 0}, None, f"ConcatInit___{id}")
-        attributes: dict[str, Value] = {**_ROWS, "axes": [axis]}
+        attributes: dict[str, Value] = {**ROWS, "axes": [axis]}
         for number, one in enumerate(names):
             piece = one
             if size > 1:
@@ -152,7 +156,7 @@ class BatchParts:
                 self._add(op, "Reshape", [one], piece, {}, number, f"Reshape_{one}")
             last = number == count - 1 and size == 1
             after = id if last else graph.fresh(id, self._info(id, rows))
-            inputs = [held, self._index(op, number), piece]
+            inputs = [held, self.index(op, number), piece]
             self._add(op, "DynamicUpdate", inputs, after, dict(attributes), number, name)
             held = after
         if size > 1:
@@ -177,10 +181,10 @@ class BatchParts:
                 try:
                     info = self._info(id, part_shape(graph, op, index, shapes))
                 except ValueError as error:
-                    raise _cannot(op) from error
+                    raise cannot_part(op) from error
                 outputs[index] = graph.part(id, number, info)
                 results[index].append(outputs[index])
-            scaled = _MEANS.get(op.type) if _reduction(op) == "Mean" else None
+            scaled = MEANS.get(op.type) if reduced_by(op) == "Mean" else None
             inner = dict(outputs)
             if scaled is not None:
                 name = outputs[scaled]
@@ -203,7 +207,7 @@ class BatchParts:
     def _record(self, op: Op, index: int, names: list[str]) -> None:
         """Parts of a result, or what is summed up of them where each has the result's size."""
         graph, id = self.graph, op.outputs[index]
-        reduction = _reduction(op)
+        reduction = reduced_by(op)
         same = prod(graph.shape(names[0])) == prod(graph.shape(id))
         if not same or reduction == "None":
             self._parts[id, self._place(op)] = names
@@ -232,7 +236,8 @@ class BatchParts:
         made.backward = op.backward
         self.graph.add(made, before=op)
 
-    def _index(self, op: Op, number: int) -> str:
+    def index(self, op: Op, number: int) -> str:
+        """A tensor that says which part is meant."""
         told = op.settings
         ipu = "" if told.ipu is None else f"_{told.ipu}"
         id = f"Index___{number}_{told.tiles.name}{ipu}"
@@ -242,16 +247,17 @@ class BatchParts:
         return TensorInfo(self.graph.infos[id].data_type(), list(shape))
 
 
-_ROWS: Mapping[str, Value] = {"axes": [0], "sizes": [1], "noOverlap": 1}
+ROWS: Mapping[str, Value] = {"axes": [0], "sizes": [1], "noOverlap": 1}
+"""Of dynamic slices and updates: a part is a row."""
 
 
-def _reduction(op: Op) -> str:
+def reduced_by(op: Op) -> str:
     """How the parts of a result make the whole, if not by standing beside each other."""
-    losses = op.type in _LOSSES or op.type in _MEANS
+    losses = op.type in _LOSSES or op.type in MEANS
     return str(op.attributes.get("reduction", "Mean")) if losses else "Sum"
 
 
-def _cannot(op: Op) -> popart_exception:
+def cannot_part(op: Op) -> popart_exception:
     inputs = ", ".join(op.inputs.values())
     return popart_exception(
         f"Batch serialisation failed while processing op {op.type}. The inputs to this op are: "

@@ -42,6 +42,7 @@ from popgraph.session.popart_ir.gradient_sums import decompose_gradient_sums
 from popgraph.session.popart_ir.gradients import Gradients
 from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
+from popgraph.session.popart_ir.looped_parts import LoopedParts
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.main_loops import Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
@@ -178,7 +179,7 @@ class Ir:
         if phases:
             again = options.autoRecomputation is not RecomputationType.NoRecompute
             set_phases(main, phases, recomputes=again)
-        self._cut_batches(main, BatchSerializationTransformContext.Fwd)
+        called += self._cut_batches(main, BatchSerializationTransformContext.Fwd)
         if asked.rule is not None:
             self._train(main, asked.rule)
             self._dots.draw("BWD0", [main, *called])
@@ -194,7 +195,7 @@ class Ir:
         for graph in (main, *called):
             _tell("IoComputeTileCopy")
             copy_to_tiles(graph, Phases.of(options))
-        self._cut_batches(main, BatchSerializationTransformContext.Bwd)
+        called += self._cut_batches(main, BatchSerializationTransformContext.Bwd)
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
         bodies = [loop.body for loop in loops]
@@ -229,15 +230,25 @@ class Ir:
         add_updates(main, self._asked.frozen)
         set_stages_of_updates(main)
 
-    def _cut_batches(self, main: OpGraph, context: BatchSerializationTransformContext) -> None:
-        """Has batches computed in parts, if that is asked for here and without a loop."""
+    def _cut_batches(
+        self, main: OpGraph, context: BatchSerializationTransformContext
+    ) -> list[OpGraph]:
+        """Has batches computed in parts, if that is asked for here; the graphs that loops call."""
         settings = self._asked.options.batchSerializationSettings
-        looped = settings.method is BatchSerializationMethod.Loop
-        if settings.factor > 1 and settings.transformContext == context and not looped:
-            _tell("BatchSerialize 1")
-            BatchParts(main, settings, self._loss).run()
-            main.in_parts = settings.batchSchedule is not BatchSerializationBatchSchedule.Scheduler
+        if settings.factor <= 1 or settings.transformContext != context:
+            return []
+        _tell("BatchSerialize 1")
+        if settings.method is BatchSerializationMethod.Loop:
+            _tell("MergeLoops")
+            looped = LoopedParts(main, settings, self._loss)
+            looped.run()
             main.prune()
+            called = {name for op in main.ops for name in op.called}
+            return [body for body in looped.bodies if body.name in called]
+        BatchParts(main, settings, self._loss).run()
+        main.in_parts = settings.batchSchedule is not BatchSerializationBatchSchedule.Scheduler
+        main.prune()
+        return []
 
     @property
     def _first(self) -> Settings:

@@ -11,7 +11,7 @@ from popgraph.session.popart_ir.graph import Context, Op, OpGraph, Settings
 from popgraph.session.popart_ir.schedule import scheduled
 
 _STEP, _ACCUMULATION = "stepGraph", "accumulationGraph"
-_NUMBER, _CONDITION = "Iterator___", "LoopCond___"
+NUMBER, CONDITION = "Iterator___", "LoopCond___"
 _IN_STEPS = (Context.NORMAL, Context.AFTER_BATCHES)
 """What loops run; weights come from the host, and go back, around them."""
 TURNS = "tripCountValue"
@@ -158,7 +158,7 @@ def _moved(outer: OpGraph, name: str, ops: Sequence[Op]) -> Loop:
         )
         if id in outer.constants:
             body.constants[inside[id]] = outer.constants[id]
-    number, condition = scoped(body, _NUMBER), scoped(body, _CONDITION)
+    number, condition = scoped(body, NUMBER), scoped(body, CONDITION)
     body.add_tensor(number, TensorInfo("INT32", []))
     body.add_tensor(condition, TensorInfo("BOOL", []))
     body.inputs = [number, condition, *(inside[id] for id in inputs)]

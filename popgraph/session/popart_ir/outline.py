@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Context, Kind, Op, OpGraph, Settings, words
+from popgraph.session.popart_ir.layers import place_of
 from popgraph.session.popart_ir.main_loops import scoped
 from popgraph.session.popart_ir.placement import COPY
 from popgraph.session.popart_ir.recurrent import POPART
@@ -203,7 +204,7 @@ def equivalent(graph: OpGraph, op: Op) -> Hashable:
             infos,
             attributes,
             op.called,
-            settings.ipu,
+            place_of(op.settings),
             settings.phase,
             settings.tiles,
             outline,

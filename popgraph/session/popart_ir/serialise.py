@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Context, Op, OpGraph
+from popgraph.session.popart_ir.layers import place_of
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
 from popgraph.session.popart_ir.placement import COPY
 
@@ -56,8 +57,9 @@ def _input(graph: OpGraph, index: int, id: str) -> dict[str, str]:
 def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     settings = op.settings
     yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
-    if settings.ipu is not None and op.type != COPY:  # a copy is on two of them
-        yield "__ipu_number", str(settings.ipu)
+    place = place_of(settings)
+    if place is not None and op.type != COPY:  # a copy is on two of them
+        yield "__ipu_number", str(place)
     yield "tileSet", str(int(settings.tiles))
     for key, value in settings.outline.items():
         yield key, f"{key}:{value}"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.table import CHECKS, complaint
+from popgraph.builder.opset.checks.table import AT_ONCE, CHECKS, complaint, complaint_at_once
 
-__all__ = ["CHECKS", "Node", "complaint"]
+__all__ = ["AT_ONCE", "CHECKS", "Node", "complaint", "complaint_at_once"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import Complaints
+from popgraph.builder.opset.checks.rules import Complaints, partials, product_partials
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
@@ -153,7 +153,7 @@ def random(node: Node) -> Complaints:
 ROWS = {
     "Clip": (bounds,),
     "Dropout": (dropped,),
-    "MatMul": (matmul, serialised),
+    "MatMul": (partials(product_partials), matmul, serialised),
     "PRelu": (all_broadcast,),
     "Where": (choice,),
     **dict.fromkeys(BROADCASTING, (broadcasting,)),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from popgraph.builder.opset.checks.collecting import SCATTER_SIZES, scattered_indices
 from popgraph.builder.opset.checks.elementwise import broadcasting, dropped
 from popgraph.builder.opset.checks.node import Node, spaced
+from popgraph.builder.opset.checks.rewritten import DEPTH
 from popgraph.builder.opset.checks.rules import (
     Complaints,
     Rule,
-    at_least,
     axes,
-    axis,
     flag,
     rank,
     same_elements,
@@ -19,7 +19,6 @@ from popgraph.builder.opset.checks.rules import (
 from popgraph.builder.opset.checks.shaped import GATHERED, elements_stay, sorts, wanted_shape
 from popgraph.builder.opset.checks.windowed import NORMALIZED_RANK, statistics
 from popgraph.support import shapes
-from popgraph.support.shapes import Shape
 
 
 def abort(node: Node) -> Complaints:
@@ -228,52 +227,6 @@ def strides(node: Node) -> Complaints:
         yield f"Strides invalid. 0 stride at index {given.index(0)}"
 
 
-# collecting rows
-
-SCATTER_SIZES = (
-    at_least("axis_size", 1, "ScatterReduceOp axis_size = {value} is not valid: must be > 0.", 1),
-    at_least("group_size", 1, "ScatterReduceOp group_size = {value} is not valid: must be > 0.", 1),
-    flag(
-        "enable_index_broadcast",
-        "ScatterReduceOp enable_index_broadcast = {value} is not valid: must be either 0 or 1.",
-        default=1,
-    ),
-    axis("ScatterReduceOp::setup axis = {axis} is outside the acceptable range [{least}, {most}]"),
-)
-
-
-def scattered_indices(node: Node) -> Complaints:
-    data, indices = node.shape(), node.shape(1)
-    if data is None or indices is None:
-        return
-    if len(indices) > len(data):
-        yield (
-            "Invalid rank for indices input. "
-            f"Indices rank {len(indices)} must be <= data input rank {len(data)}."
-        )
-    elif node.number("enable_index_broadcast", 1):
-        yield from _stretching(node, data, indices)
-
-
-def _stretching(node: Node, data: Shape, indices: Shape) -> Complaints:
-    group = node.number("group_size", 1) > 1
-    place = node.number("axis", -1) % len(data)
-    stretched = shapes.beside_data(indices, len(data), place, group)
-    if any(one > other for one, other in zip(stretched, data, strict=True)):
-        yield (
-            f"Failed to expand 'indices' shape {_listed(indices)} to match 'src' shape "
-            f"{_listed(data)} using reduction axis = {place}."
-        )
-    others = [size for at, size in enumerate(stretched) if at != place and at >= int(group)]
-    if stretched != data and any(size != 1 for size in others):
-        yield "Partial broadcasting of indices is not currently supported."
-
-
-def _listed(shape: Shape) -> str:
-    """A shape as PopART's library of arrays writes it."""
-    return f"({','.join(map(str, shape))})"
-
-
 # splines
 
 
@@ -339,6 +292,7 @@ ROWS = {
         log_probabilities,
         lengths(1, "data lengths", ("UINT32",), "input lengths"),
     ),
+    "DepthToSpace": DEPTH,
     "Fmod": (broadcasting,),
     "GroupedGather": (GATHERED, grouped),
     "L1": (rank(0, range(1, 1 << 31), "L1Op not valid for rank-0 tensor (scalar)"),),

@@ -86,9 +86,7 @@ class Node:
 
     def info(self, place: int = 0) -> str:
         """`FLOAT   [2 3]`."""
-        shape, element = self.shape(place), self.element(place)
-        known = shape is not None and element is not None
-        return str(TensorInfo(element.popart, shape)) if known else "?"  # type: ignore[union-attr]
+        return str(info_of(self._type(place)) or "?")
 
     def number(self, name: str, default: int = 0) -> int:
         """An attribute that is a whole number."""
@@ -110,6 +108,16 @@ class Node:
         value = self.attributes.get(name)
         items = value if isinstance(value, list | tuple) else ()
         return [one.decode(errors="replace") if isinstance(one, bytes) else one for one in items]
+
+
+def info_of(type_: Attribute) -> TensorInfo | None:
+    """What PopART says of a type that is known."""
+    shape = static_shape(type_)
+    if shape is None or not isinstance(type_, TensorType):
+        return None
+    if not element_types.is_number(type_.element_type):
+        return None
+    return TensorInfo(element_types.from_ir(type_.element_type).popart, shape)
 
 
 def spaced(shape: Sequence[int]) -> str:

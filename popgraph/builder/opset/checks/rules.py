@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from popgraph.builder.opset.checks.node import Node
+from popgraph.dialects.onnx.annotations import PARTIALS
 
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
@@ -58,11 +59,11 @@ def absent(name: str, text: str) -> Rule:
     return rule
 
 
-def axis(text: str, default: int = -1, name: str = "axis") -> Rule:
-    """An attribute counts an axis of the first operand, from the front or from behind."""
+def axis(text: str, default: int = -1, name: str = "axis", place: int = 0) -> Rule:
+    """An attribute counts an axis of an operand, from the front or from behind."""
 
     def rule(node: Node) -> Complaints:
-        shape, value = node.shape(), node.number(name, default)
+        shape, value = node.shape(place), node.number(name, default)
         if shape is not None and not -len(shape) <= value < len(shape):
             yield text.format(axis=value, least=-len(shape), most=len(shape) - 1, node=node)
 
@@ -98,6 +99,36 @@ def chosen(name: str, choices: Sequence[str], text: str) -> Rule:
     def rule(node: Node) -> Complaints:
         if name in node.attributes and node.word(name) not in choices:
             yield text.format(value=node.word(name), node=node)
+
+    return rule
+
+
+PARTIALS_TYPES = ("float", "half")
+"""In what products and convolutions may add up, in any case of letters."""
+
+
+def product_partials(given: str) -> str | None:
+    """What is wrong with the type in which a product is to add up."""
+    if given.lower() in PARTIALS_TYPES:
+        return None
+    return (
+        f"Unable to get option 'partialsTypeMatMul' from string '{given}'. Possible values are "
+        "'float' and 'half' in any letter case."
+    )
+
+
+def conv_partials(given: str) -> str | None:
+    """The same of a convolution."""
+    return None if given.lower() in PARTIALS_TYPES else f"Bad partialsType '{given.lower()}'"
+
+
+def partials(wrong: Callable[[str], str | None]) -> Rule:
+    """A node may say in what it adds up: one word, or one for each of its convolutions."""
+
+    def rule(node: Node) -> Complaints:
+        for one in node.words(PARTIALS) or [node.word(PARTIALS, PARTIALS_TYPES[0])]:
+            if (said := wrong(one)) is not None:
+                yield said
 
     return rule
 

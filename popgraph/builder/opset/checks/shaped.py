@@ -107,14 +107,24 @@ def tile(node: Node) -> Complaints:
             "tensor"
         )
     for place, value in enumerate(values or ()):
-        if value < 0:
-            yield (
-                f"Output '{node.outputs[0]}' of node '{node.name or node.op_type}' has invalid "
-                f"shape, {spaced([-1 if v < 0 else v for v in values or ()])}. Values must be "
-                "non-negative in each shape dimension."
-            )
         if value < 1:
             yield f"'Repeats' tensor `{name}' has invalid value `{value}' at index {place}"
+
+
+def tiled(node: Node) -> Complaints:
+    """What the builder says of a result that would have fewer than no elements."""
+    shape, values = node.shape(), _known(node, 1)
+    if shape is not None and values is not None and len(values) == len(shape):
+        yield from no_shape(node, [size * one for size, one in zip(shape, values, strict=True)])
+
+
+def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
+    """The builder infers shapes, and refuses those that no tensor has."""
+    if any(size < 0 for size in shape):
+        yield (
+            f"Output '{node.outputs[0]}' of node '{node.name or node.op_type}' has invalid shape, "
+            f"{spaced(shape)}. Values must be non-negative in each shape dimension."
+        )
 
 
 def concat(node: Node) -> Complaints:
@@ -252,6 +262,14 @@ def cumulated_axis(node: Node) -> Complaints:
         yield "CumSum op, 'axis' tensor must have one element."
 
 
+def cumulated_range(node: Node) -> Complaints:
+    shape, given = node.shape(), node.values.get(1)
+    if shape is None or given is None or given.size != 1:
+        return
+    if not -len(shape) <= int(given.item()) < len(shape):
+        yield "CumSumOpx op, 'axis' value out of range."
+
+
 def sorts(title: str, default: int) -> tuple[Rule, ...]:
     """Operators that look for places along an axis."""
     return (
@@ -277,15 +295,36 @@ def _beyond(title: str, default: int) -> Rule:
     return rule
 
 
+def scan(node: Node) -> Complaints:
+    """All that is scanned has as many turns as the first."""
+    count = node.number("num_scan_inputs")
+    if node.version < 9 or count < 1 or count > len(node.inputs):
+        return
+    axes, first = node.numbers("scan_input_axes"), None
+    for at in range(count):
+        shape = node.shape(len(node.inputs) - count + at)
+        place = axes[at] if at < len(axes) else 0
+        if shape is None or not -len(shape) <= place < len(shape):
+            return
+        first = shape[place] if first is None else first
+        if shape[place] != first:
+            yield (
+                "[ScanOp] Number of iterations required by the inputs do not match: "
+                f"{first} {shape[place]}"
+            )
+
+
 ROWS = {
     "ArgMax": sorts("ArgExtremaOp", 0),
     "ArgMin": sorts("ArgExtremaOp", 0),
     "Concat": (concat,),
+    "ConstantOfShape": (constant(0, "the tensor `{input}` does not have data"),),
     "CumSum": (
         flag("exclusive", "CumSum op, 'exclusive' attributes must be 0 or 1."),
         flag("reverse", "CumSum op, 'reverse' attributes must be 0 or 1."),
         cumulated_axis,
         constant(1, "For CumSum op {node}, the axis tensor {input} does not have data."),
+        cumulated_range,
     ),
     "Expand": (needed(1, "shape"), expand),
     "Flatten": (flatten,),
@@ -295,6 +334,7 @@ ROWS = {
     ),
     "OneHot": (constant(1, "The depth Tensor `{input}' does not have data"), one_hot),
     "Reshape": (needed(1, "shape"), reshape),
+    "Scan": (scan,),
     "Slice": (
         *SLICE_PLACES,
         needed(4, "steps", "determine the slicing direction"),

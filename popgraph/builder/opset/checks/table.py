@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from popgraph.builder.opset.checks import elementwise, graphcore, recurrent, shaped, windowed
+from popgraph.builder.opset.checks import (
+    collecting,
+    elementwise,
+    graphcore,
+    recurrent,
+    rewritten,
+    shaped,
+    windowed,
+)
 from popgraph.builder.opset.checks.node import Node
 from popgraph.builder.opset.checks.rules import Rule
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -12,14 +20,31 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 CHECKS: Mapping[tuple[str, str], Sequence[Rule]] = {
     **{
         ("", op_type): rules
-        for module in (elementwise, recurrent, shaped, windowed)
+        for module in (collecting, elementwise, recurrent, rewritten, shaped, windowed)
         for op_type, rules in module.ROWS.items()
     },
     **{(DOMAIN, op_type): rules for op_type, rules in graphcore.ROWS.items()},
 }
 
 
+AT_ONCE: Mapping[tuple[str, str], Sequence[Rule]] = {
+    ("", "Pad"): (windowed.padded,),
+    ("", "Split"): (shaped.split,),
+    ("", "Tile"): (shaped.tiled,),
+}
+"""What the builder itself asks as it infers the shapes of results."""
+
+
 def complaint(node: Node) -> str | None:
     """The first thing that PopART would not take, in its words."""
-    rules = CHECKS.get((node.domain, node.op_type), ())
+    return _first(CHECKS, node)
+
+
+def complaint_at_once(node: Node) -> str | None:
+    """The first thing that PopART's builder would not take."""
+    return _first(AT_ONCE, node)
+
+
+def _first(table: Mapping[tuple[str, str], Sequence[Rule]], node: Node) -> str | None:
+    rules = table.get((node.domain, node.op_type), ())
     return next((said for rule in rules for said in rule(node)), None)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import ANY, Complaints, at_least, chosen, constant, rank
+from popgraph.builder.opset.checks.rules import (
+    ANY,
+    Complaints,
+    at_least,
+    chosen,
+    constant,
+    conv_partials,
+    partials,
+    rank,
+)
+from popgraph.builder.opset.checks.shaped import no_shape
 
 CONV_GROUP = at_least("group", 1, "group attribute in {node} must be greater than zero", default=1)
 PADDING = chosen(
@@ -22,6 +32,21 @@ def conv_channels(node: Node) -> Complaints:
             f"Invalid value for group ({group}) in {node}. number of input channels ({data[1]}) / "
             f"group ({group}) should be equal to the weight inputs second dimension ({weights[1]})"
         )
+
+
+def conv_counts(node: Node) -> Complaints:
+    """As many numbers as there are spatial axes, which the builder asks for in other words."""
+    shape = node.shape()
+    if shape is None or len(shape) < 2:
+        return
+    axes = len(shape) - 2
+    for name, word, wanted in (
+        ("strides", "stride", axes),
+        ("pads", "pad", 2 * axes),
+        ("dilations", "dilation", axes),
+    ):
+        if node.numbers(name) and len(node.numbers(name)) != wanted:
+            yield (f"Unexpected number of {word} parameters for convolution op '{node.numbered}'")
 
 
 def transposed_channels(node: Node) -> Complaints:
@@ -105,6 +130,21 @@ def pads(node: Node) -> Complaints:
         )
 
 
+PAD_MODES = chosen(
+    "mode",
+    ("edge", "reflect", "constant"),
+    "Invalid pad mode `{value}' in padGrow. Expected one of (edge, reflect, constant)",
+)
+
+
+def padded(node: Node) -> Complaints:
+    """What the builder says of pads that take away more than there is."""
+    shape, given = node.shape(), node.numbers("pads")
+    if shape is not None and len(given) == 2 * len(shape):
+        ends = zip(shape, given, given[len(shape) :], strict=False)
+        yield from no_shape(node, [size + low + high for size, low, high in ends])
+
+
 BOTH_SCALES_AND_SIZES = (
     "Resize op has inputs for `sizes` and `scales`. Only one of these tensors should be present. "
     "If `sizes` is needed, please pass an empty string as the name of `scales` in the input list "
@@ -186,12 +226,19 @@ def upsample_mode(node: Node) -> Complaints:
         yield "Upsample op only supports the mode 'nearest' at this time."
 
 
+def upsample_type(node: Node) -> Complaints:
+    """Scales are numbers with a point."""
+    element = node.element(1)
+    if element is not None and element.popart not in ("FLOAT", "FLOAT16"):
+        yield f"Can not import scales from tensor of type {element.popart}"
+
+
 UPSAMPLE_SCALES = constant(1, "Scales tensor has no data")
 
 ROWS = {
     "AveragePool": (PADDING, kernel_rank, average_pool),
     "BatchNormalization": (NORMALIZED_RANK, statistics),
-    "Conv": (PADDING, CONV_GROUP, conv_channels),
+    "Conv": (partials(conv_partials), PADDING, conv_counts, CONV_GROUP, conv_channels),
     "ConvTranspose": (
         PADDING,
         CONV_GROUP,
@@ -201,8 +248,8 @@ ROWS = {
     ),
     "LRN": (LRN_SIZE,),
     "MaxPool": (PADDING, max_pool, kernel_rank),
-    "Pad": (pads,),
+    "Pad": (pads, PAD_MODES),
     "Resize": (resize_operands, *RESIZE_TENSORS, resize_outside, *RESIZE_WORDS, resize_counts),
     "RoiAlign": REGIONS,
-    "Upsample": (UPSAMPLE_SCALES, upsample_mode),
+    "Upsample": (UPSAMPLE_SCALES, upsample_type, upsample_mode),
 }
