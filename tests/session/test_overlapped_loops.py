@@ -184,6 +184,13 @@ def test_exchange_of_a_pipeline_takes_turns_of_its_own(in_order: Streams) -> Non
     assert Run(made.session.getIr()).stored == Run(alone.session.getIr()).stored
 
 
+def test_exchange_of_a_pipeline_that_overlaps_with_all_loops_is_refused() -> None:
+    """Running such a session is another matter: numbers do not depend on the IR."""
+    made = overlapping(LOOPS, factor=8, enablePipelining=True)
+    with pytest.raises(popart.popart_exception, match="is not shown where its exchange overlaps"):
+        made.session.getIr()
+
+
 def test_a_loop_of_too_few_turns_stays() -> None:
     graphs = overlapping(INNER, factor=2, batches=1).graphs()
     assert of_type(graphs["maingraph"], "Loop")[0]["attributes"]["tripCountValue"] == "0"

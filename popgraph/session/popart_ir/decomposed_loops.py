@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
+from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.main_loops import FIRST_INPUT, TURNS, Loop, scoped
 from popgraph.session.popart_ir.schedule import scheduled
@@ -40,7 +41,23 @@ def decompose(loop: Loop, skew: Skew) -> None:
             trips,
         )
     elif skew.turns:
+        _check_order(loop, skew)
         _Decomposition(loop, skew).run()
+
+
+def _check_order(loop: Loop, skew: Skew) -> None:
+    """Refuses operators that would be turns ahead of what they read."""
+    for op in loop.body.ops:
+        for id in op.inputs.values():
+            producer = loop.body.producer(id)
+            if producer is not None and skew.ahead[producer] < skew.ahead[op]:
+                raise popart_unsupported_exception(
+                    f"{op.type} would be computed turns before {producer.type}, which it reads: "
+                    "the IR of a pipeline of explicit main loops is not shown where its exchange "
+                    "overlaps with all loops",
+                    "ExchangeStrategy.OverlapLoops",
+                    "ExchangeStrategy.OverlapInnerLoop",
+                )
 
 
 def separate_results(loop: Loop, stage: int | None) -> None:
