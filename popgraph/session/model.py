@@ -205,9 +205,8 @@ class SessionModel:
         """What is recomputed is chosen either by an option or by the user, node by node."""
         if options.autoRecomputation is RecomputationType.NoRecompute:
             return
-        if options.executionPhaseSettings.phases < 2 and any(
-            RECOMPUTE in all_attributes(op, self.weights) for op in self.graph.nodes
-        ):
+        phased = options.executionPhaseSettings.phases > 1
+        if not phased and any(map(self.is_recomputed, self.graph.nodes)):
             raise popart_exception(
                 "A mixture of auto and manual recomputation is not supported",
                 "SessionOptions.autoRecomputation",
@@ -222,14 +221,16 @@ class SessionModel:
     @property
     def recomputed(self) -> tuple[str, ...]:
         """The nodes that the user wants to be computed again for gradients."""
-        chosen = int(RecomputeType.Recompute)
         return tuple(
             op.location.desc.data
             for op in self.graph.nodes
-            if isinstance(op.location, NameLoc)
-            and (note := all_attributes(op, self.weights).get(RECOMPUTE)) is not None
-            and to_python(note) == chosen
+            if isinstance(op.location, NameLoc) and self.is_recomputed(op)
         )
+
+    def is_recomputed(self, op: OnnxOp) -> bool:
+        """Whether the user wants a node to be computed again; a checkpoint is not."""
+        note = all_attributes(op, self.weights).get(RECOMPUTE)
+        return note is not None and to_python(note) == int(RecomputeType.Recompute)
 
     def _check_losses(self) -> None:
         """The trained loss is one number."""

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from popgraph.builder.opset.enums import AnchorReturnTypeId, VirtualGraphMode
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import OnnxOp, value_name
-from popgraph.dialects.onnx.annotations import IPU, PHASE, RECOMPUTE, STAGE, all_attributes
+from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.model import SessionModel
@@ -172,7 +172,7 @@ def _placed(model: SessionModel) -> Iterator[_Node]:
 def _node(op: OnnxOp, model: SessionModel) -> _Node:
     notes = all_attributes(op, model.weights)
     ipu, stage, phase = (_number(notes.get(name)) for name in (IPU, STAGE, PHASE))
-    return _Node(op, ipu, stage, phase, RECOMPUTE in notes)
+    return _Node(op, ipu, stage, phase, model.is_recomputed(op))
 
 
 def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
