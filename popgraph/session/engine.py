@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from popgraph.backends.base import Executable
+from popgraph.background import Backlog
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -26,8 +27,10 @@ _STATE_WORDS = 4
 class Engine:
     """A program that `prepare` compiles; whatever needs it before fails as PopART does."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, backlog: Backlog | None = None) -> None:
         self._program = program
+        self.backlog = backlog
+        """Where a quick program waits for the tuned one, if there is one."""
         self._executable: Executable | None = None
         self._device: DeviceInfo | None = None
         self._idle_state = [0] * _STATE_WORDS
@@ -49,7 +52,7 @@ class Engine:
         with as_popart_errors():
             how = device.backend, device.threads
             code = self._program.code
-            self._executable = code.build(*how)
+            self._executable = code.build(*how, self.backlog)
             if forward:
                 results = self._program.forward_results
                 self.forward = code.build_forward(*how, results, self._executable)
