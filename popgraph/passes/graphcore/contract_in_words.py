@@ -58,9 +58,7 @@ class SumInWords(Rule[AnyContraction]):
     The same for conv, whose words hold neighbouring channels. Bytes without sign take `a - zero` as
     a, and give what the zero contributes back: y = dot_mat_mul (words a), (words b) - zero * (sums
     of b). Only when words of the machine hold all numbers and are faster, and 32 bits hold the
-    sums, or as many of their bits as the result has. Words of bytes are worth making even for one
-    product each, as long as several sums stand side by side: a single column is added up along rows
-    as they are.
+    sums, or as many of their bits as the result has.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -72,8 +70,6 @@ class SumInWords(Rule[AnyContraction]):
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
         if not dtype_of(op.result).is_integer or 0 in sizes or not self._fits(op):
-            return None
-        if not _is_shared(op, op.operands[0], by_more_than=1):
             return None
         tried = [(self._factor(op, words), words) for words in _words_that_pay(op, self._target)]
         found = [(factor, words) for factor, words in tried if factor is not None]
@@ -177,24 +173,28 @@ class SumHalvesInWords(Rule[AnyContraction]):
         words = next(_words_that_pay(op, self._target), None)
         if words is None or words.is_whole or prod(shape_of(op.operands[0])) == 0:
             return None
-        most = self._target.tuning.most_narrow_uses
-        if not all(_is_shared(op, factor, by_more_than=most) for factor in op.operands):
+        if not all(is_literal(factor) or self._is_shared(op, factor) for factor in op.operands):
             return None
         packs = zip(op.operands, summed_axes(op), strict=True)
         lhs, rhs = (packed(value, axis, words.count) for value, axis in packs)
         sums = _sums_in_words(op, lhs, rhs, words)
         return CastOp(sums, to=tensor_of(op.result).element_type)
 
-
-def _is_shared(op: AnyContraction, factor: SSAValue, *, by_more_than: int) -> bool:
-    """Whether words of a factor are made once for all, or for more products of each element."""
-    window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
-    products = prod(shape_of(op.result)) * terms_of(op) * prod(window)
-    return is_literal(factor) or products > by_more_than * prod(shape_of(factor))
+    def _is_shared(self, op: AnyContraction, factor: SSAValue) -> bool:
+        """Whether so many products have an element of a factor that words are worth making."""
+        window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
+        products = prod(shape_of(op.result)) * terms_of(op) * prod(window)
+        return products > self._target.tuning.most_narrow_uses * prod(shape_of(factor))
 
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
-    """The words of the machine that are for factors of this kind, best first."""
+    """
+    The words of the machine that are for factors of this kind, best first.
+
+    None where fewer sums stand side by side than vectors are packed of: words would go one by one.
+    """
+    if _columns(op) < target.tuning.least_packed_extent:
+        return
     dtype = dtype_of(op.result)
     for name in target.machine.words:
         words = WORDS[name]
@@ -203,6 +203,13 @@ def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
         fits = not grouped or terms_of(op) % words.count == 0
         if is_meant and fits and pays(op, words, target.tuning):
             yield words
+
+
+def _columns(op: AnyContraction) -> int:
+    """How many sums stand side by side: the columns of a matrix, channels of the same images."""
+    if isinstance(op, MatMulOp):
+        return shape_of(op.result)[-1]
+    return shape_of(op.operands[1])[0] // integer(op.groups)
 
 
 def _sums_in_words(

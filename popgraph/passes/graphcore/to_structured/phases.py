@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -201,8 +202,10 @@ def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tun
     """
     Whether rows of a phase fill vectors, and the channels of all phases side by side do not.
 
-    One channel alone would read as much as it computes.
+    One channel alone would read as much as it computes, and halves would be widened for each phase.
     """
+    if tensor_of(op.result).element_type not in (f32, f64):
+        return False
     channels, lanes = shape_of(op.w)[1], tuning.pixel_lanes
     beside = channels * prod(map(len, axes))
     filled = beside / (-(-beside // lanes) * lanes)
