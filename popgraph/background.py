@@ -107,6 +107,13 @@ class QuickProgram(Executable):
             finally:
                 self._busy = was
 
+    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        with self._stepping:
+            self._take_over()
+            if self._settled.is_set() and self._next is None:
+                return self.program.run_in_row(inputs, count)
+            return super().run_in_row(inputs, count)  # The tuned one need not wait for all.
+
     def read(self, variable: str) -> Array:
         with self._stepping:
             return self.program.read(variable)
@@ -142,7 +149,7 @@ class Backlog:
     def __init__(self) -> None:
         self._programs = WeakSet[QuickProgram]()
 
-    def add(self, quick: Executable, build: Callable[[], Executable]) -> QuickProgram:
+    def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
         """The quick program as one that the result of `build` takes over from."""
         made = QuickProgram(quick)
         self._programs.add(made)
@@ -165,6 +172,22 @@ class Backlog:
         for program in list(self._programs):
             program.wait(None if until is None else max(0.0, until - time.monotonic()))
         return self.tuned
+
+
+class Deferred(Backlog):
+    """Quick programs as they are: whoever wants the tuned ones calls `builds`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.builds: list[Callable[[], Executable]] = []
+
+    def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
+        self.builds.append(build)
+        return quick
+
+    @property
+    def tuned(self) -> bool:
+        return not self.builds
 
 
 _THREADS = WeakSet[Thread]()

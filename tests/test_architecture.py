@@ -27,16 +27,17 @@ ROOMS: dict[str, dict[str, str]] = {
         "testing": "support dialects builder passes backends compiler",
         "extend": "support dialects passes",
         "universe": "support dialects passes backends",
-        "training": "support dialects builder passes backends open_model runner compiler",
-        "session": "support dialects builder passes backends compiler training measure",
+        "training": "support dialects builder passes backends background open_model runner "
+        "compiler",
+        "session": "support dialects builder passes backends background compiler training measure",
         "backend": "support passes compiler runner start",
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
         "viewer": "support dialects builder passes backends compiler training measure",
         "notebook": "support dialects builder",
-        "cli": "support dialects builder passes backends hosted compiler training session testing "
-        "measure viewer backend conformance",
+        "cli": "support dialects builder passes backends background hosted compiler training "
+        "session testing measure viewer backend conformance",
     },
     "dialects": {
         "element_types": "",

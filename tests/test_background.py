@@ -30,6 +30,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.warnings import UntunedProgramWarning
 from popgraph.testing import Network, build_network, networks
+from tests.gated_compiler import SECONDS, compile_by, gated, use_fresh_cache
 
 TEXT = """
 opset 21
@@ -43,40 +44,18 @@ graph net(x: f32[ROWS, 64], labels: i32[ROWS]) -> (y, loss) {
 }
 """
 ADAM = Training("loss", Adam(learning_rate=Scalar(0.01)))
-SECONDS = 60
-"""After which a build has failed that only hangs."""
-
-COMPILER = """#!/bin/sh
-# Does something else before it compiles what quick programs do not consist of.
-case " $* " in
-*" -O1 "*) ;;
-*" -c "*) ACT ;;
-esac
-exec cc "$@"
-"""
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of programs of its own for every test."""
-    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("POPGRAPH_PROGRAM_CACHE")
+    use_fresh_cache(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file that the compiler of tuned programs waits for."""
-    path = tmp_path / "gate"
-    compile_by(tmp_path, monkeypatch, f"while [ ! -e {path} ]; do sleep 0.02; done")
-    yield path
-    path.touch()
-
-
-def compile_by(folder: Path, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
-    script = folder / "compiler"
-    script.write_text(COMPILER.replace("ACT", act))
-    script.chmod(0o755)
-    monkeypatch.setenv("CC", str(script))
+    yield from gated(tmp_path, monkeypatch)
 
 
 def model(folder: Path, rows: int | str = 4) -> Path:

@@ -60,6 +60,13 @@ def command(
     value: Values = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     threads: Threads = 1,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Compile less, for a sooner answer, what the cache does not have.",
+        ),
+    ] = False,
     indices: IndicesChoice = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
@@ -78,12 +85,16 @@ def command(
     popgraph run model.onnx --random --backend reference
     popgraph run model.onnx -i x=x.npy --value shape=2,3
 
+    With --quick, a program that the cache does not have gets plain schedules: it is compiled
+    sooner, runs longer and is not kept.
+
     An index out of range is an error, but for --random, where it is the nearest that is in range.
 
     .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code,
     loops on plain memory: run only what you trust.
     """
     from popgraph import compiler
+    from popgraph.background import Deferred
     from popgraph.cli import models
     from popgraph.compiler.sizes import specialise
 
@@ -112,7 +123,14 @@ def command(
     }
     usual = Indices.NEAREST if random else Indices.ERROR
     made = options(winograd, schedule, tuned, indices or usual, extra)
-    request = compiler.BuildRequest(module, compilation, made, backend.value, threads)
+    request = compiler.BuildRequest(
+        module,
+        compilation,
+        made,
+        backend.value,
+        threads,
+        backlog=Deferred() if quick else None,
+    )
     runner = request.runner()
     results = runner(arrays)
     if interface is not None and not hosted:

@@ -123,6 +123,13 @@ def command(
         ),
     ] = False,
     threads: Threads = 1,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Begin with plain programs; tuned ones, built meanwhile, take over.",
+        ),
+    ] = False,
     folders: Folders = None,
 ) -> None:
     """
@@ -154,7 +161,8 @@ def command(
     not finite or zero, probabilities that are none, labels outside the classes.
     Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
     same command with --resume goes on, and comes to the bits that it would have come to without
-    a break.
+    a break (but for --quick: the step at which tuned programs take over, and with it how sums are
+    rounded, is another one each time).
     Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
     writes and prints. A checkpoint goes on with any number of ranks.
     """
@@ -194,6 +202,7 @@ def command(
         straight_through=straight_through,
         backend=backend.value,
         threads=threads,
+        quick=quick,
     )
     trainer.values.update(models.values(value or (), trainer.module))
     held_out = None if validation is None else _held_out(validation)

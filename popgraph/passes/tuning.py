@@ -77,11 +77,19 @@ class Tuning:
     """Convolutions for the phases of one; where there would be more, one computes all of them."""
     few_channels: int = 8
     """Channels up to which one does as well: each phase alone would leave vectors half empty."""
+    least_filled: float = 0.9
+    """Share of the lanes: where one fills less, and rows of a phase do so, phases are apart."""
 
     # Layouts
 
     least_channels: int = 8
     """Channels from which on it pays to have them innermost."""
+    pixel_lanes: int = 16
+    """Pixels that fill a vector, where results have too few channels for that."""
+    least_row_share: float = 0.7
+    """Share of the lanes that a row fills, whose end is taken in ever shorter vectors."""
+    least_pixel_products: int = 16
+    """Products of an element: for fewer, pixels are not put side by side where channels are."""
 
     # Schedules of contractions
 
@@ -292,6 +300,12 @@ class Tuning:
     """Bytes up to which a literal costs less than the operation that would compute it."""
     large_literal_bytes: int = 16 * 1024 * 1024
     """Bytes from which on literals are not transposed: readers can, and NumPy takes seconds."""
+
+    def fills_vectors(self, pixels: int) -> bool:
+        """Whether it pays to run along a row of so many pixels instead of along channels."""
+        whole, rest = divmod(pixels, self.pixel_lanes)
+        lanes = (whole + rest.bit_count()) * self.pixel_lanes
+        return whole > 0 and pixels >= self.least_row_share * lanes
 
 
 @dataclass(frozen=True)

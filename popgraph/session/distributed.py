@@ -25,6 +25,13 @@ def check_distributed(options: SessionOptions) -> None:
             "SessionOptions.globalReplicationFactor",
             "every process has the same number of replicas here",
         )
+    if options.enableQuickStart and options.globalReplicationFactor > local:
+        raise popart_unsupported_exception(
+            "tuned programs take over in each process at another step, and sums are rounded in "
+            "another order: the weights of the processes would differ",
+            "SessionOptions.enableQuickStart",
+            "leave it out where several processes train together",
+        )
 
 
 def _complaints(options: SessionOptions) -> Iterator[str]:

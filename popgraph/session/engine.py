@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from popgraph.backends.base import Executable
+from popgraph.background import Backlog
 from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
@@ -27,8 +28,10 @@ _STATE_WORDS = 4
 class Engine:
     """A program that `prepare` compiles; whatever needs it before fails as PopART does."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, backlog: Backlog | None = None) -> None:
         self._program = program
+        self.backlog = backlog
+        """Where a quick program waits for the tuned one, if there is one."""
         self._executable: Executable | None = None
         self._device: DeviceInfo | None = None
         self._idle_state = [0] * _STATE_WORDS
@@ -60,7 +63,7 @@ class Engine:
             how = device.backend, device.threads
             code = self._program.code
             staged = None if overlap is None else overlap.build(code, device.threads)
-            self._executable = code.build(*how) if staged is None else staged
+            self._executable = staged or code.build(*how, self.backlog)
             if forward:
                 results = self._program.forward_results
                 self.forward = code.build_forward(*how, results, self._executable)

@@ -198,6 +198,9 @@ class SessionOptions:
     """Stages of a pipeline run side by side, each on some of the threads of the device."""
     enableStraightThrough: bool = False
     """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
+    enableQuickStart: bool = False
+    """`prepareDevice` ends sooner: a plain program runs until the tuned one, which is built in the
+    background, takes over between two batches."""
 
     def __post_init__(self) -> None:
         ours, popxl = (os.environ.get(f"{name}_CACHE_DIR") or None for name in ("POPART", "POPXL"))
@@ -295,6 +298,13 @@ class SessionOptions:
             )
         if self.enableExplicitMainLoops and not self.useHostCopyOps:
             raise popart_exception("enableExplicitMainLoops requires useHostCopyOps.")
+        if self.enableQuickStart and self.createImplicitPipeliningFwdOnlyProgram:
+            raise popart_unsupported_exception(
+                "a program of the forward pass has the weights of the program that trains, which "
+                "cannot be replaced by another one meanwhile",
+                "SessionOptions.enableQuickStart",
+                "without it, or without createImplicitPipeliningFwdOnlyProgram",
+            )
         for name, asked in NOT_IMPLEMENTED.items():
             if asked(self):
                 raise popart_unsupported_exception(

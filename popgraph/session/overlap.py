@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from popgraph.backends.c.run.staged import StagedExecutable
+from popgraph.builder.opset.exceptions import popart_unsupported_exception
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.options import SessionOptions
@@ -55,6 +56,12 @@ def overlap_of(
     looks_on = watched or options.enableFloatingPointChecks
     if looks_on or not program.replicas.is_one or options.createImplicitPipeliningFwdOnlyProgram:
         return None
+    if options.enableQuickStart and (options.overlapStages or sessions_are_split()):
+        raise popart_unsupported_exception(
+            "stages that run side by side have no quick programs",
+            "SessionOptions.enableQuickStart",
+            "leave it out",
+        )
     pipeline = stages.pipeline
     if sessions_are_split():
         ranks, devices = world().size, len(pipeline.devices)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.rewriter import Rewriter
@@ -12,6 +13,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.turns import TakingTurns
 from popgraph.backends.reference.executable import ReferenceExecutable
+from popgraph.background import Backlog, Deferred
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
@@ -36,11 +38,28 @@ class ProgramCode:
     period: int
     """How many micro-batches make an update."""
 
-    def build(self, backend: str, threads: int) -> Executable:
-        """Makes the code: if several micro-batches make an update, one program for the last."""
+    def build(self, backend: str, threads: int, backlog: Backlog | None = None) -> Executable:
+        """
+        Makes the code: if several micro-batches make an update, one program for the last.
+
+        With a `backlog`, it is quick code until it is tuned.
+        """
         if backend != "c" or not is_in_turns(self.module):
-            return self._request(backend, threads).executable()
-        others, last = (self._turn(threads, last=last) for last in (False, True))
+            return replace(self._request(backend, threads), backlog=backlog).executable()
+        if backlog is None:
+            return self._taking_turns(partial(self._turn, threads))
+        later = {last: Deferred() for last in (False, True)}
+        made = self._taking_turns(lambda last: self._turn(threads, last, later[last]))
+
+        def tuned() -> Executable:
+            """Programs that have run have memory in common: none of them is in it."""
+            return self._taking_turns(lambda last: _built(later[last]) or self._turn(threads, last))
+
+        return made if all(one.tuned for one in later.values()) else backlog.add(made, tuned)
+
+    def _taking_turns(self, turn: Callable[[bool], Executable]) -> TakingTurns:
+        others, last = turn(False), turn(True)
+        assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
         return TakingTurns(others, last, COUNTER, self.period)
 
     def build_forward(
@@ -64,13 +83,11 @@ class ProgramCode:
                 raise AssertionError("both programs are of one backend")
         return made
 
-    def _turn(self, threads: int, *, last: bool) -> CExecutable:
+    def _turn(self, threads: int, last: bool, backlog: Backlog | None = None) -> Executable:
         """The program of micro-batches that are, or are not, the last before an update."""
-        request = self._request("c", threads)
+        request = replace(self._request("c", threads), backlog=backlog)
         settle_turn(request.module, request.compilation.weights, last=last)
-        made = request.executable()
-        assert isinstance(made, CExecutable), "a session's program has no host steps"
-        return made
+        return request.executable()
 
     def lowered(self, threads: int) -> BuildRequest:
         """The program of kernels, as `build` compiles it for the C backend."""
@@ -105,3 +122,8 @@ class ProgramCode:
         """What it tells other ranks, in its order: all of them have to have the same."""
         found = (op for op in self.module.walk() if isinstance(op, ExchangeOp))
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
+
+
+def _built(later: Deferred) -> Executable | None:
+    """The tuned program of a quick one; None where the cache had it."""
+    return later.builds[0]() if later.builds else None

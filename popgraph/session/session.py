@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.background import Backlog
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
@@ -163,7 +164,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._program.check_work()
             check_batches(self._options, self._program.inputs.values())
         self._weights = HostWeights(self._program.initial_values)
-        self._engine = Engine(self._program)
+        backlog = Backlog() if self._options.enableQuickStart else None
+        self._engine = Engine(self._program, backlog)
         alone = self._program.replicas.is_one
         own = {*self._own(), *self._program.accumulators}
         in_turn = InTurn(self._share.own, own, self._common(), draws=self._program.uses_seed)

@@ -106,6 +106,15 @@ class Stepping(ABC):
             self._weights.in_sync = False
 
     @property
+    def tuned(self) -> bool:
+        """Whether the next batch runs the tuned program: `enableQuickStart` lets others begin."""
+        return self._engine.backlog is None or self._engine.backlog.tuned
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, for the tuned program; says whether it is there."""
+        return self._engine.backlog is None or self._engine.backlog.wait(timeout)
+
+    @property
     def _looks_on(self) -> bool:
         """Whether something is to be done between micro-batches."""
         several = self._share.own.all_replicas > 1

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
+from popgraph.background import Backlog
 from popgraph.compiler import BuildRequest
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import model_of
@@ -39,6 +40,8 @@ class Build:
     straight_through: bool = False
     values: dict[str, Array] = field(default_factory=dict)
     """The inputs that decide structure: the same in all steps."""
+    backlog: Backlog | None = None
+    """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
 
     def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
         """What is to be built for steps on inputs of these shapes; some always have `values`."""
@@ -47,10 +50,15 @@ class Build:
             indices=self.indices,
             straight_through=self.straight_through,
         )
-        compilation = Compilation(task.weights)
-        request = BuildRequest(task.module, compilation, options, self.backend, self.threads)
+        request = self.of(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
         return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
+
+    def of(self, module: ModuleOp, compilation: Compilation, options: Options) -> BuildRequest:
+        """What is to be built of a module."""
+        return BuildRequest(
+            module, compilation, options, self.backend, self.threads, backlog=self.backlog
+        )
 
 
 class Inputs:
@@ -162,8 +170,7 @@ class Inference:
 
 def _runner(module: ModuleOp, weights: WeightStore, build: Build) -> Runner:
     options = Options(variables=True, indices=build.indices)
-    compilation = Compilation(WeightStore(weights))
-    request = BuildRequest(module, compilation, options, build.backend, build.threads)
+    request = build.of(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}
         request = request.specialised(Call(shapes, build.values))

@@ -47,6 +47,7 @@ def train(
     straight_through: bool = False,
     backend: str = "c",
     threads: int = 1,
+    quick: bool = False,
 ) -> Trainer:
     """
     Trains a model: `train("net.pgraph", (x, labels), "nll", "Adam(0.001)", epochs=5)`.
@@ -70,6 +71,7 @@ def train(
         straight_through=straight_through,
         backend=backend,
         threads=threads,
+        quick=quick,
     )
     trainer.fit(
         data,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.background import Backlog
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import BuildRequest, Model
 from popgraph.compiler.saving import check_kind, save_model
@@ -55,6 +56,10 @@ class Trainer:
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
     the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
     where there is one of each.
+    With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
+    that are made without it have been built in the background, and take over between two steps
+    with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
+    for its end.
     """
 
     def __init__(
@@ -75,14 +80,24 @@ class Trainer:
         straight_through: bool = False,
         backend: str = "c",
         threads: int = 1,
+        quick: bool = False,
     ) -> None:
         choice = Choice.of(freeze, train_only)
         wishes = Wishes(loss, optimizer, schedule, class_weights, choice, prediction)
         self._subject = Subject(model, wishes)
-        self._build = Build(backend, threads, indices, straight_through, dict(values or {}))
+        self._ranks = Ranks.here()
+        if quick and self._ranks.are_several:
+            raise RunError(
+                "tuned programs take over on each rank at another step, and sums are rounded in "
+                "another order: the weights of the ranks would differ",
+                "quick",
+                "train on several ranks without it",
+            )
+        self._backlog = Backlog() if quick and backend == "c" else None
+        inputs = dict(values or {})
+        self._build = Build(backend, threads, indices, straight_through, inputs, self._backlog)
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
-        self._ranks = Ranks.here()
         self.progress = Progress()
         self.stopped = ""
         """Why the training ended before its last epoch."""
@@ -97,6 +112,15 @@ class Trainer:
     def history(self) -> History:
         """What was measured so far."""
         return self.progress.history
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the next step is one of a tuned program: none but `quick=True` makes others."""
+        return self._backlog is None or self._backlog.tuned
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, for tuned programs; says whether they are there."""
+        return self._backlog is None or self._backlog.wait(timeout)
 
     @property
     def task(self) -> Task:

@@ -264,6 +264,30 @@ def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
     assert not re.search(r"mul\w*ps.*%xmm", code)
 
 
+POWERS = LANES.replace("f32x8 tanh_of_lanes", "f32x8 cubes_of_lanes").replace(
+    "return POPGRAPH_LANES(f32x8, f32, f32x8, f32, 8, popgraph_tanhf, x);",
+    """
+    union { f32x8 v; f32 s[8]; } from = {.v = x}, to;
+    for (int k = 0; k < 8; k++)
+        to.s[k] = popgraph_powf(from.s[k], 3.1f) + popgraph_powf(from.s[k], from.s[k]);
+    return to.v;
+    """,
+)
+
+
+def test_functions_that_are_called_twice_run_on_vectors() -> None:
+    """A call would compute the lanes one by one."""
+    code = tuned("haswell", POWERS)
+    assert "popgraph_powf" not in code
+    assert re.search(r"fmadd\w*pd.*%ymm", code)
+
+
+def test_choices_of_a_function_are_one_mask_each() -> None:
+    """Those of the logarithm: subnormals, zero, infinity, and what has no logarithm."""
+    code = tuned("haswell", LANES.replace("popgraph_tanhf", "popgraph_logf"))
+    assert len(re.findall(r"\tvcmp\w*ps", code)) <= 5, "one of them is for whole numbers, too"
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has such arithmetic")
 @pytest.mark.parametrize("standard", ["-std=c11", "-std=gnu11"])
 @pytest.mark.parametrize("arithmetic", ["387", "both", "sse"])

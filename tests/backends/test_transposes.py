@@ -9,8 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import DTypeLike
 from onnx import helper
+from xdsl.dialects import vector
 
 import popgraph
+from popgraph.compiler import load, lower
+from popgraph.passes.options import Options
+from popgraph.support.machine import PRESETS
 
 
 def transposed(
@@ -47,6 +51,17 @@ def test_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
 )
 @example(((5, 16, 9, 3), [0, 2, 3, 1]))
 @example(((3, 9, 40), [2, 1, 0]))
+@example(((40, 8), [1, 0]))
+@example(((3, 40, 7), [0, 2, 1]))
 def test_any_order(drawn: tuple[tuple[int, ...], list[int]]) -> None:
     shape, order = drawn
     transposed(shape, tuple(order), "f4", 1)
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(2, 2), (3, 2), (4, 4), (8, 8), (12, 8), (64, 16)])
+def test_few_columns_make_smaller_squares(columns: int, lanes: int) -> None:
+    text = f"graph g(x: f32[4096, {columns}]) -> y {{ y = Transpose(x, perm=[1, 0]) }}"
+    module, compilation = load(text)
+    lower(module, compilation, Options(machine=PRESETS["zen4"]), level="loops")
+    loads = [op for op in module.walk() if isinstance(op, vector.LoadOp)]
+    assert {op.result.type.get_shape() for op in loads} == {(lanes,)}

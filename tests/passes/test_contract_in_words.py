@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 import popgraph
 from popgraph.compiler import load, lower
-from popgraph.dialects.graphcore import DotConvOp
+from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp
 from popgraph.dialects.tile import ContractOp, PackOp, ViewOp
 from popgraph.passes.options import Options
 from popgraph.support import dtypes
@@ -41,6 +41,22 @@ def test_words_pay_for_free_places_where_one_instruction_takes_them(
     channels: int, machine: str, words: list[str]
 ) -> None:
     assert words_of(channels, machine) == words
+
+
+@pytest.mark.parametrize(("columns", "words"), [(3, 0), (4, 1)])
+@pytest.mark.parametrize("machine", ["zen4", "zen3"])
+def test_bytes_of_few_columns_are_read_as_they_are(columns: int, words: int, machine: str) -> None:
+    """Words have neighbouring sums in the lanes of a vector, which few would leave empty."""
+    random = np.random.default_rng(0)
+    a = random.integers(0, 256, (64, 96)).astype(np.uint8)
+    b = random.integers(-128, 128, (96, columns)).astype(np.int8)
+    proto = model("MatMulInteger", {"a": a, "b": b})
+    options = Options(machine=PRESETS[machine])
+    module, compilation = load(proto)
+    lower(module, compilation, options, level="graphcore")
+    assert sum(isinstance(op, DotMatMulOp) for op in module.walk()) == words
+    (found,) = popgraph.compile(proto, options=options)({"a": a, "b": b}).values()
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b)
 
 
 NET = """

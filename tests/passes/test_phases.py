@@ -89,9 +89,11 @@ def test_fuzz_phases_are_the_gradient(tuning: Tuning, drawn: Drawn) -> None:
     np.testing.assert_array_equal(outputs["y0"], expected)
 
 
-def contractions(tuning: Tuning, channels: int, stride: int) -> list[tile.ContractOp]:
+def contractions(
+    tuning: Tuning, channels: int, stride: int, windows: int = 3
+) -> list[tile.ContractOp]:
     """Of the gradient of a convolution whose windows are as wide as two strides."""
-    x = np.zeros((1, 2, 3, 3), np.float32)
+    x = np.zeros((1, 2, windows, windows), np.float32)
     w = np.zeros((2, channels, 2 * stride, 2 * stride), np.float32)
     attributes = {"strides": [stride] * 2, "dilations": [1, 1], "pads": [0] * 4}
     sample = as_gradient(x, w, {**attributes, "group": 1, "output_padding": [0, 0]})
@@ -111,6 +113,17 @@ def test_few_channels_and_many_phases_are_one_convolution(channels: int, stride:
     found = contractions(Tuning(), channels, stride)
     domain = (1, channels * stride * stride, 4, 4, 2, 2, 2)
     assert [op.domain.data for op in found] == [domain]
+
+
+@pytest.mark.parametrize(
+    ("channels", "windows", "count"),
+    [(1, 31, 1), (3, 14, 1), (3, 19, 1), (3, 31, 4), (4, 31, 1), (7, 31, 4)],
+)
+def test_phases_of_few_channels_are_apart_where_their_rows_fill_vectors(
+    channels: int, windows: int, count: int
+) -> None:
+    """Three channels in four phases leave lanes empty; in four channels they do not."""
+    assert len(contractions(Tuning(), channels, 2, windows)) == count
 
 
 @given(transposed(most_dilation=2))

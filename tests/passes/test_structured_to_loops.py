@@ -168,15 +168,13 @@ def test_short_rows_are_woven(short: int, grain: int) -> None:
     assert ("vector.shuffle" in names) == (short <= 8)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "turned"), [((40, 33), True), ((20, 70), True), ((9, 12), False)]
-)
-def test_functions_of_columns_run_on_vectors(sizes: tuple[int, int], turned: bool) -> None:
+@pytest.mark.parametrize("sizes", [(40, 33), (20, 70), (9, 12)])
+def test_functions_of_columns_run_on_vectors(sizes: tuple[int, int]) -> None:
     """What stands across is loaded in vectors, which are transposed when the body has run."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     kernel = check(MapSpec("f32", sizes, (columns,), ("relu",)), Target.of(64), 0)
     names = [op.name for op in kernel.walk()]
-    assert ("vector.shuffle" in names) == ("vector.load" in names) == turned
+    assert {"vector.shuffle", "vector.load"} <= set(names)
 
 
 def test_large_maps_are_shared_by_threads() -> None:
@@ -267,10 +265,13 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
 
 @pytest.mark.parametrize("sizes", [(3, 16, 9), (2, 33, 15), (16, 16, 9), (1, 32, 12), (4, 40, 8)])
 def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
-    """Vectors read on behind rows of more than half their lanes, but never behind the memory."""
+    """
+    Vectors read on behind rows of more than half their lanes, but never behind the memory.
+
+    Where they would, and for shorter rows, squares are smaller.
+    """
     kernel = check(PackSpec("f32", sizes, 16, 0), Target.of(64), 0)
-    turned = any(op.name == "vector.shuffle" for op in kernel.walk())
-    assert turned == (sizes[2] > 8 and (sizes[0] > 1 or sizes[1] > 16))
+    assert any(op.name == "vector.shuffle" for op in kernel.walk())
 
 
 @pytest.mark.parametrize("extent", range(9, 70))

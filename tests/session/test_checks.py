@@ -28,6 +28,9 @@ def test_what_is_recomputed_is_chosen_once() -> None:
     options.autoRecomputation = popart.RecomputationType.Standard
     with pytest.raises(popart_exception, match="A mixture of auto and manual recomputation"):
         popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+    kept, _, _, held = product()
+    kept.checkpointOutput([held])
+    popart.InferenceSession(kept.getModelProto(), popart.DataFlow(1, [held]), userOptions=options)
     options.executionPhaseSettings.phases = 2
     options.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases
     popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)

@@ -224,3 +224,8 @@ def test_who_looks_on_sees_batches_one_by_one(in_stages: list[int]) -> None:
     looked_at = session(accumulates=True, overlaps=True, enableFloatingPointChecks=True)
     trained(*looked_at, True)
     assert not in_stages
+
+
+def test_stages_side_by_side_have_no_quick_programs() -> None:
+    with pytest.raises(popart.popart_exception, match="side by side have no quick programs"):
+        session(accumulates=True, overlaps=True, enableQuickStart=True)

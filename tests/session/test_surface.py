@@ -40,7 +40,13 @@ OWN_BUILDER = {
     *("DEFAULT_OPSET", "called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
 }
 """What the builder has for PopGraph itself."""
-OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
+OWN_OPTIONS = {
+    "enableQuickStart",
+    "enableStraightThrough",
+    "enableWinograd",
+    "indices",
+    "scheduleFile",
+} | {
     "exchangeBucketBytes",
     "exchangeType",
     "overlapStages",
@@ -92,7 +98,7 @@ def test_the_table_is_that_of_the_module() -> None:
 
 def test_the_table_is_that_of_the_builder_and_the_sessions() -> None:
     assert listed("Builder") == public(Builder) - OWN_BUILDER
-    assert listed("Session") == public(Session) - {"save"}
+    assert listed("Session") == public(Session) - {"save", "tuned", "wait"}
     assert listed("InferenceSession") == public(InferenceSession) - public(Session)
     own = {"selection"}
     assert listed("TrainingSession") == public(TrainingSession) - public(Session) - own

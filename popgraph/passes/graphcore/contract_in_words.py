@@ -188,7 +188,13 @@ class SumHalvesInWords(Rule[AnyContraction]):
 
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
-    """The words of the machine that are for factors of this kind, best first."""
+    """
+    The words of the machine that are for factors of this kind, best first.
+
+    None where fewer sums stand side by side than vectors are packed of: words would go one by one.
+    """
+    if _columns(op) < target.tuning.least_packed_extent:
+        return
     dtype = dtype_of(op.result)
     for name in target.machine.words:
         words = WORDS[name]
@@ -197,6 +203,13 @@ def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
         fits = not grouped or terms_of(op) % words.count == 0
         if is_meant and fits and pays(op, words, target.tuning):
             yield words
+
+
+def _columns(op: AnyContraction) -> int:
+    """How many sums stand side by side: the columns of a matrix, channels of the same images."""
+    if isinstance(op, MatMulOp):
+        return shape_of(op.result)[-1]
+    return shape_of(op.operands[1])[0] // integer(op.groups)
 
 
 def _sums_in_words(

@@ -46,12 +46,17 @@ By the first macro that a compiler has: loops over the lanes of a vector use all
 halves for some machines, which wait for one another in memory.
 """
 
-GCC_FLAGS = ("-fno-tree-pre", "-fno-predictive-commoning", "--param=avoid-fma-max-bits=0")
+GCC_FLAGS = (
+    *("-fno-tree-pre", "-fno-predictive-commoning", "--param=avoid-fma-max-bits=0"),
+    "-fno-thread-jumps",
+)
 """
 Where a loop slides over its input, GCC would keep this turn's values for the next turn: in
 registers that micro-kernels need for sums. A convolution ran 1.4 times as long. For some machines,
 Zen 2 and later among them, it would not fuse products with sums that wait for each other, as those
-of a depthwise window do: networks of such windows ran 1.01 to 1.03 times as long.
+of a depthwise window do: networks of such windows ran 1.01 to 1.03 times as long. Where a function
+chooses several times, as the logarithm does at its ends, it would make paths of the choices before
+lanes become vectors, which then make masks of masks: 1.4 times as long.
 """
 
 

@@ -9,16 +9,16 @@
  * or calls. Squares that overflow are those of lanes that are not chosen.
  */
 
-static inline f64 popgraph_asin(f64 x) { return popgraph_atan(x / sqrt((1.0 - x) * (1.0 + x))); }
+POPGRAPH_INLINE f64 popgraph_asin(f64 x) { return popgraph_atan(x / sqrt((1.0 - x) * (1.0 + x))); }
 
 /* Twice the angle of half the chord. */
-static inline f64 popgraph_acos(f64 x) { return 2.0 * popgraph_atan(sqrt((1.0 - x) / (1.0 + x))); }
+POPGRAPH_INLINE f64 popgraph_acos(f64 x) { return 2.0 * popgraph_atan(sqrt((1.0 - x) / (1.0 + x))); }
 
 /*
  * The angle of the flatter of the two slopes, counted from the half or the quarter that it is in.
  * Two infinities are as far as each other, and nowhere is ahead.
  */
-static inline f64 popgraph_atan2(f64 y, f64 x) {
+POPGRAPH_INLINE f64 popgraph_atan2(f64 y, f64 x) {
     const f64 rise = fabs(y), run = fabs(x);
     const bool steep = rise > run, behind = copysign(1.0, x) < 0.0;
     const f64 shorter = steep ? run : rise, longer = steep ? rise : run;
@@ -29,35 +29,35 @@ static inline f64 popgraph_atan2(f64 y, f64 x) {
 }
 
 /* With u = (e^|x| - 1) / 2, which is finite where the result is. */
-static inline f64 popgraph_sinh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_sinh(f64 x) {
     const f64 u = popgraph_expm1_times(fabs(x), -1);
     const f64 share = u > 1e17 ? 0.5 : u / (2.0 * u + 1.0);
     return fabs(x) < 1e-300 ? x : copysign(u + share, x);
 }
 
-static inline f64 popgraph_cosh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_cosh(f64 x) {
     const f64 half = popgraph_exp_times(fabs(x), -1);
     return half + 0.25 / half;
 }
 
 /* ln(1 + x + root), or ln(2 x) from where x + 1 is x: x^2 need not be finite there. */
-static inline f64 popgraph_area(f64 x, f64 more) {
+POPGRAPH_INLINE f64 popgraph_area(f64 x, f64 more) {
     const bool large = x > 1e18;
     const f64 area = popgraph_log1p(large ? x : x + more);
     return area + (large ? 0.6931471805599453 : 0.0);
 }
 
-static inline f64 popgraph_asinh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_asinh(f64 x) {
     const f64 size = fabs(x), square = size * size;
     return copysign(popgraph_area(size, square / (1.0 + sqrt(square + 1.0))), x);
 }
 
-static inline f64 popgraph_acosh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_acosh(f64 x) {
     const f64 beyond = x - 1.0;
     return popgraph_area(beyond, x >= 1.0 ? sqrt(beyond * (x + 1.0)) : NAN);
 }
 
-static inline f64 popgraph_atanh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_atanh(f64 x) {
     const f64 size = fabs(x), twice = 2.0 * size;
     const f64 ratio = size < 0.5 ? twice + twice * size / (1.0 - size) : twice / (1.0 - size);
     return copysign(0.5 * popgraph_log1p(ratio), x);
@@ -67,7 +67,7 @@ static inline f64 popgraph_atanh(f64 x) {
  * The angle whose sine is x for an f32, in f64: a polynomial up to a half, beyond it the angle of half
  * the chord, of which there are two. Its error of 6e-11 is nothing beside the rounding to f32.
  */
-static inline f64 popgraph_short_angle(f64 size, bool far) {
+POPGRAPH_INLINE f64 popgraph_short_angle(f64 size, bool far) {
     const f64 z = far ? 0.5 * (1.0 - size) : size * size, t = far ? sqrt(z) : size;
     f64 p = 0.031085697812938955;
     p = p * z + 0.010491474898074192;
@@ -79,14 +79,14 @@ static inline f64 popgraph_short_angle(f64 size, bool far) {
     return t + t * z * p;
 }
 
-static inline f32 popgraph_asinf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_asinf(f32 x) {
     const f64 size = fabs((f64)x);
     const bool far = size > 0.5;
     const f64 angle = popgraph_short_angle(size, far);
     return (f32)copysign(far ? 1.5707963267948966 - 2.0 * angle : angle, (f64)x);
 }
 
-static inline f32 popgraph_acosf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_acosf(f32 x) {
     const f64 size = fabs((f64)x);
     const bool far = size > 0.5;
     const f64 angle = copysign(popgraph_short_angle(size, far), (f64)x);
@@ -95,12 +95,12 @@ static inline f32 popgraph_acosf(f32 x) {
 }
 
 /* f32 by way of f64, which hides all errors but the last rounding. */
-static inline f32 popgraph_atan2f(f32 y, f32 x) { return (f32)popgraph_atan2((f64)y, (f64)x); }
-static inline f32 popgraph_sinhf(f32 x) { return (f32)popgraph_sinh((f64)x); }
-static inline f32 popgraph_coshf(f32 x) { return (f32)popgraph_cosh((f64)x); }
-static inline f32 popgraph_asinhf(f32 x) { return (f32)popgraph_asinh((f64)x); }
-static inline f32 popgraph_acoshf(f32 x) { return (f32)popgraph_acosh((f64)x); }
-static inline f32 popgraph_atanhf(f32 x) { return (f32)popgraph_atanh((f64)x); }
+POPGRAPH_INLINE f32 popgraph_atan2f(f32 y, f32 x) { return (f32)popgraph_atan2((f64)y, (f64)x); }
+POPGRAPH_INLINE f32 popgraph_sinhf(f32 x) { return (f32)popgraph_sinh((f64)x); }
+POPGRAPH_INLINE f32 popgraph_coshf(f32 x) { return (f32)popgraph_cosh((f64)x); }
+POPGRAPH_INLINE f32 popgraph_asinhf(f32 x) { return (f32)popgraph_asinh((f64)x); }
+POPGRAPH_INLINE f32 popgraph_acoshf(f32 x) { return (f32)popgraph_acosh((f64)x); }
+POPGRAPH_INLINE f32 popgraph_atanhf(f32 x) { return (f32)popgraph_atanh((f64)x); }
 
 /*
  * Remainders are exact. Where the quotient is small they are x - q y without a rounding: the
@@ -108,17 +108,17 @@ static inline f32 popgraph_atanhf(f32 x) { return (f32)popgraph_atanh((f64)x); }
  * than half a unit of f64 from a whole number. Two f64 need a fused product; and their quotient may
  * be rounded up to a whole number, which is one too many. Elsewhere libm's loop finds the same.
  */
-static inline bool popgraph_is_short_divisionf(f32 x, f32 y) {
+POPGRAPH_INLINE bool popgraph_is_short_divisionf(f32 x, f32 y) {
     const f64 size = fabs((f64)y);
     return fabs((f64)x) < size * 268435456.0 && size < INFINITY;
 }
 
-static inline f32 popgraph_short_remainderf(f32 x, f32 y) {
+POPGRAPH_INLINE f32 popgraph_short_remainderf(f32 x, f32 y) {
     const f64 quotient = trunc((f64)x / (f64)y);
     return copysignf((f32)((f64)x - quotient * (f64)y), x);
 }
 
-static inline bool popgraph_is_short_division(f64 x, f64 y) {
+POPGRAPH_INLINE bool popgraph_is_short_division(f64 x, f64 y) {
 #if defined(__FP_FAST_FMA) || defined(__FMA__)
     const f64 size = fabs(y);
     return fabs(x) < size * 4503599627370496.0 && size < INFINITY;
@@ -129,17 +129,17 @@ static inline bool popgraph_is_short_division(f64 x, f64 y) {
 #endif
 }
 
-static inline f64 popgraph_short_remainder(f64 x, f64 y) {
+POPGRAPH_INLINE f64 popgraph_short_remainder(f64 x, f64 y) {
     const f64 size = fabs(x), step = fabs(y);
     const f64 rest = fma(-trunc(size / step), step, size);
     return copysign(rest < 0.0 ? rest + step : rest, x);
 }
 
-static inline f32 popgraph_remainderf(f32 x, f32 y) {
+POPGRAPH_INLINE f32 popgraph_remainderf(f32 x, f32 y) {
     return popgraph_is_short_divisionf(x, y) ? popgraph_short_remainderf(x, y) : fmodf(x, y);
 }
 
-static inline f64 popgraph_remainder(f64 x, f64 y) {
+POPGRAPH_INLINE f64 popgraph_remainder(f64 x, f64 y) {
     return popgraph_is_short_division(x, y) ? popgraph_short_remainder(x, y) : fmod(x, y);
 }
 

@@ -16,14 +16,14 @@
     ((((((1.38144672e-3f * (r) + 8.36878084e-3f) * (r) + 4.16683927e-2f) * (r) + 1.66665196e-1f) \
        * (r) + 4.99999940e-1f) * (r) + 1.0f) * (r) + 1.0f)
 
-static inline f32 popgraph_expf_part(f32 r) { return POPGRAPH_EXP_PART(r); }
+POPGRAPH_INLINE f32 popgraph_expf_part(f32 r) { return POPGRAPH_EXP_PART(r); }
 
 /*
  * 2^n e^r with |r| < ln 2 / 2. The last bits of what is rounded to a whole number hold n + 254: the
  * power is applied in two halves, which reach all of f32, and each half is moved to its place with
  * 127 added already. Large x need no limit but that of n: their r makes the polynomial infinite.
  */
-static inline f32 popgraph_expf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_expf(f32 x) {
     x = x < -104.0f ? -104.0f : x;
     union { f32 number; i32 bits; } whole = {.number = x * 1.44269504f + 12583166.0f};
     whole.bits = whole.bits > 0x4b400196 ? 0x4b400196 : whole.bits;
@@ -48,7 +48,7 @@ static inline f32 popgraph_expf(f32 x) {
 typedef f32 popgraph_f32x16 __attribute__((vector_size(64)));
 typedef u32 popgraph_u32x16 __attribute__((vector_size(64)));
 
-static inline popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
+POPGRAPH_INLINE popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
     typedef popgraph_f32x16 V;
     x = POPGRAPH_GREATER_F32_16(V, popgraph_u32x16, (V){0} - 104.0f, x);
     x = POPGRAPH_LESS_F32_16(V, popgraph_u32x16, (V){0} + 89.0f, x);
@@ -64,7 +64,7 @@ static inline popgraph_f32x16 popgraph_exp_on_16(popgraph_f32x16 x) {
 #endif
 
 /* e^x where nobody wants to know how small it is below x = -20, and x is not above 0. */
-static inline f32 popgraph_expf_below_zero(f32 x) {
+POPGRAPH_INLINE f32 popgraph_expf_below_zero(f32 x) {
     x = x < -20.0f ? -20.0f : x;
     const union { f32 number; u32 bits; } whole = {.number = x * 1.44269504f + 12583039.0f};
     const f32 r = x - (whole.number - 12583039.0f) * 0.693147182f;
@@ -73,7 +73,7 @@ static inline f32 popgraph_expf_below_zero(f32 x) {
 }
 
 /* ln(2^-scale x) - c for normal numbers x = m 2^e, with m in [1/sqrt 2, sqrt 2). */
-static inline f32 popgraph_logf_part(f32 x, f32 c, i32 scale) {
+POPGRAPH_INLINE f32 popgraph_logf_part(f32 x, f32 c, i32 scale) {
     union { f32 number; u32 bits; } split = {.number = x};
     const i32 exponent = (i32)(split.bits - 0x3f3504f3) >> 23;
     split.bits -= (u32)exponent << 23;
@@ -93,7 +93,7 @@ static inline f32 popgraph_logf_part(f32 x, f32 c, i32 scale) {
 }
 
 /* Subnormals are scaled up first. */
-static inline f32 popgraph_logf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_logf(f32 x) {
     const bool small = x < 1.17549435e-38f;
     f32 y = popgraph_logf_part(small ? x * 8388608.0f : x, 0.0f, small ? 23 : 0);
     y = x == 0.0f ? -INFINITY : y;
@@ -102,7 +102,7 @@ static inline f32 popgraph_logf(f32 x) {
 }
 
 /* ln(u) and what u = 1 + x, as it is rounded, lacks. */
-static inline f32 popgraph_log1pf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_log1pf(f32 x) {
     const f32 u = 1.0f + x;
     const f32 more = (x < 1.0f ? (u - 1.0f) - x : (u - x) - 1.0f) / u;
     f32 y = popgraph_logf_part(u, more, 0);
@@ -111,7 +111,7 @@ static inline f32 popgraph_log1pf(f32 x) {
     return x >= -1.0f ? y : NAN;
 }
 
-static inline f32 popgraph_tanhf(f32 x) {
+POPGRAPH_INLINE f32 popgraph_tanhf(f32 x) {
     const f32 size = fabsf(x), square = x * x;
     const f32 small = popgraph_expf_below_zero(-2.0f * size);
     const f32 far = 1.0f - 2.0f * small / (1.0f + small);
@@ -124,7 +124,7 @@ static inline f32 popgraph_tanhf(f32 x) {
     return copysignf(size < 0.625f ? near : far, x);
 }
 
-static inline f32 popgraph_erff(f32 x) {
+POPGRAPH_INLINE f32 popgraph_erff(f32 x) {
     const f32 size = fabsf(x), square = x * x;
     f32 p = (-1.7285347e-5f * size + 3.83197126e-4f) * square;
     p = p + (-3.88396438e-3f * size + 2.42546219e-2f);
@@ -147,23 +147,23 @@ static inline f32 popgraph_erff(f32 x) {
  * The same for f64, at most two units in the last place from the correctly rounded result (tan,
  * expm1 and tanh: three). erf and pow of f64 are libm's, one lane at a time.
  */
-static inline f64 popgraph_from_bits(u64 bits) {
+POPGRAPH_INLINE f64 popgraph_from_bits(u64 bits) {
     union { u64 bits; f64 number; } made = {.bits = bits};
     return made.number;
 }
 
-static inline u64 popgraph_bits(f64 x) {
+POPGRAPH_INLINE u64 popgraph_bits(f64 x) {
     union { f64 number; u64 bits; } made = {.number = x};
     return made.bits;
 }
 
 /* 2^exponent for the bits of a whole number, -1022 to 1023. */
-static inline f64 popgraph_power_of_two_f64(u64 exponent) {
+POPGRAPH_INLINE f64 popgraph_power_of_two_f64(u64 exponent) {
     return popgraph_from_bits((exponent + 1023) << 52);
 }
 
 /* e^r - 1 for |r| < ln 2 / 2. */
-static inline f64 popgraph_exp_part(f64 r) {
+POPGRAPH_INLINE f64 popgraph_exp_part(f64 r) {
     f64 p = 1.6059043836821613e-10;
     p = p * r + 2.08767569878681e-09;
     p = p * r + 2.505210838544172e-08;
@@ -182,7 +182,7 @@ static inline f64 popgraph_exp_part(f64 r) {
 #define POPGRAPH_SHIFT 6755399441055744.0 /* 1.5 * 2^52: added, it leaves whole numbers */
 
 /* 2^shift e^x: what overflows only without the power is finite. */
-static inline f64 popgraph_exp_times(f64 x, u64 shift) {
+POPGRAPH_INLINE f64 popgraph_exp_times(f64 x, u64 shift) {
     x = x > 746.0 ? 746.0 : x;
     x = x < -746.0 ? -746.0 : x;
     const f64 shifted = x * 1.4426950408889634 + POPGRAPH_SHIFT, n = shifted - POPGRAPH_SHIFT;
@@ -193,10 +193,10 @@ static inline f64 popgraph_exp_times(f64 x, u64 shift) {
     return p * popgraph_power_of_two_f64(half) * popgraph_power_of_two_f64(whole - half);
 }
 
-static inline f64 popgraph_exp(f64 x) { return popgraph_exp_times(x, 0); }
+POPGRAPH_INLINE f64 popgraph_exp(f64 x) { return popgraph_exp_times(x, 0); }
 
 /* 2^shift (e^x - 1), in the same way. */
-static inline f64 popgraph_expm1_times(f64 x, u64 shift) {
+POPGRAPH_INLINE f64 popgraph_expm1_times(f64 x, u64 shift) {
     f64 z = x > 746.0 ? 746.0 : x;
     z = z < -50.0 ? -50.0 : z;
     const f64 shifted = z * 1.4426950408889634 + POPGRAPH_SHIFT, n = shifted - POPGRAPH_SHIFT;
@@ -208,10 +208,10 @@ static inline f64 popgraph_expm1_times(f64 x, u64 shift) {
     return x == 0.0 ? x : p * popgraph_power_of_two_f64(rest + shift);
 }
 
-static inline f64 popgraph_expm1(f64 x) { return popgraph_expm1_times(x, 0); }
+POPGRAPH_INLINE f64 popgraph_expm1(f64 x) { return popgraph_expm1_times(x, 0); }
 
 /* ln(m 2^e + c), c being what m 2^e lacks, with m in [1/sqrt 2, sqrt 2); for normal numbers. */
-static inline f64 popgraph_log_part(f64 x, f64 c, f64 scale) {
+POPGRAPH_INLINE f64 popgraph_log_part(f64 x, f64 c, f64 scale) {
     const u64 moved = popgraph_bits(x) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd);
     const f64 biased = popgraph_from_bits(0x4330000000000000 | moved >> 52);
     const f64 e = biased - (4503599627370496.0 + 1023.0) - scale;
@@ -228,7 +228,7 @@ static inline f64 popgraph_log_part(f64 x, f64 c, f64 scale) {
     return e * 6.93147180369123816490e-01 - ((square - p) - f);
 }
 
-static inline f64 popgraph_log(f64 x) {
+POPGRAPH_INLINE f64 popgraph_log(f64 x) {
     const bool small = x < 2.2250738585072014e-308;
     f64 y = popgraph_log_part(small ? x * 18014398509481984.0 : x, 0.0, small ? 54.0 : 0.0);
     y = x == 0.0 ? -INFINITY : y;
@@ -236,7 +236,7 @@ static inline f64 popgraph_log(f64 x) {
     return x >= 0.0 ? y : NAN;
 }
 
-static inline f64 popgraph_log1p(f64 x) {
+POPGRAPH_INLINE f64 popgraph_log1p(f64 x) {
     const f64 u = 1.0 + x;
     const f64 c = (x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x)) / u;
     f64 y = popgraph_log_part(u, c, 0.0);
@@ -245,14 +245,14 @@ static inline f64 popgraph_log1p(f64 x) {
     return x >= -1.0 ? y : NAN;
 }
 
-static inline f64 popgraph_tanh(f64 x) {
+POPGRAPH_INLINE f64 popgraph_tanh(f64 x) {
     const f64 size = fabs(x), t = popgraph_expm1(2.0 * (size > 22.0 ? 22.0 : size));
     const bool far = size > 0.5;
     const f64 y = (far ? -2.0 : t) / (t + 2.0) + (far ? 1.0 : 0.0);
     return x != x ? x : copysign(y, x);
 }
 
-static inline f64 popgraph_atan(f64 x) {
+POPGRAPH_INLINE f64 popgraph_atan(f64 x) {
     const f64 size = fabs(x);
     const bool large = size > 2.414213562373095, middle = size > 0.66;
     f64 t = middle ? (size - 1.0) / (size + 1.0) : size;
@@ -277,7 +277,7 @@ static inline f64 popgraph_atan(f64 x) {
 /* x = n pi/2 + r + tail, for |x| < POPGRAPH_NEAR: products with n are exact. */
 #define POPGRAPH_NEAR 1000000.0
 
-static inline f64 popgraph_sin_part(f64 r, f64 tail) {
+POPGRAPH_INLINE f64 popgraph_sin_part(f64 r, f64 tail) {
     const f64 z = r * r, v = z * r;
     f64 p = 1.58969099521155010221e-10;
     p = p * z - 2.50507602534068634195e-08;
@@ -287,7 +287,7 @@ static inline f64 popgraph_sin_part(f64 r, f64 tail) {
     return r - ((z * (0.5 * tail - v * p) - tail) + v * 1.66666666666666324348e-01);
 }
 
-static inline f64 popgraph_cos_part(f64 r, f64 tail) {
+POPGRAPH_INLINE f64 popgraph_cos_part(f64 r, f64 tail) {
     const f64 z = r * r, half = 0.5 * z, w = 1.0 - half;
     f64 p = -1.13596475577881948265e-11;
     p = p * z + 2.08757232129817482790e-09;
@@ -299,7 +299,7 @@ static inline f64 popgraph_cos_part(f64 r, f64 tail) {
 }
 
 /* The sine of x + quarters pi/2. */
-static inline f64 popgraph_turned(f64 x, u64 quarters) {
+POPGRAPH_INLINE f64 popgraph_turned(f64 x, u64 quarters) {
     const f64 shifted = x * 0.6366197723675814 + POPGRAPH_SHIFT, n = shifted - POPGRAPH_SHIFT;
     const u64 turn = popgraph_bits(shifted) + quarters;
     const f64 a = x - n * 1.57079632673412561417e+00, b = n * 6.07710050630396597660e-11;
@@ -309,9 +309,9 @@ static inline f64 popgraph_turned(f64 x, u64 quarters) {
     return popgraph_from_bits(popgraph_bits(turn & 1 ? cosine : sine) ^ (turn & 2) << 62);
 }
 
-static inline f64 popgraph_near_sin(f64 x) { return x == 0.0 ? x : popgraph_turned(x, 0); }
-static inline f64 popgraph_near_cos(f64 x) { return popgraph_turned(x, 1); }
-static inline f64 popgraph_near_tan(f64 x) {
+POPGRAPH_INLINE f64 popgraph_near_sin(f64 x) { return x == 0.0 ? x : popgraph_turned(x, 0); }
+POPGRAPH_INLINE f64 popgraph_near_cos(f64 x) { return popgraph_turned(x, 1); }
+POPGRAPH_INLINE f64 popgraph_near_tan(f64 x) {
     return x == 0.0 ? x : popgraph_turned(x, 0) / popgraph_turned(x, 1);
 }
 
@@ -348,25 +348,27 @@ static inline f64 popgraph_near_tan(f64 x) {
 })
 
 /* f32 by way of f64, which hides all errors but the last rounding. */
-static inline f32 popgraph_expm1f(f32 x) { return (f32)popgraph_expm1((f64)x); }
-static inline f32 popgraph_atanf(f32 x) { return (f32)popgraph_atan((f64)x); }
-static inline f32 popgraph_near_sinf(f32 x) { return (f32)popgraph_near_sin((f64)x); }
-static inline f32 popgraph_near_cosf(f32 x) { return (f32)popgraph_near_cos((f64)x); }
-static inline f32 popgraph_near_tanf(f32 x) { return (f32)popgraph_near_tan((f64)x); }
+POPGRAPH_INLINE f32 popgraph_expm1f(f32 x) { return (f32)popgraph_expm1((f64)x); }
+POPGRAPH_INLINE f32 popgraph_atanf(f32 x) { return (f32)popgraph_atan((f64)x); }
+POPGRAPH_INLINE f32 popgraph_near_sinf(f32 x) { return (f32)popgraph_near_sin((f64)x); }
+POPGRAPH_INLINE f32 popgraph_near_cosf(f32 x) { return (f32)popgraph_near_cos((f64)x); }
+POPGRAPH_INLINE f32 popgraph_near_tanf(f32 x) { return (f32)popgraph_near_tan((f64)x); }
 
-static inline bool popgraph_is_whole(f64 x) { return trunc(x) == x; }
-
-static inline f32 popgraph_powf(f32 base, f32 exponent) {
-    const f64 x = base, y = exponent, size = fabs(x), power = fabs(y);
-    const bool whole = popgraph_is_whole(power), odd = whole && !popgraph_is_whole(0.5 * power);
-    f64 z = popgraph_exp(size == 1.0 ? 0.0 : y * popgraph_log(size));
-    z = odd ? copysign(z, x) : z;
-    z = x < 0.0 && size < INFINITY && !whole ? NAN : z;
+/* What is not computed with twice the digits is found out in f32, where vectors have more lanes. */
+POPGRAPH_INLINE f32 popgraph_powf(f32 x, f32 y) {
+    const f32 size = fabsf(x), power = fabsf(y), half = 0.5f * power;
+    const bool whole = truncf(power) == power, odd = whole && truncf(half) != half;
+    f64 logarithm = popgraph_log_part(size, 0.0, 0.0);
+    logarithm = size == 0.0f ? -INFINITY : logarithm;
+    logarithm = size == INFINITY ? INFINITY : logarithm;
+    f32 z = (f32)popgraph_exp(size == 1.0f ? 0.0 : y * logarithm);
+    z = odd ? copysignf(z, x) : z;
+    z = x < 0.0f && size < INFINITY && !whole ? NAN : z;
     z = x != x || y != y ? NAN : z;
-    return x == 1.0 || y == 0.0 ? 1.0f : (f32)z;
+    return x == 1.0f || y == 0.0f ? 1.0f : z;
 }
 
-static inline f64 popgraph_erf(f64 x) { return erf(x); }
-static inline f64 popgraph_pow(f64 x, f64 y) { return pow(x, y); }
+POPGRAPH_INLINE f64 popgraph_erf(f64 x) { return erf(x); }
+POPGRAPH_INLINE f64 popgraph_pow(f64 x, f64 y) { return pow(x, y); }
 
 #endif

@@ -33,6 +33,12 @@ typedef uint64_t u64;
 typedef struct __attribute__((may_alias)) { f32 real, imaginary; } c64;
 typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 
+/*
+ * Of functions of one element, which loops over the lanes of a vector call: only what is written out
+ * in the loop becomes vector instructions, be it as long as pow is and called in several places.
+ */
+#define POPGRAPH_INLINE static inline __attribute__((always_inline))
+
 /* Whether there is such a builtin; GCC, which could not say before its tenth version, has all. */
 #if defined(__clang__)
 #define POPGRAPH_HAS(builtin) __has_builtin(builtin)
@@ -80,13 +86,13 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
     whole | (nan & (0x200 | ((size >> 13) & 0x3ff))) | ((wide >> 16) & 0x8000); \
 })
 
-static inline f32 f16_to_f32(f16 x) { return POPGRAPH_F16_TO_F32(f32, u32, (u32)x); }
-static inline f16 f32_to_f16(f32 x) { return (f16)POPGRAPH_F32_TO_F16(f32, u32, x); }
-static inline f32 bf16_to_f32(bf16 x) { return POPGRAPH_BF16_TO_F32(f32, u32, (u32)x); }
-static inline bf16 f32_to_bf16(f32 x) { return (bf16)POPGRAPH_F32_TO_BF16(f32, u32, x); }
+POPGRAPH_INLINE f32 f16_to_f32(f16 x) { return POPGRAPH_F16_TO_F32(f32, u32, (u32)x); }
+POPGRAPH_INLINE f16 f32_to_f16(f32 x) { return (f16)POPGRAPH_F32_TO_F16(f32, u32, x); }
+POPGRAPH_INLINE f32 bf16_to_f32(bf16 x) { return POPGRAPH_BF16_TO_F32(f32, u32, (u32)x); }
+POPGRAPH_INLINE bf16 f32_to_bf16(f32 x) { return (bf16)POPGRAPH_F32_TO_BF16(f32, u32, x); }
 
 /* Rounded to odd: a second rounding, to f16, then gives what one rounding would have given. */
-static inline f32 f64_to_odd_f32(f64 x) {
+POPGRAPH_INLINE f32 f64_to_odd_f32(f64 x) {
     union { f32 number; u32 bits; } made = {.number = (f32)x};
     const f64 back = made.number;
     const bool odd = back == x || x != x || (made.bits & 1);

@@ -54,7 +54,7 @@ def _near(name: str) -> Row:
     )
 
 
-_DEFINED = re.compile(r"^static inline f64 popgraph_(\w+)\(([^)]*)\)", re.MULTILINE)
+_DEFINED = re.compile(r"^POPGRAPH_INLINE f64 popgraph_(\w+)\(([^)]*)\)", re.MULTILINE)
 
 
 def _functions() -> Iterator[tuple[str, Row]]:

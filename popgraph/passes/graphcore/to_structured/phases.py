@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -191,7 +192,26 @@ def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: T
     """Whether one convolution for all phases is worth the taps that some of them do not have."""
     if prod(op.dilations.data) != 1:
         return False
-    return prod(map(len, axes)) > tuning.most_phases or shape_of(op.w)[1] <= tuning.few_channels
+    phases, channels = prod(map(len, axes)), shape_of(op.w)[1]
+    if phases > tuning.most_phases:
+        return True
+    return channels <= tuning.few_channels and not _fill_rows(op, axes, tuning)
+
+
+def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
+    """
+    Whether rows of a phase fill vectors, and the channels of all phases side by side do not.
+
+    One channel alone would read as much as it computes, and halves would be widened for each phase.
+    """
+    if tensor_of(op.result).element_type not in (f32, f64):
+        return False
+    channels, lanes = shape_of(op.w)[1], tuning.pixel_lanes
+    beside = channels * prod(map(len, axes))
+    filled = beside / (-(-beside // lanes) * lanes)
+    is_long = all(tuning.fills_vectors(phase.count) for phase in axes[-1])
+    few = 1 < channels * integer(op.groups) < tuning.least_channels
+    return is_long and few and filled < tuning.least_filled
 
 
 def _together(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -26,6 +26,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.layout.axis_choice import (
+    along_pixels,
     chosen,
     is_weight,
     rank,
@@ -42,6 +43,9 @@ class AssignLayouts(Pass):
     Put the channels of activations last: there they fill vectors, whatever the size of an image.
 
     tensor<1x64x56x56xf32>  ->  tensor<1x56x56x64xf32>, and every index map that reads or writes it
+
+    Not for contractions with few channels in their results and long rows of pixels: these have
+    their pixels side by side, for which an activation is copied where that pays.
     """
 
     name = "assign-layouts"
@@ -54,10 +58,11 @@ class AssignLayouts(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
-            orders = chosen(graph.block, self.tuning)
+            apart = along_pixels(graph.block, self.tuning)
+            orders = chosen(graph.block, self.tuning, apart)
             if orders:
                 _part_updates(graph.block, orders)
-                _Rewriting(orders, self.tuning.least_channels).rewrite(graph.block)
+                _Rewriting(orders, apart, self.tuning.least_channels).rewrite(graph.block)
 
 
 def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
@@ -81,8 +86,14 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
 class _Rewriting:
     """Changes index maps, domains and types, in place."""
 
-    def __init__(self, orders: Mapping[SSAValue, AxisOrder], least_channels: int) -> None:
+    def __init__(
+        self,
+        orders: Mapping[SSAValue, AxisOrder],
+        apart: Collection[Operation],
+        least_channels: int,
+    ) -> None:
         self.orders, self.least_channels = orders, least_channels
+        self._apart = apart
         self.types = {value: tensor(value) for value in orders}
         self._natural: dict[SSAValue, SSAValue] = {}
 
@@ -90,6 +101,8 @@ class _Rewriting:
         for op in list(block.ops):
             match op:
                 case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
+                    if op in self._apart:
+                        self._restore(op, range(2))
                     self._structured(op)
                     if isinstance(op, tile.ContractOp) and not self.orders.keys().isdisjoint(
                         [op.lhs, op.rhs, *op.outputs]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, VariableOp
+from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
@@ -20,14 +21,20 @@ Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
 """What writes its results in any order of their axes."""
 
 
-def chosen(block: Block, tuning: Tuning) -> dict[SSAValue, AxisOrder]:
-    """The order of the axes of every value that does not keep its own."""
+def chosen(
+    block: Block, tuning: Tuning, apart: Collection[Operation] = ()
+) -> dict[SSAValue, AxisOrder]:
+    """
+    The order of the axes of every value that does not keep its own.
+
+    Those `apart` take what they read in its own.
+    """
     orders: dict[SSAValue, AxisOrder] = {}
     for op in block.ops:
         if isinstance(op, tile.ContractOp):
             for value, order in wishes(op, tuning):
                 if _is_free(value):
-                    _spread(value, order, orders)
+                    _spread(value, order, orders, apart)
     return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
 
 
@@ -35,14 +42,14 @@ def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, Axis
     """
     What a contraction of an activation with weights is best at.
 
-    The loops that weights take part in innermost, in the result as in the activation.
+    The loops that weights take part in innermost, in the result as in the activation; none where
+    pixels fill vectors and channels do not.
     """
-    values = (op.lhs, op.rhs)
-    weights = [number for number, value in enumerate(values) if is_weight(value)]
-    if len(weights) != 1:
+    number = activation_of(op)
+    if number is None or runs_along_pixels(op, tuning):
         return
-    used = op.input_maps[weights[0]].used_dims()
-    activation, map_ = values[1 - weights[0]], op.input_maps[1 - weights[0]]
+    used = op.input_maps[1 - number].used_dims()
+    activation, map_ = op.operands[number], op.input_maps[number]
     results = [{dim} for dim in range(op.parallel_rank)]
     for value, dims in (
         (activation, [result.used_dims() for result in map_.results]),
@@ -53,6 +60,43 @@ def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, Axis
         if prod(shape[axis] for axis in channels) >= tuning.least_channels:
             others = [axis for axis in range(len(shape)) if axis not in channels]
             yield value, (*others, *channels)
+
+
+def activation_of(op: tile.ContractOp) -> int | None:
+    """Which factor meets weights; None where both do, or none."""
+    weights = [is_weight(value) for value in (op.lhs, op.rhs)]
+    return None if sum(weights) != 1 else weights.index(False)
+
+
+def runs_along_pixels(op: tile.ContractOp, tuning: Tuning) -> bool:
+    """Whether results have few channels, and many pixels that stand side by side as they come."""
+    number, last = activation_of(op), op.parallel_rank - 1
+    if number is None or op.words is not None or not tuning.fills_vectors(op.sizes[last]):
+        return False
+    used = op.input_maps[1 - number].used_dims()
+    channels = prod(op.sizes[dim] for dim in used if dim <= last)
+    if last in used or channels >= tuning.least_channels:
+        return False
+    return offset(tensor(op.operands[number]), op.input_maps[number], op.sizes).stride(last) == 1
+
+
+def along_pixels(block: Block, tuning: Tuning) -> frozenset[Operation]:
+    """
+    Contractions that run along pixels, whichever order their activations come in.
+
+    They have enough products to make up for a copy with the pixels side by side.
+    """
+    readers = dict[SSAValue, list[tile.ContractOp]]()
+    for op in block.ops:
+        if isinstance(op, tile.ContractOp) and runs_along_pixels(op, tuning):
+            readers.setdefault(op.operands[activation_of(op) or 0], []).append(op)
+    return frozenset(
+        op
+        for value, ops in readers.items()
+        if sum(prod(op.sizes) for op in ops)
+        >= tuning.least_pixel_products * prod(tensor(value).get_shape())
+        for op in ops
+    )
 
 
 def is_weight(value: SSAValue) -> bool:
@@ -85,7 +129,12 @@ def _is_free(value: SSAValue) -> bool:
     return isinstance(value.owner, Computed | tile.AssembleOp | tile.ViewOp)
 
 
-def _spread(value: SSAValue, order: AxisOrder, orders: dict[SSAValue, AxisOrder]) -> None:
+def _spread(
+    value: SSAValue,
+    order: AxisOrder,
+    orders: dict[SSAValue, AxisOrder],
+    apart: Collection[Operation],
+) -> None:
     """Gives an order to a value, and to everything that is read or written beside it."""
     waiting = [(value, order)]
     while waiting:
@@ -93,10 +142,12 @@ def _spread(value: SSAValue, order: AxisOrder, orders: dict[SSAValue, AxisOrder]
         if value in orders or not _is_free(value):
             continue
         orders[value] = order
-        waiting += _beside(value, order)
+        waiting += _beside(value, order, apart)
 
 
-def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisOrder]]:
+def _beside(
+    value: SSAValue, order: AxisOrder, apart: Collection[Operation]
+) -> Iterator[tuple[SSAValue, AxisOrder]]:
     """Values that go with one, each with its order."""
     assert isinstance(value.owner, Operation)
     for op in [value.owner, *(use.operation for use in value.uses)]:
@@ -108,13 +159,18 @@ def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisO
             seen = seen_through(shape, order, other)
             if seen is not None:
                 yield there, seen
-        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value, order):
+        elif isinstance(op, Computed | tile.AssembleOp) and _keeps_step(op, value, order, apart):
             for other_value in _parallel(op):
                 if other_value is not value and rank(other_value) == len(order):
                     yield other_value, order
 
 
-def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue, order: AxisOrder) -> bool:
+def _keeps_step(
+    op: Computed | tile.AssembleOp,
+    value: SSAValue,
+    order: AxisOrder,
+    apart: Collection[Operation],
+) -> bool:
     """
     Whether an operation walks through the axes of a value as through those of its results.
 
@@ -124,7 +180,7 @@ def _keeps_step(op: Computed | tile.AssembleOp, value: SSAValue, order: AxisOrde
     """
     if value in _parallel(op):
         return True
-    if not isinstance(op, tile.ContractOp):
+    if not isinstance(op, tile.ContractOp) or op in apart:
         return False
     factors = op.lhs, op.rhs
     return any(

@@ -3,17 +3,17 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x16xi8>):
     %1 = graphcore.cast %0 {to = i32} : (tensor<2x16xi8>) -> tensor<2x16xi32>
-    %2 = pg.constant #pg.data<"00050a0f04090e03080d02070c01060b" : tensor<16x1xui8>>
-    %3 = graphcore.cast %2 {to = i32} : (tensor<16x1xui8>) -> tensor<16x1xi32>
-    %4 = graphcore.mat_mul %1, %3 : (tensor<2x16xi32>, tensor<16x1xi32>) -> tensor<2x1xi32>
-    pg.return [#pg.bytes<"y">], %4 : tensor<2x1xi32>
+    %2 = pg.constant #pg.data<"000f000f050a050a0a050a050f000f00040b040b090609060e010e01030c030c080708070d020d02020d020d070807080c030c03010e010e060906090b040b04" : tensor<16x4xui8>>
+    %3 = graphcore.cast %2 {to = i32} : (tensor<16x4xui8>) -> tensor<16x4xi32>
+    %4 = graphcore.mat_mul %1, %3 : (tensor<2x16xi32>, tensor<16x4xi32>) -> tensor<2x4xi32>
+    pg.return [#pg.bytes<"y">], %4 : tensor<2x4xi32>
   }
 }
 // -----
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x16xi8>):
-    %1 = pg.constant #pg.data<"00050a0f04090e03080d02070c01060b" : tensor<16x1xui8>>
+    %1 = pg.constant #pg.data<"000f000f050a050a0a050a050f000f00040b040b090609060e010e01030c030c080708070d020d02020d020d070807080c030c03010e010e060906090b040b04" : tensor<16x4xui8>>
     %2 = graphcore.slice %0 {starts = [0, 0], sizes = [2, 4], steps = [1, 4]} : (tensor<2x16xi8>) -> tensor<2x4xi8>
     %3 = graphcore.cast %2 {to = i32} : (tensor<2x4xi8>) -> tensor<2x4xi32>
     %4 = pg.constant #pg.data<"ff000000" : tensor<i32>>
@@ -37,30 +37,30 @@ builtin.module {
     %22 = pg.constant #pg.data<"18000000" : tensor<i32>>
     %23 = graphcore.shift %21, %22 {direction = "left"} : (tensor<2x4xi32>, tensor<i32>) -> tensor<2x4xi32>
     %24 = graphcore.or %19, %23 : (tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>
-    %25 = graphcore.slice %1 {starts = [0, 0], sizes = [4, 1], steps = [4, 1]} : (tensor<16x1xui8>) -> tensor<4x1xui8>
-    %26 = graphcore.cast %25 {to = i32} : (tensor<4x1xui8>) -> tensor<4x1xi32>
-    %27 = graphcore.slice %1 {starts = [1, 0], sizes = [4, 1], steps = [4, 1]} : (tensor<16x1xui8>) -> tensor<4x1xui8>
-    %28 = graphcore.cast %27 {to = i32} : (tensor<4x1xui8>) -> tensor<4x1xi32>
+    %25 = graphcore.slice %1 {starts = [0, 0], sizes = [4, 4], steps = [4, 1]} : (tensor<16x4xui8>) -> tensor<4x4xui8>
+    %26 = graphcore.cast %25 {to = i32} : (tensor<4x4xui8>) -> tensor<4x4xi32>
+    %27 = graphcore.slice %1 {starts = [1, 0], sizes = [4, 4], steps = [4, 1]} : (tensor<16x4xui8>) -> tensor<4x4xui8>
+    %28 = graphcore.cast %27 {to = i32} : (tensor<4x4xui8>) -> tensor<4x4xi32>
     %29 = pg.constant #pg.data<"08000000" : tensor<i32>>
-    %30 = graphcore.shift %28, %29 {direction = "left"} : (tensor<4x1xi32>, tensor<i32>) -> tensor<4x1xi32>
-    %31 = graphcore.or %26, %30 : (tensor<4x1xi32>, tensor<4x1xi32>) -> tensor<4x1xi32>
-    %32 = graphcore.slice %1 {starts = [2, 0], sizes = [4, 1], steps = [4, 1]} : (tensor<16x1xui8>) -> tensor<4x1xui8>
-    %33 = graphcore.cast %32 {to = i32} : (tensor<4x1xui8>) -> tensor<4x1xi32>
+    %30 = graphcore.shift %28, %29 {direction = "left"} : (tensor<4x4xi32>, tensor<i32>) -> tensor<4x4xi32>
+    %31 = graphcore.or %26, %30 : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi32>
+    %32 = graphcore.slice %1 {starts = [2, 0], sizes = [4, 4], steps = [4, 1]} : (tensor<16x4xui8>) -> tensor<4x4xui8>
+    %33 = graphcore.cast %32 {to = i32} : (tensor<4x4xui8>) -> tensor<4x4xi32>
     %34 = pg.constant #pg.data<"10000000" : tensor<i32>>
-    %35 = graphcore.shift %33, %34 {direction = "left"} : (tensor<4x1xi32>, tensor<i32>) -> tensor<4x1xi32>
-    %36 = graphcore.or %31, %35 : (tensor<4x1xi32>, tensor<4x1xi32>) -> tensor<4x1xi32>
-    %37 = graphcore.slice %1 {starts = [3, 0], sizes = [4, 1], steps = [4, 1]} : (tensor<16x1xui8>) -> tensor<4x1xui8>
-    %38 = graphcore.cast %37 {to = i32} : (tensor<4x1xui8>) -> tensor<4x1xi32>
+    %35 = graphcore.shift %33, %34 {direction = "left"} : (tensor<4x4xi32>, tensor<i32>) -> tensor<4x4xi32>
+    %36 = graphcore.or %31, %35 : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi32>
+    %37 = graphcore.slice %1 {starts = [3, 0], sizes = [4, 4], steps = [4, 1]} : (tensor<16x4xui8>) -> tensor<4x4xui8>
+    %38 = graphcore.cast %37 {to = i32} : (tensor<4x4xui8>) -> tensor<4x4xi32>
     %39 = pg.constant #pg.data<"18000000" : tensor<i32>>
-    %40 = graphcore.shift %38, %39 {direction = "left"} : (tensor<4x1xi32>, tensor<i32>) -> tensor<4x1xi32>
-    %41 = graphcore.or %36, %40 : (tensor<4x1xi32>, tensor<4x1xi32>) -> tensor<4x1xi32>
-    %42 = graphcore.slice %41 {starts = [0, 0], sizes = [2, 1], steps = [2, 1]} : (tensor<4x1xi32>) -> tensor<2x1xi32>
-    %43 = graphcore.slice %41 {starts = [1, 0], sizes = [2, 1], steps = [2, 1]} : (tensor<4x1xi32>) -> tensor<2x1xi32>
+    %40 = graphcore.shift %38, %39 {direction = "left"} : (tensor<4x4xi32>, tensor<i32>) -> tensor<4x4xi32>
+    %41 = graphcore.or %36, %40 : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi32>
+    %42 = graphcore.slice %41 {starts = [0, 0], sizes = [2, 4], steps = [2, 1]} : (tensor<4x4xi32>) -> tensor<2x4xi32>
+    %43 = graphcore.slice %41 {starts = [1, 0], sizes = [2, 4], steps = [2, 1]} : (tensor<4x4xi32>) -> tensor<2x4xi32>
     %44 = pg.constant #pg.data<"04000000" : tensor<i32>>
-    %45 = graphcore.shift %43, %44 {direction = "left"} : (tensor<2x1xi32>, tensor<i32>) -> tensor<2x1xi32>
-    %46 = graphcore.or %42, %45 : (tensor<2x1xi32>, tensor<2x1xi32>) -> tensor<2x1xi32>
-    %47 = graphcore.parts %46 {axis = 0, count = 2, bits = 4, mask = 252645135} : (tensor<2x1xi32>) -> tensor<4x1xi32>
-    %48 = graphcore.dot_mat_mul %24, %47 {words = "i8u7"} : (tensor<2x4xi32>, tensor<4x1xi32>) -> tensor<2x1xi32>
-    pg.return [#pg.bytes<"y">], %48 : tensor<2x1xi32>
+    %45 = graphcore.shift %43, %44 {direction = "left"} : (tensor<2x4xi32>, tensor<i32>) -> tensor<2x4xi32>
+    %46 = graphcore.or %42, %45 : (tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>
+    %47 = graphcore.parts %46 {axis = 0, count = 2, bits = 4, mask = 252645135} : (tensor<2x4xi32>) -> tensor<4x4xi32>
+    %48 = graphcore.dot_mat_mul %24, %47 {words = "i8u7"} : (tensor<2x4xi32>, tensor<4x4xi32>) -> tensor<2x4xi32>
+    pg.return [#pg.bytes<"y">], %48 : tensor<2x4xi32>
   }
 }

@@ -10,7 +10,17 @@ from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.cut import CutAttr, chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import has_gaps, tensor
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
-from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
+from popgraph.passes.structured.to_loops.copy.copies import (
+    Cut,
+    Piece,
+    Source,
+    copy,
+    cut_span,
+    innermost,
+    shared_out,
+    weave,
+    woven,
+)
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
@@ -33,6 +43,7 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
         form = offset(output, AffineMap.identity(rank), shape)
         source = Source(writer.literal(op.fill))
         copy(writer, shape, source, (result, form), output.element_type, mine)
+    pieces = list[Piece]()
     for memory, (piece, offsets, steps) in zip(sources, op.placements(), strict=True):
         sizes = tensor(piece).get_shape()
         indices = AffineMap(
@@ -43,9 +54,16 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
                 for dim, (start, step) in enumerate(zip(offsets, steps, strict=True))
             ),
         )
-        source = Source(memory, offset(tensor(piece), AffineMap.identity(rank), sizes))
-        form = offset(output, indices, sizes)
-        copy(writer, sizes, source, (result, form), output.element_type, mine)
+        if 0 not in sizes:
+            read = offset(tensor(piece), AffineMap.identity(rank), sizes)
+            pieces.append(Piece(sizes, memory, read, offset(output, indices, sizes)))
+    for together in woven(pieces, target.tuning.most_interleaved):
+        first = together[0]
+        if len(together) > 1:
+            weave(writer, together, result, output.element_type, mine)
+        else:
+            source = Source(first.source, first.source_form)
+            copy(writer, first.sizes, source, (result, first.form), output.element_type, mine)
     return kernel
 
 
@@ -54,7 +72,9 @@ def assemble_parallel_loops(op: tile.AssembleOp, target: Target) -> ParallelLoop
     output = tensor(op.output)
     if has_gaps(op.output):
         return None
-    return shared_out(_common_dims(op), output.get_shape(), output.element_type, target)
+    along = {innermost(tensor(piece).get_shape()) for piece in op.pieces}
+    shape, kind = output.get_shape(), output.element_type
+    return shared_out(_common_dims(op), shape, kind, target, along=along)
 
 
 def _common_dims(op: tile.AssembleOp) -> list[int]:

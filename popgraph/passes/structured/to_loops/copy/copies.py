@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +15,13 @@ from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
-from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    Run,
+    fitting_lanes,
+    interleave,
+    lanes_of,
+    run,
+)
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
@@ -27,6 +33,11 @@ class Source:
 
     value: SSAValue
     form: Linear | None = None
+
+
+def innermost(sizes: Shape) -> int | None:
+    """The last dimension that has more than one place, if there is any."""
+    return max((dim for dim, size in enumerate(sizes) if size > 1), default=None)
 
 
 @dataclass(frozen=True)
@@ -45,17 +56,20 @@ def shared_out(
     kind: Attribute,
     target: Target,
     loaded: Container[int] = (),
+    along: Container[int | None] = (),
 ) -> ParallelLoops:
     """
     Chunks may share one of these dimensions of a box.
 
-    Of the innermost one they get whole vectors, of those along which vectors are `loaded` whole
-    neighbours: what crosses the end of a chunk would write what belongs to the next, or to nobody.
+    Of the innermost one they get whole vectors, as of those `along` which parts of the box run, and
+    of those along which vectors are `loaded` whole neighbours: what crosses the end of a chunk
+    would write what belongs to the next, or to nobody.
     """
-    inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
+    inner = innermost(shape)
     vector_bytes, together = target.machine.vector_bytes, target.machine.lines_together
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    steps = [together * width if dim in loaded else width if dim == inner else 1 for dim in dims]
+    whole = {dim for dim in dims if dim == inner or dim in along}
+    steps = [together * width if dim in loaded else width if dim in whole else 1 for dim in dims]
     loops = tuple(Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True))
     return ParallelLoops(loops, prod(shape))
 
@@ -87,10 +101,7 @@ def copy(
     forms = [target[1]] if source.form is None else [source.form, target[1]]
     separate = frozenset() if cut is None else frozenset({cut.dim})
     groups = group_loops(range(len(sizes)), sizes, forms, separate)
-    runs = [
-        Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
-        for group in groups
-    ]
+    runs = _runs(groups, cut)
     point = IterationPoint(writer, sizes)
     if transposes and source.form is not None:
         ends = CopyPlan(source.value, source.form, *target)
@@ -104,6 +115,93 @@ def copy(
     if lanes:
         runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
     run(point, runs, partial(_move, point, source, target))
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What is copied, and where to."""
+
+    sizes: Shape
+    source: SSAValue
+    source_form: Linear
+    form: Linear
+
+    @property
+    def inner(self) -> int | None:
+        """The innermost loop, if there is any."""
+        return innermost(self.sizes)
+
+
+def woven(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
+    """
+    The pieces, those together whose elements stand in turn: y[2i] = a[i], y[2i + 1] = b[i].
+
+    So many may be together, at most.
+    """
+    at = {(piece.sizes, piece.form.constant): piece for piece in pieces}
+    found, taken = list[list[Piece]](), set[Piece]()
+    for first in sorted(pieces, key=lambda one: one.form.constant):
+        if first not in taken:
+            group = _beside(first, at, most) or [first]
+            found.append(group)
+            taken.update(group)
+    return found
+
+
+def _beside(first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int) -> list[Piece] | None:
+    """A piece and those that fill all places between its elements, if there are such."""
+    inner, start = first.inner, first.form.constant
+    count = None if inner is None else first.form.stride(inner)
+    if inner is None or count is None or not 1 < count <= most:
+        return None
+    group = [at.get((first.sizes, start + step)) for step in range(count)]
+    found = [
+        one
+        for one in group
+        if one and one.form.terms == first.form.terms and one.source_form.stride(inner) == 1
+    ]
+    return found if len(found) == count else None
+
+
+def weave(
+    writer: Writer,
+    pieces: Sequence[Piece],
+    target: SSAValue,
+    kind: Attribute,
+    cut: Cut | None = None,
+) -> None:
+    """Loops over pieces whose elements stand in turn: a vector of each, interleaved."""
+    sizes, forms = pieces[0].sizes, [piece.source_form for piece in pieces]
+    separate = frozenset() if cut is None else frozenset({cut.dim})
+    groups = group_loops(range(len(sizes)), sizes, [*forms, pieces[0].form], separate)
+    runs = _runs(groups, cut)
+    lanes = fitting_lanes(groups[-1].extent, writer.target.machine.vector_bytes, lane_bytes(kind))
+    if lanes:
+        runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
+    point = IterationPoint(writer, sizes)
+
+    def step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        if width == 1:
+            for one in pieces:
+                _move(point, Source(one.source, one.source_form), (target, one.form), 1, carried)
+            return carried
+        index = point.index(pieces[0].form)
+        vectors = [
+            writer.vector_load(one.source, point.index(one.source_form), width) for one in pieces
+        ]
+        for number, vector in enumerate(interleave(writer, vectors)):
+            writer.vector_store(vector, target, index + number * width)
+        return carried
+
+    run(point, runs, step)
+
+
+def _runs(groups: Sequence[Group], cut: Cut | None) -> list[Run]:
+    """The loops, of which the cut one runs over its part only."""
+    return [
+        Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
+        for group in groups
+    ]
 
 
 def _move(

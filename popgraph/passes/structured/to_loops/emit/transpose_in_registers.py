@@ -33,16 +33,25 @@ class CopyPlan:
         Where neighbours in the target are none in the source, but those of another loop are.
 
         Only when the loop is long enough for squares of so many lanes, and the other one for more
-        than half of them. Chunks have parts of the `cut` loop.
+        than half of them; else they have half as many lanes, or fewer. Chunks have parts of the
+        `cut` loop.
         """
-        if not groups or lanes < 2 or self.target_form.stride(groups[-1].last) != 1:
+        most = point.writer.target.tuning.most_transposed
+        sizes = [lanes >> step for step in range(lanes.bit_length())]
+        plans = [self._squares(point, groups, one, cut) for one in sizes if 1 < one <= most]
+        possible = [one for one in plans if one is not None]
+        return min(possible, key=lambda one: one.instructions, default=None)
+
+    def _squares(
+        self, point: IterationPoint, groups: Sequence[Group], lanes: int, cut: Group | None
+    ) -> BlockTranspose | None:
+        if not groups or self.target_form.stride(groups[-1].last) != 1:
             return None
         *outer, inner = groups
         if self.source_form.stride(inner.last) in (0, 1):
             return None
         across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
-        most = point.writer.target.tuning.most_transposed
-        if across is None or lanes > min(most, 2 * across.extent - 1, inner.extent):
+        if across is None or lanes > min(2 * across.extent - 1, inner.extent):
             return None
         beyond = None
         if across.extent < lanes:
@@ -80,6 +89,14 @@ class BlockTranspose:
     Where rows of a square are shorter than vectors, which read on then: the loop that has memory
     behind them, but in its last step. Of it and the inner one, that of neighbours is inside.
     """
+
+    @property
+    def instructions(self) -> float:
+        """For an element: loads, exchanges and stores of vectors; one for what goes by itself."""
+        extent, lanes = self.across.extent, self.lanes
+        whole, rest = (1, 0) if self.beyond is not None else divmod(extent, lanes)
+        square = lanes * lanes.bit_length() + min(lanes, extent)
+        return (whole * square / lanes + rest) / extent
 
     def write(self, runs: Sequence[Run]) -> None:
         """Writes the loops; the last one is the inner one."""

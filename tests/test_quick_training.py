@@ -1,0 +1,197 @@
+"""Tests trainers and sessions that begin with quick programs, which tuned ones take over from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import popgraph.session as popart
+from popgraph.cli import app
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError
+from popgraph.training.ranks import Ranks
+from popgraph.training.trainer import Trainer
+from tests.gated_compiler import SECONDS, compile_by, gated, use_fresh_cache
+
+TEXT = """
+opset 21
+
+graph net(x: f32[N, 16]) -> (y: f32[N, 4]) {
+    weight w: f32[16, 32] = he_normal(seed=1)
+    weight v: f32[32, 4] = he_normal(seed=2)
+    y = (x @ w |> Relu |> Dropout(0.3)) @ v
+}
+"""
+HOW = ("cross_entropy", "Adam(0.01)")
+DRAW = np.random.default_rng(0)
+X = DRAW.standard_normal((40, 16)).astype(np.float32)
+LABELS = DRAW.integers(0, 4, 40)
+BATCHES, FACTOR = 2, 3
+ROWS = DRAW.standard_normal((BATCHES * FACTOR, 4, 16)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of programs of its own for every test."""
+    use_fresh_cache(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that the compiler of tuned programs waits for."""
+    yield from gated(tmp_path, monkeypatch)
+
+
+def losses(trainer: Trainer) -> list[float]:
+    return [row["loss"] for row in trainer.history.steps]
+
+
+def test_a_trainer_goes_on_where_the_quick_program_was(gate: Path) -> None:
+    plain = Trainer(TEXT, *HOW)
+    trainer = Trainer(TEXT, *HOW, quick=True)
+    trainer.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
+    assert not trainer.tuned and not trainer.wait(timeout=0)
+    gate.touch()
+    assert trainer.wait(SECONDS) and trainer.tuned
+    trainer.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
+    for _ in range(2):
+        plain.fit((X, LABELS), epochs=3, batch=16, validation=0.2)
+    assert plain.tuned and plain.wait()
+    np.testing.assert_allclose(losses(trainer), losses(plain), rtol=1e-4)
+    np.testing.assert_allclose(trainer.history["val_loss"], plain.history["val_loss"], rtol=1e-4)
+    for name, array in plain.weights().items():
+        np.testing.assert_allclose(trainer.weights()[name], array, rtol=1e-3, atol=1e-5)
+
+
+def test_ranks_cannot_begin_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ranks, "are_several", True)
+    with pytest.raises(PopgraphError, match="weights of the ranks would differ"):
+        Trainer(TEXT, *HOW, quick=True)
+
+
+def session(*, quick: bool, factor: int = FACTOR, **more: Any) -> popart.TrainingSession:
+    """One that trains two layers by Adam."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4, 16]), "x")
+    draw = np.random.default_rng(1)
+    for rows, columns in ((16, 32), (32, 4)):
+        first = draw.standard_normal((rows, columns)).astype(np.float32)
+        weight = builder.addInitializedInputTensor(first, f"w{rows}")
+        (dropped,) = builder.aiOnnx.dropout([x], 1, 0.3)
+        x = builder.aiOnnx.tanh([builder.aiOnnx.matmul([dropped, weight])])
+    loss = builder.aiGraphcore.l1loss([x], 0.1)
+    options = popart.SessionOptions()
+    options.enableQuickStart = quick
+    options.enableGradientAccumulation, options.accumulationFactor = factor > 1, factor
+    for name, value in more.items():
+        setattr(options, name, value)
+    made = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(BATCHES, {loss: popart.AnchorReturnType("All")}),
+        loss,
+        popart.Adam({"defaultLearningRate": (0.01, False)}),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    made.prepareDevice()
+    made.setRandomSeed(7)
+    made.weightsFromHost()
+    return made
+
+
+def stepped(made: popart.TrainingSession, rows: Array) -> Array:
+    """The losses of one step."""
+    anchors = made.initAnchorArrays()
+    made.run(popart.PyStepIO({"x": rows}, anchors))
+    (found,) = anchors.values()
+    return np.array(found)
+
+
+@pytest.mark.parametrize("factor", [1, FACTOR])
+def test_a_session_goes_on_where_the_quick_program_was(gate: Path, factor: int) -> None:
+    rows = ROWS[: BATCHES * factor]
+    quick = session(quick=True, factor=factor)
+    found = [stepped(quick, rows) for _ in range(3)]
+    assert not quick.tuned and not quick.wait(timeout=0)
+    gate.touch()
+    assert quick.wait(SECONDS) and quick.tuned
+    found += [stepped(quick, rows) for _ in range(3)]
+    plain = session(quick=False, factor=factor)
+    assert plain.tuned and plain.wait()
+    np.testing.assert_allclose(found, [stepped(plain, rows) for _ in range(6)], rtol=1e-4)
+    again = session(quick=True, factor=factor)
+    assert again.tuned, "what the cache has is not built quickly"
+    stepped(again, rows)
+
+
+def test_a_tuned_program_may_take_over_in_the_middle_of_a_batch(gate: Path) -> None:
+    """Two of three micro-batches have been added up, and their number goes on, too."""
+    rows, quick = iter(ROWS), session(quick=True)
+    count = 0
+
+    def read(id: str, _: bool) -> Array:
+        nonlocal count
+        count += 1
+        if count == FACTOR + 2:
+            assert not quick.tuned
+            gate.touch()
+            assert quick.wait(SECONDS)
+        return np.ascontiguousarray(next(rows))
+
+    stepio = popart.PyStepIOCallback(
+        read, lambda _: None, lambda _: np.zeros(1, np.float32), lambda _: None
+    )
+    quick.run(stepio)
+    plain = session(quick=False)
+    stepped(plain, ROWS)
+    quick.weightsToHost()
+    plain.weightsToHost()
+    states = [one.weights() for one in (quick, plain)]
+    assert len(states[0]) > 2, "weights and moments"
+    for name, array in states[1].items():
+        np.testing.assert_allclose(states[0][name], array, 1e-4, 1e-6, err_msg=name)
+
+
+def test_what_cannot_begin_quickly_is_refused() -> None:
+    apart = {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2}
+    with pytest.raises(popart.popart_exception, match="weights of the processes would differ"):
+        session(quick=True, factor=1, **apart)
+    options = popart.SessionOptions()
+    options.enableQuickStart = options.createImplicitPipeliningFwdOnlyProgram = True
+    with pytest.raises(popart.popart_exception, match="has the weights of the program that"):
+        options.check(training=True)
+
+
+def test_the_command_trains_from_a_quick_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_by(tmp_path, monkeypatch, "exit 1")
+    model, output = tmp_path / "net.pgraph", tmp_path / "out.onnx"
+    model.write_text(TEXT)
+    arrays = {"x": X, "labels": LABELS}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    given = [f"{name}={tmp_path / name}.npy" for name in arrays]
+    how = ["--loss", HOW[0], "--optimizer", HOW[1], "-o", str(output)]
+    plain = CliRunner().invoke(app, ["train", str(model), *given, *how])
+    assert plain.exit_code != 0, "the compiler of tuned programs fails"
+    done = CliRunner().invoke(app, ["train", str(model), *given, *how, "--quick"])
+    assert done.exit_code == 0, done.output
+    assert output.exists()
+
+
+def test_the_command_answers_by_a_quick_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_by(tmp_path, monkeypatch, "exit 1")
+    model = tmp_path / "net.pgraph"
+    model.write_text(TEXT)
+    how = ["run", str(model), "--random", "--dim", "N=2"]
+    assert CliRunner().invoke(app, how).exit_code != 0, "the compiler of tuned programs fails"
+    done = CliRunner().invoke(app, [*how, "--quick"])
+    assert done.exit_code == 0 and "y: float32[2, 4]" in done.output, done.output
