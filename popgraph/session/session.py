@@ -175,10 +175,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         delays = {id: delay for id, delay in self._delays().items() if id in delayed}
         self._delayed = DelayedWeights(delays)
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
-        if DotFiles(self._options).are_wanted or (
-            self._training and self._model.serializes_products
-        ):
-            self.getIr()  # which writes files, or warns
+        if self._training and self._model.serializes_products:
+            self.getIr()  # which warns
+        if DotFiles(self._options).are_wanted:
+            self.getIr().graphNames()  # which writes the files
         if path := os.environ.get("POPART_IR_DUMP"):
             log_of("ir").debug("Writing ir to %s", path)
             write_file(path, [self.getIr().serialised().encode()])

@@ -436,7 +436,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "recomputation": (
         lambda: inferred(
             options(),
-            [{"virtualGraph": 0, "recomputeOutput": popart.RecomputeType.Checkpoint}, *on(1, 1)],
+            [{"virtualGraph": 0, "recomputeOutput": popart.RecomputeType.Recompute}, *on(1, 1)],
         ),
         "user annotation for recomputation is not allowed",
     ),

@@ -143,7 +143,8 @@ class OpGraph:
         self.name = name
         self.scope = ""
         """What names of its tensors begin with, and the attribute of its operators."""
-        self.ops: list[Op] = []
+        self._ops: list[Op] = []
+        self._held: set[Op] = set()
         self.infos: dict[str, TensorInfo] = {}
         self.kinds: dict[str, Kind] = {}
         self.inputs: list[str] = []
@@ -162,6 +163,19 @@ class OpGraph:
         self._producers: dict[str, Op] = {}
         self._consumers: dict[str, dict[Op, None]] = {}
         self._numbers = self._fresh = 0
+
+    @property
+    def ops(self) -> list[Op]:
+        """Which nobody else changes: it is put in another order as a whole."""
+        return self._ops
+
+    @ops.setter
+    def ops(self, ops: list[Op]) -> None:
+        self._ops, self._held = ops, set(ops)
+
+    def holds(self, op: Op) -> bool:
+        """Whether an operator is still there."""
+        return op in self._held
 
     # tensors
 
@@ -212,6 +226,7 @@ class OpGraph:
         op.number, self._numbers = self._numbers, self._numbers + 1
         place = len(self.ops) if before is None else self.ops.index(before)
         self.ops.insert(place, op)
+        self._held.add(op)
         for id in op.outputs.values():
             self._producers[id] = op
         for id in op.inputs.values():
@@ -232,6 +247,7 @@ class OpGraph:
 
     def remove(self, op: Op) -> None:
         self.ops.remove(op)
+        self._held.remove(op)
         for id in op.outputs.values():
             if self._producers.get(id) is op:
                 del self._producers[id]

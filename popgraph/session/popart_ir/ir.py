@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
@@ -125,8 +126,18 @@ class Ir:
         self._asked = asked
         self._enabled = asked.patterns.enabled()
         self._dots = DotFiles(asked.options)
-        self._graphs = self._made()
-        self._orders = {name: scheduled(graph) for name, graph in self._graphs.items()}
+        self._stages = 0
+        """How many graphs the stages of explicit pipelines are."""
+        self._made = self._transformed()
+
+    @cached_property
+    def _graphs(self) -> dict[str, OpGraph]:
+        """All graphs in the end; outlining takes as long as the rest, and only who looks waits."""
+        return {graph.name: graph for graph in self._ended(self._made)}
+
+    @cached_property
+    def _orders(self) -> dict[str, Sequence[Op]]:
+        return {name: scheduled(graph) for name, graph in self._graphs.items()}
 
     def graphNames(self) -> list[str]:
         """The main graph first."""
@@ -148,7 +159,8 @@ class Ir:
         """The JSON of all graphs."""
         return serialised(self._orders, self._graphs)
 
-    def _made(self) -> dict[str, OpGraph]:
+    def _transformed(self) -> list[OpGraph]:
+        """The graphs after all that depends on what operators mean, the main graph first."""
         asked, options = self._asked, self._asked.options
         trains, phases = asked.rule is not None, Phases.of(options)
         places = Places(
@@ -207,17 +219,22 @@ class Ir:
                 merge_exchanges(graph, options)
         self._recompute(main, explicit=False)
         graphs = [main, *bodies, *stages, *called]
+        self._stages = len(stages)
         self._dots.draw("MAINLOOPS", graphs)
-        graphs += self._outlined(graphs, len(stages))
+        return graphs
+
+    def _ended(self, graphs: list[OpGraph]) -> list[OpGraph]:
+        """The graphs with what stands in several places taken out, and operators in place."""
+        graphs = [*graphs, *self._outlined(graphs, self._stages)]
         _tell("MergeDuplicateOps")
-        merge_duplicates(main)
+        merge_duplicates(graphs[0])
         if "InPlace" in self._enabled:
             for graph in graphs:
                 InPlace(graph).run()
         _tell("RemoteSetup")
         number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
-        return {graph.name: graph for graph in graphs}
+        return graphs
 
     def _train(self, main: OpGraph, rule: OptimizerSpec) -> None:
         loss = self._asked.model.final_loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from popgraph.builder.opset.enums import RecomputeType
@@ -78,7 +78,7 @@ class Outliner:
         best: _Match | None = None
         for starts in _places(row.ids, length):
             part = row.part(starts[0], length)
-            if len(starts) < 2 or _is_call(part) or _worth(part) < self._threshold:
+            if _is_call(part) or _worth(part) < self._threshold:
                 continue
             forms: dict[Hashable, list[int]] = {}
             for start in starts:
@@ -156,7 +156,7 @@ def _longest(ids: list[int]) -> int:
     low, high = 0, len(ids) // 2
     while low < high:
         middle = (low + high + 1) // 2
-        if any(len(starts) > 1 for starts in _places(ids, middle)):
+        if any(_places(ids, middle)):
             low = middle
         else:
             high = middle - 1
@@ -222,16 +222,43 @@ def _called_with(told: Settings) -> Settings:
     return replace(placed, context=told.context, recompute=recompute)
 
 
-def _places(ids: list[int], length: int) -> list[list[int]]:
-    """Where each sequence of a length stands, without overlaps."""
-    found: dict[tuple[int, ...], list[int]] = {}
+def _places(ids: list[int], length: int) -> Iterator[list[int]]:
+    """Where each sequence of a length stands that occurs twice or more, without overlaps."""
     if length < 1:
-        return []
-    for start in range(len(ids) - length + 1):
-        places = found.setdefault(tuple(ids[start : start + length]), [])
+        return
+    found: dict[int, list[int]] = {}
+    for start, sum_ in enumerate(_sums(ids, length)):
+        places = found.setdefault(sum_, [])
         if not places or places[-1] + length <= start:
             places.append(start)
-    return list(found.values())
+    for places in found.values():
+        if len(places) > 1:
+            yield from _alike(ids, length, places)
+
+
+def _sums(ids: list[int], length: int) -> Iterator[int]:
+    """A check sum of each sequence of a length, each made of the one before."""
+    leaving = pow(_BASE, length, _PRIME)
+    sum_ = 0
+    for place, id in enumerate(ids):
+        sum_ = (sum_ * _BASE + id) % _PRIME
+        if place >= length:
+            sum_ = (sum_ - ids[place - length] * leaving) % _PRIME
+        if place >= length - 1:
+            yield sum_
+
+
+_BASE, _PRIME = 1_000_003, (1 << 61) - 1
+
+
+def _alike(ids: list[int], length: int, places: list[int]) -> Iterator[list[int]]:
+    """The places at which sequences of one check sum are the same."""
+    while len(places) > 1:
+        first = ids[places[0] : places[0] + length]
+        same = [start for start in places if ids[start : start + length] == first]
+        if len(same) > 1:
+            yield same
+        places = [start for start in places if start not in same]
 
 
 def inputs_of(ops: Sequence[Op]) -> list[str]:

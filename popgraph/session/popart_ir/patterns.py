@@ -55,7 +55,7 @@ def _round(graph: OpGraph, pattern: Pattern, stage: Stage) -> bool:
     changed, log = False, log_of("pattern")
     told = log.isEnabledFor(logging.DEBUG)
     for op in list(graph.ops):
-        if op in graph.ops and pattern.name not in op.settings.excluded:
+        if graph.holds(op) and pattern.name not in op.settings.excluded:
             before = shown(op) if told else ""
             applied = pattern.apply(graph, op, stage)
             changed |= applied
