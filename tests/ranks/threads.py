@@ -19,6 +19,8 @@ from popgraph.support.ranks.communicator import (
     Communicator,
     Exchange,
     Finish,
+    IsWanted,
+    always,
 )
 from popgraph.support.ranks.world import acting_as
 
@@ -68,13 +70,11 @@ class Thread(Communicator):
 
         return finish
 
-    def send(self, array: Array, rank: int, number: int) -> Finish:
+    def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         self._meeting.posts[self.rank, rank, number].put(array.copy())
         return lambda: None
 
-    def receive(
-        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
         array[...] = self._meeting.posts[rank, self.rank, number].get(timeout=PATIENCE)
 
     def broadcast(self, content: Any, root: int = 0) -> Any:

@@ -71,6 +71,14 @@ Finish = Callable[[], None]
 """Waits until an exchange that was started has filled its target."""
 
 
+IsWanted = Callable[[], bool]
+"""Whether it still makes sense to wait for another rank."""
+
+
+def always() -> bool:
+    return True
+
+
 class Communicator(ABC):
     """
     What a rank can tell the others.
@@ -90,17 +98,16 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def send(self, array: Array, rank: int, number: int) -> Finish:
+    def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         """
         Starts to tell another rank an array, which is not to be changed before it has left.
 
         Arrays of one number arrive in the order in which they were sent. Not all ranks call this.
+        Who finishes it waits as long as it is wanted.
         """
 
     @abstractmethod
-    def receive(
-        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
         """Waits, as long as it is wanted, for an array of another rank, which fills this one."""
 
     @abstractmethod
@@ -143,12 +150,10 @@ class Alone(Communicator):
             np.copyto(target, source)
         return lambda: None
 
-    def send(self, array: Array, rank: int, number: int) -> Finish:
+    def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         raise AssertionError("there is nobody to tell")
 
-    def receive(
-        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
         raise AssertionError("there is nobody to wait for")
 
     def broadcast(self, content: Content, root: int = 0) -> Content:

@@ -24,7 +24,9 @@ from popgraph.support.ranks.communicator import (
     Content,
     Exchange,
     Finish,
+    IsWanted,
     RankError,
+    always,
 )
 from popgraph.support.ranks.launched import GRACE_SECONDS
 
@@ -78,9 +80,10 @@ class OverMpi(Communicator):
 
     def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
         group = self._group(exchange)
-        return self._started(self._of_kind(exchange, group, source, target))
+        pending = self._started(self._of_kind(exchange, group, source, target))
+        return partial(self._finish, pending)
 
-    def _started(self, start: Callable[[], Any], held: Array | None = None) -> Finish:
+    def _started(self, start: Callable[[], Any], held: Array | None = None) -> _Pending:
         """Starts what is moved on from now on; `held` is to stay until then."""
         with self._calls:
             pending = _Pending(start(), held)
@@ -90,7 +93,7 @@ class OverMpi(Communicator):
         if self._mover is None:
             self._mover = threading.Thread(target=self._move, daemon=True, name="popgraph-mpi")
             self._mover.start()
-        return partial(self._finish, pending)
+        return pending
 
     def _of_kind(
         self, exchange: Exchange, group: Any, source: Array, target: Array
@@ -139,20 +142,17 @@ class OverMpi(Communicator):
 
     # from one to another
 
-    def send(self, array: Array, rank: int, number: int) -> Finish:
+    def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         row = _as_bytes(np.ascontiguousarray(array))
-        return self._started(lambda: self._direct.Isend(row, rank, number), row)
+        pending = self._started(lambda: self._direct.Isend(row, rank, number), row)
+        return partial(self._look_for, pending, POLL_SECONDS, is_wanted)
 
-    def receive(
-        self, array: Array, rank: int, number: int, is_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
         with self._calls:
             arriving = _Pending(self._direct.Irecv(_as_bytes(array), rank, number))
         self._look_for(arriving, POLL_SECONDS, is_wanted)
 
-    def _look_for(
-        self, pending: _Pending, seconds: float, is_wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def _look_for(self, pending: _Pending, seconds: float, is_wanted: IsWanted = always) -> None:
         """Waits, and lets other threads call meanwhile: what it waits for may depend on them."""
         while not pending.done and is_wanted():
             with self._calls:
@@ -214,12 +214,16 @@ class _Pending:
         self.done = False
 
     def test(self) -> None:
-        self.done = self.done or bool(self._request.Test())
+        if not self.done and self._request.Test():
+            self._end()
 
     def wait(self) -> None:
         if not self.done:
             self._request.Wait()
-            self.done = True
+            self._end()
+
+    def _end(self) -> None:
+        self.done, self._held = True, None
 
 
 def _as_numbers(array: Array) -> Array:

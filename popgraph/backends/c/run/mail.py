@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -44,13 +44,17 @@ class Mail:
         self._unread = Counter[tuple[int, int]]()
         self._waiting = Counter[int]()
         self._receiving: dict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._sent: list[Finish] = []
+        self._sent: dict[tuple[int, int], deque[Finish]] = defaultdict(deque)
+        """What is on its way to ranks, by edge and rank."""
         self._given_up = False
 
     def put(self, edge: Edge, batch: int, array: Array) -> None:
         """Tells all readers; waits while one of them is too far behind."""
         for rank in sorted(edge.readers.keys() - {self._ranks.rank}):
-            self._sent.append(self._ranks.send(array, rank, edge.number))
+            under_way = self._sent[edge.number, rank]
+            if len(under_way) >= edge.room:
+                under_way.popleft()()
+            under_way.append(self._ranks.send(array, rank, edge.number, self._is_wanted))
         if self._ranks.rank in edge.readers:
             with self._changed:
                 self._wait(lambda: self._waiting[edge.number] < edge.room)
@@ -77,7 +81,7 @@ class Mail:
             if (edge.number, batch) in self._held:
                 return
             array = np.empty(edge.shape, edge.dtype.numpy)
-            self._ranks.receive(array, edge.source, edge.number, lambda: not self._given_up)
+            self._ranks.receive(array, edge.source, edge.number, self._is_wanted)
             with self._changed:
                 self._hold(edge, batch, array)
 
@@ -86,6 +90,9 @@ class Mail:
         self._held[key], self._unread[key] = array, edge.readers[self._ranks.rank]
         self._waiting[edge.number] += 1
         self._changed.notify_all()
+
+    def _is_wanted(self) -> bool:
+        return not self._given_up
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
         self._changed.wait_for(lambda: self._given_up or is_so())
@@ -100,5 +107,6 @@ class Mail:
 
     def finish(self) -> None:
         """Waits until all that was sent has left."""
-        for done in self._sent:
-            done()
+        for under_way in self._sent.values():
+            for done in under_way:
+                done()
