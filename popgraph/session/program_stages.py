@@ -43,9 +43,10 @@ class StagedCode:
     def _turns(self) -> Turns:
         if not is_in_turns(self.code.module):
             stages = self._stages(cut(self._simplified(self.code.module.clone()), self.pipeline))
-            return Turns(stages, stages)
+            return Turns(stages, stages, self.pipeline.devices)
         others, last = cut_turns(self._turn(last=False), self._turn(last=True), self.pipeline)
-        return Turns(self._stages(others), self._stages(last), self.code.period, COUNTER)
+        devices, period = self.pipeline.devices, self.code.period
+        return Turns(self._stages(others), self._stages(last), devices, period, COUNTER)
 
     def _turn(self, *, last: bool) -> ModuleOp:
         module = self.code.module.clone()

@@ -43,6 +43,8 @@ class Turns:
 
     others: Sequence[Stage]
     last: Sequence[Stage]
+    devices: Collection[int]
+    """All, also those that have nothing to compute."""
     period: int = 1
     counter: str = ""
 
@@ -125,7 +127,8 @@ class StagedExecutable(Executable):
         self._ranks = ranks
         every = [*turns.others, *turns.last]
         self.variables = {name: row for stage in every for name, row in stage.variables.items()}
-        self._rank_of = shared_out({stage.device for stage in every}, ranks.size)
+        self._is_whole = True
+        self._rank_of = shared_out(turns.devices, ranks.size)
         own = [one for one, rank in self._rank_of.items() if rank == ranks.rank]
         lanes = shared_out(own, min(threads, len(own)))
         self._lanes = [[one for one in own if lanes[one] == at] for at in set(lanes.values())]
@@ -180,6 +183,12 @@ class StagedExecutable(Executable):
         self, inputs: Mapping[str, Array], results: Mapping[str, Array], count: int
     ) -> None:
         """Batches that are under way together: weights change once at most, behind the last."""
+        if not self._is_whole:
+            raise RunError(
+                "a stage failed before a batch was complete: some stages have accumulated more of "
+                "it than others",
+                hint="give the variables values again; sessions do by weightsFromHost",
+            )
         turns = [(self._before + at + 1) % self._period for at in range(count)]
         routes = [self._others if turn else self._last for turn in turns]
         self._run(_Step(inputs, results, routes, Mail(self._ranks)))
@@ -202,6 +211,7 @@ class StagedExecutable(Executable):
                 interruption = error
         failure = step.failure()
         if failure is not None:
+            self._is_whole = not self._counter
             raise failure
         step.mail.finish()
         if interruption is not None:
@@ -230,7 +240,7 @@ class StagedExecutable(Executable):
         for executable in self._held[variable].values():
             executable.write(variable, value)
         if variable == self._counter:
-            self._before = int(value) % self._period
+            self._before, self._is_whole = int(value) % self._period, True
 
     def _check(self, variable: str) -> None:
         if variable not in self.variables:
