@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from functools import reduce
 from queue import Queue
@@ -34,8 +33,13 @@ class _Meeting:
     def __init__(self, size: int) -> None:
         self._barrier = threading.Barrier(size, timeout=PATIENCE)
         self._slots: list[Any] = [None] * size
-        self.posts: dict[tuple[int, int, int], Queue[Array]] = defaultdict(Queue)
-        """What is under way from one rank to another, by number."""
+        self._posts: dict[tuple[int, int, int], Queue[Array]] = {}
+        self._opening = threading.Lock()
+
+    def post(self, source: int, target: int, number: int) -> Queue[Array]:
+        """What is under way from one rank to another, of one number."""
+        with self._opening:
+            return self._posts.setdefault((source, target, number), Queue())
 
     def told(self, rank: int, content: Any) -> list[Any]:
         self._slots[rank] = content
@@ -71,11 +75,11 @@ class Thread(Communicator):
         return finish
 
     def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
-        self._meeting.posts[self.rank, rank, number].put(array.copy())
+        self._meeting.post(self.rank, rank, number).put(array.copy())
         return lambda: None
 
     def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
-        array[...] = self._meeting.posts[rank, self.rank, number].get(timeout=PATIENCE)
+        array[...] = self._meeting.post(rank, self.rank, number).get(timeout=PATIENCE)
 
     def broadcast(self, content: Any, root: int = 0) -> Any:
         return self._meeting.told(self.rank, content)[root]

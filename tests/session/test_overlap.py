@@ -231,3 +231,54 @@ def test_who_looks_on_sees_batches_one_by_one(in_stages: list[int]) -> None:
 def test_stages_side_by_side_have_no_quick_programs() -> None:
     with pytest.raises(popart.popart_exception, match="side by side have no quick programs"):
         session(accumulates=True, overlaps=True, enableQuickStart=True)
+
+
+def anchored(
+    anchors: list[str], accumulates: bool, overlaps: bool, threads: int = 2
+) -> list[Array]:
+    """All anchors of two steps of three layers, and what weights are then."""
+    rng, builder = np.random.default_rng(0), popart.Builder()
+    y = builder.addInputTensor("FLOAT", [4, 3], "x")
+    builder.addInitializedInputTensor(np.ones(3, np.float32), "unread")
+    for at in range(3):
+        w = rng.normal(size=(3, 3)).astype(np.float32)
+        with builder.virtualGraph(at), builder.pipelineStage(at):
+            product = builder.aiOnnx.matmul([y, builder.addInitializedInputTensor(w, f"w{at}")])
+            y = builder.aiOnnx.tanh([product])
+            loss = builder.aiGraphcore.l1loss([y], 0.1) if at == 2 else ""
+    options = popart.SessionOptions()
+    options.virtualGraphMode, options.enablePipelining = popart.VirtualGraphMode.Manual, True
+    options.overlapStages, options.enableGradientAccumulation = overlaps, accumulates
+    options.accumulationFactor = 6 if accumulates else 1
+    every = popart.AnchorReturnType("All")
+    made = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1 if accumulates else 6, dict.fromkeys([loss, *anchors], every)),
+        loss,
+        popart.Adam({"defaultLearningRate": (0.01, False)}),
+        popart.DeviceManager().createCpuDevice(backend="c", threads=threads),
+        userOptions=options,
+    )
+    made.prepareDevice()
+    made.weightsFromHost()
+    found = []
+    for _ in range(2):
+        x = rng.normal(size=(6, 4, 3)).astype(np.float32)
+        results = made.initAnchorArrays()
+        made.run(popart.PyStepIO({"x": x}, results))
+        found += [results[id] for id in sorted(results)]
+    made.weightsToHost()
+    weights = made.weights()
+    return found + [weights[id] for id in sorted(weights)]
+
+
+@pytest.mark.parametrize("accumulates", [True, False])
+def test_anchors_of_all_kinds(accumulates: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs among them, which stages read as well; weights, gradients, and accumulators."""
+    anchors = ["x", "w0", "w2", "Gradient___x", "Gradient___w1"]
+    anchors += ["Accum___w1", "Counter___accumulation"] if accumulates else []
+    wanted = anchored(anchors, accumulates, overlaps=False)
+    assert_same(anchored(anchors, accumulates, overlaps=True), wanted)
+    monkeypatch.setattr("popgraph.session.session.overlap_of", of_ranks)
+    for found in on_ranks(3, lambda rank: anchored(anchors, accumulates, overlaps=False)):
+        assert_same(found, wanted)

@@ -43,7 +43,7 @@ class Mail:
         self._held: dict[tuple[int, int], Array] = {}
         self._unread = Counter[tuple[int, int]]()
         self._waiting = Counter[int]()
-        self._receiving: dict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._receiving: dict[int, threading.Lock] = {}
         self._sent: dict[tuple[int, int], deque[Finish]] = defaultdict(deque)
         """What is on its way to ranks, by edge and rank."""
         self._given_up = False
@@ -77,7 +77,9 @@ class Mail:
 
     def _receive(self, edge: Edge, batch: int) -> None:
         """The first of the readers here gets it; messages of an edge come in order of batches."""
-        with self._receiving[edge.number]:
+        with self._changed:
+            receiving = self._receiving.setdefault(edge.number, threading.Lock())
+        with receiving:
             if (edge.number, batch) in self._held:
                 return
             array = np.empty(edge.shape, edge.dtype.numpy)

@@ -61,6 +61,8 @@ class _Route:
     stages: Mapping[tuple[int, int], Stage]
     """By number and device."""
     edges: Mapping[str, Edge]
+    homes: Mapping[str, int]
+    """The rank that computes each output of the program."""
 
 
 @dataclass
@@ -148,12 +150,19 @@ class StagedExecutable(Executable):
         for stage in stages:
             for name, (dtype, shape) in stage.outputs.items():
                 readers = [one for one in stages if name in one.inputs]
-                if readers:
+                if readers and name not in self.outputs:  # which may be an input of the program
                     source, number = self._rank_of[stage.device], first + len(edges)
                     ranks = Counter(self._rank_of[one.device] for one in readers)
                     room = max(one.number for one in readers) - stage.number + 1
                     edges[name] = Edge(number, dtype, shape, source, ranks, room)
-        return _Route({(one.number, one.device): one for one in stages}, edges)
+        places = {(one.number, one.device): one for one in stages}
+        homes = {
+            name: self._rank_of[one.device]
+            for one in stages
+            for name in one.outputs
+            if name in self.outputs
+        }
+        return _Route(places, edges, homes)
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:
@@ -167,22 +176,25 @@ class StagedExecutable(Executable):
             name: np.empty((count, *shape), dtype.numpy)
             for name, (dtype, shape) in self.outputs.items()
         }
-        start = 0
-        while start < count:
-            end = min(count, start + self._period - self._before) if self._period > 1 else count
-            part = slice(start, end)
-            self._run_together(
+        routes = list[_Route]()
+        while (start := len(routes)) < count:
+            left = self._period - self._before if self._period > 1 else count
+            part = slice(start, min(count, start + left))
+            routes += self._run_together(
                 {name: rows[part] for name, rows in inputs.items()},
                 {name: rows[part] for name, rows in made.items()},
-                end - start,
+                part.stop - start,
             )
-            start = end
-        return self._of_all_ranks(made)
+        return self._of_all_ranks(made, routes)
 
     def _run_together(
         self, inputs: Mapping[str, Array], results: Mapping[str, Array], count: int
-    ) -> None:
-        """Batches that are under way together: weights change once at most, behind the last."""
+    ) -> list[_Route]:
+        """
+        Batches that are under way together, and their ways.
+
+        Accumulated gradients change weights behind the last one, if at all.
+        """
         if not self._is_whole:
             raise RunError(
                 "a stage failed before a batch was complete: some stages have accumulated more of "
@@ -193,6 +205,7 @@ class StagedExecutable(Executable):
         routes = [self._others if turn else self._last for turn in turns]
         self._run(_Step(inputs, results, routes, Mail(self._ranks)))
         self._before = turns[-1]
+        return routes
 
     def _run(self, step: _Step) -> None:
         """All devices at once; an interruption takes effect when all have come to the end."""
@@ -217,14 +230,17 @@ class StagedExecutable(Executable):
         if interruption is not None:
             raise interruption
 
-    def _of_all_ranks(self, made: dict[str, Array]) -> dict[str, Array]:
-        """The outputs, each from the rank that computed it."""
+    def _of_all_ranks(self, made: dict[str, Array], routes: Sequence[_Route]) -> dict[str, Array]:
+        """The outputs, of each batch from the rank that computed it."""
         if self._ranks.size == 1:
             return made
-        stages = self._last.stages.values()
-        own = {name for one in stages if one.executable is not None for name in one.outputs}
-        told = self._ranks.gather({name: made[name] for name in made if name in own})
-        return {name: array for rank in told for name, array in rank.items()}
+        homes = {name: [route.homes[name] for route in routes] for name in made}
+        own = {name: rows for name, rows in made.items() if self._ranks.rank in homes[name]}
+        told = self._ranks.gather(own)
+        return {
+            name: np.stack([told[rank][name][at] for at, rank in enumerate(ranks)])
+            for name, ranks in homes.items()
+        }
 
     def read(self, variable: str) -> Array:
         self._check(variable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ModuleOp
@@ -122,6 +123,9 @@ class Cut:
         self._parts: dict[Place, _Growing] = {}
         self._edges: dict[SSAValue, str] = {}
         self._names = {value: name for name, value in graph.inputs.items()}
+        taken = {*graph.inputs, *graph.outputs}
+        names = (f"{EDGE}{number}" for number in count())
+        self._fresh = (name for name in names if name not in taken)
 
     def parts(self) -> Iterator[Part]:
         for op in self._graph.block.ops:
@@ -168,9 +172,10 @@ class Cut:
         """What another part gives to this one."""
         if source.stage >= place.stage:
             raise UncutError(f"stage {place.stage} of the pipeline reads what is computed later")
-        name = self._edges.setdefault(value, f"{EDGE}{len(self._edges)}")
-        self._part(source).outputs[name] = self._value(value, source)
-        return self._part(place).input(name, value)
+        if value not in self._edges:
+            self._edges[value] = name = next(self._fresh)
+            self._part(source).outputs[name] = self._value(value, source)
+        return self._part(place).input(self._edges[value], value)
 
     def _variable(self, op: VariableOp, place: Place) -> SSAValue:
         name = op.variable.text
