@@ -16,10 +16,10 @@ library of the program mean (docs/extend.md). With LIBRARY.so= it stands for the
 file name: where the program loads it (`ctypes.cdll.LoadLibrary`), nothing more is loaded.
 
 With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
-multiple of the number of ranks); all ranks see the anchors of all replicas, the first one prints
-and writes models. Of a pipeline they share out the virtual graphs. Sessions without either run
-whole on every rank. A program that uses popdist,
-or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has data of its own.
+multiple of the number of ranks), or the virtual graphs of a pipeline; all ranks see all anchors,
+the first one prints and writes models. Sessions with neither run whole on every rank. A program
+that uses popdist, or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has
+data of its own.
 """
 
 from __future__ import annotations

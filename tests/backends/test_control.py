@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, NameLoc, StringAttr
 
 import popgraph
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.emit import sources
 from popgraph.backends.c.print.layout import Layout, find_program
 from popgraph.backends.c.print.module import print_kernels, program_unit
-from popgraph.backends.c.print.source import comment
+from popgraph.backends.c.print.source import comment, source
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.reference import ReferenceExecutable
 from popgraph.builder.pgraph import parse as parse_pgraph
@@ -25,6 +25,7 @@ from popgraph.dialects.tile import LoopOp
 from popgraph.dialects.tile.cut import CutAttr, Part
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls
 from popgraph.dialects.tile.program.work import Counter
+from popgraph.passes.analysis.notes import noted
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.structured.parallel import alternate_chunks
@@ -439,3 +440,10 @@ def test_no_name_ends_its_comment(name: str) -> None:
     assert made.startswith("/* ") and made.endswith(" */")
     assert "*/" not in made[3:-2] and "/*" not in made[3:] and "\\" not in made
     assert made.isprintable() and made.isascii()
+
+
+def test_notes_on_operations_are_no_names() -> None:
+    """A note says on which stage of a pipeline an operation is, for example."""
+    place = FileLineColLoc(StringAttr("net.pgraph"), IntAttr(3), IntAttr(1))
+    named = NameLoc(StringAttr("MatMul:0"), place)
+    assert source(noted(named, ["stage 1", "more"])) == source(named) == "MatMul:0  net.pgraph:3"

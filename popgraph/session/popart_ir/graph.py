@@ -166,7 +166,7 @@ class OpGraph:
 
     @property
     def ops(self) -> list[Op]:
-        """Which nobody else changes: it is put in another order as a whole."""
+        """In an order in which they can run; another order is set as a whole."""
         return self._ops
 
     @ops.setter

@@ -76,6 +76,7 @@ IsWanted = Callable[[], bool]
 
 
 def always() -> bool:
+    """Of those who wait as long as it takes."""
     return True
 
 

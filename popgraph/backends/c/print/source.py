@@ -10,10 +10,13 @@ from xdsl.ir import Attribute
 
 
 def source(location: Attribute | None) -> str:
-    """The user's name for an operation, and the line where it was written."""
+    """The user's name for an operation, without its notes, and the line where it was written."""
     match location:
         case NameLoc():
-            return f"{location.desc.data}  {source(location.location)}".strip()
+            place: Attribute = location.location
+            while isinstance(place, NameLoc):
+                place = place.location
+            return f"{location.desc.data}  {source(place)}".strip()
         case FileLineColLoc():
             return f"{Path(location.filename.data).name}:{location.line.data}"
     return ""
