@@ -11,6 +11,7 @@ from typing import Self, TextIO, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Pass
 from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
@@ -88,7 +89,7 @@ class Observer:
     def _check(self, step: Pass, before: ModuleOp, module: ModuleOp, weights: WeightStore) -> None:
         if not self.settings.check:
             return
-        module.verify()
+        check_ir(module, text=False)
         if self.checks is not None:
             self.checks(step, before, module, weights)
 
