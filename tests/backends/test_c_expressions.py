@@ -31,6 +31,7 @@ from popgraph.backends.c.print import conversions, rows
 from popgraph.dialects.tile import CompareOp, ConvertOp, SelectOp
 from popgraph.dialects.tile.scalars import EXACT, RECORDS, ROUNDED, Kind, Scalar
 from popgraph.support import casts
+from popgraph.support.threefry import threefry
 from popgraph.support.words import WORDS, Words
 
 F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
@@ -660,6 +661,24 @@ def test_remainders_are_exact(type_: Attribute, lanes: int | None) -> None:
     np.testing.assert_array_equal(found, wanted)
     number = wanted == wanted
     np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(wanted[number]))
+
+
+@pytest.mark.parametrize("lanes", [None, 8, 16])
+@pytest.mark.parametrize("type_", [I32, I64], ids=str)
+def test_random_words(type_: Attribute, lanes: int | None) -> None:
+    rng = np.random.default_rng(3)
+    key, counter = rng.integers(-(2**63), 2**63, (2, 64))
+    counter[:16] = np.arange(16)
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        result = VectorType(type_, [lanes]) if lanes else type_
+        return kernels.make("tile.threefry", values, result)
+
+    made = kernels.elementwise("draw", [I64, I64], type_, key.size, compute, lanes)
+    module = kernels.program([(made, ["key", "counter"], "words")])
+    found = kernels.executable(module).run({"key": key, "counter": counter})["words"]
+    wanted = threefry(key, counter).view(np.int64)
+    np.testing.assert_array_equal(found, wanted if type_ == I64 else wanted.astype(np.int32))
 
 
 @pytest.mark.parametrize("bound", [0.0, 1.5, math.inf, math.nan])

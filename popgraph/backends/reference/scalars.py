@@ -16,6 +16,7 @@ from popgraph.dialects import element_types, tile
 from popgraph.dialects.tile.numpy_scalars import Function, fused, select, unsigned
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.support.casts import cast
+from popgraph.support.threefry import threefry
 from popgraph.support.words import WORDS
 
 
@@ -114,6 +115,12 @@ def constant(op: arith.ConstantOp | complex.ConstantOp) -> Function:
     return lambda: value
 
 
+def random_words(op: Operation) -> Function:
+    """Of numbers that are read and given with a sign, whose bits count alone."""
+    dtype = result_dtype(op)
+    return lambda key, counter: cast(threefry(key, counter).view(np.int64), dtype)
+
+
 TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.ConstantOp: constant,
     complex.ConstantOp: constant,
@@ -125,6 +132,7 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     vector.FMAOp: lambda op: fused,
     tile.DotOp: lambda op: WORDS[op.words.data].dot,
     tile.PickOp: lambda op: op.of,
+    tile.ThreefryOp: random_words,
     arith.IndexCastOp: to_result,
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,

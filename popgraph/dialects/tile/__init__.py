@@ -15,6 +15,7 @@ from popgraph.dialects.tile.lanes import (
     PrefetchOp,
     RemainderOp,
     SelectOp,
+    ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
 from popgraph.dialects.tile.mapping import MappingAttr
@@ -71,7 +72,17 @@ LOOPS = (KernelOp, LaunchOp)
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
 
-LANES = (ApartOp, CompareOp, ConvertOp, DotOp, PickOp, PrefetchOp, RemainderOp, SelectOp)
+LANES = (
+    ApartOp,
+    CompareOp,
+    ConvertOp,
+    DotOp,
+    PickOp,
+    PrefetchOp,
+    RemainderOp,
+    SelectOp,
+    ThreefryOp,
+)
 """What bodies and loops need beside the stock dialects, for vectors."""
 
 MESSAGES = (ReceiveOp, SendOp)
@@ -126,6 +137,7 @@ __all__ = [
     "ScatterOp",
     "ScheduleAttr",
     "SelectOp",
+    "ThreefryOp",
     "SendOp",
     "StartExchangeOp",
     "Structured",

@@ -1,4 +1,4 @@
-"""The operations that stock dialects lack in kernels: choices per lane, remainders, prefetches."""
+"""The operations that stock dialects lack in kernels: of lanes, remainders, random words."""
 
 from __future__ import annotations
 
@@ -150,6 +150,42 @@ class RemainderOp(IRDLOperation):
         type_ = self.result.type
         if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
             raise VerifyException(f"a remainder is one of floats, not of {type_}")
+
+
+@irdl_op_definition
+class ThreefryOp(IRDLOperation):
+    """
+    Random words, a function of a key and a counter: see `support/threefry.py`. Or lane by lane.
+
+    An i32 is the first word alone, an i64 both, the first one in the low half.
+    """
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    name = "tile.threefry"
+    key = operand_def(T)
+    counter = operand_def(T)
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$key `,` $counter attr-dict `:` type($key) `->` type($result)"
+
+    def __init__(
+        self, key: SSAValue | Operation, counter: SSAValue | Operation, to: Attribute
+    ) -> None:
+        super().__init__(operands=[key, counter], result_types=[to])
+
+    def verify_(self) -> None:
+        given, made = (_lanes(value.type) for value in (self.key, self.result))
+        if given[1] != made[1] or given[0] != i64 or made[0] not in (i32, i64):
+            raise VerifyException(
+                "random words are an i32 or an i64, made of a key and a counter that are i64"
+            )
+
+
+def _lanes(type_: Attribute) -> tuple[Attribute, int]:
+    """The elements of a vector, and how many; of a scalar, 0."""
+    if isinstance(type_, VectorType):
+        return type_.element_type, int(np.prod(type_.get_shape()))
+    return type_, 0
 
 
 @irdl_op_definition

@@ -31,6 +31,7 @@ from popgraph.dialects.tile.lanes import (
     PickOp,
     RemainderOp,
     SelectOp,
+    ThreefryOp,
     vector_of,
 )
 from popgraph.dialects.tile.numpy_scalars import (
@@ -64,6 +65,11 @@ def _compare(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operati
 
 def _select(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
     return SelectOp(*operands)
+
+
+def _threefry(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
+    key, counter = operands
+    return ThreefryOp(key, counter, to=vector_of(op.results[0].type, lanes))
 
 
 def _convert(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
@@ -193,6 +199,8 @@ RECORDS: Sequence[Scalar] = (
     _typed("compare", arith.CmpfOp, lanes=_compare),
     _typed("compare", arith.CmpiOp, lanes=_compare),
     _typed("select", arith.SelectOp, select, lanes=_select),
+    # Random words
+    _typed("threefry", ThreefryOp, lanes=_threefry, costly=True),
     # Sums of products of small numbers
     _typed("dot", DotOp),
     # One of a few numbers

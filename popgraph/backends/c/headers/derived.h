@@ -153,4 +153,55 @@ POPGRAPH_INLINE f64 popgraph_remainder(f64 x, f64 y) {
     to.v; \
 })
 
+/*
+ * Threefry-2x32 with 20 rounds, of words in scalars or in vectors: the words l and r of a counter
+ * become random ones, by a key of two.
+ */
+#define POPGRAPH_THREEFRY_ROUND(l, r, by) \
+    (l) += (r); \
+    (r) = (((r) << (by)) | ((r) >> (32 - (by)))) ^ (l)
+#define POPGRAPH_THREEFRY_ROUNDS(l, r, by0, by1, by2, by3, key0, key1, number) \
+    POPGRAPH_THREEFRY_ROUND(l, r, by0); \
+    POPGRAPH_THREEFRY_ROUND(l, r, by1); \
+    POPGRAPH_THREEFRY_ROUND(l, r, by2); \
+    POPGRAPH_THREEFRY_ROUND(l, r, by3); \
+    (l) += (key0); \
+    (r) += (key1) + (u32)(number)
+#define POPGRAPH_THREEFRY(l, r, key0, key1, key2) \
+    (l) += (key0); \
+    (r) += (key1); \
+    POPGRAPH_THREEFRY_ROUNDS(l, r, 13, 15, 26, 6, key1, key2, 1); \
+    POPGRAPH_THREEFRY_ROUNDS(l, r, 17, 29, 16, 24, key2, key0, 2); \
+    POPGRAPH_THREEFRY_ROUNDS(l, r, 13, 15, 26, 6, key0, key1, 3); \
+    POPGRAPH_THREEFRY_ROUNDS(l, r, 17, 29, 16, 24, key1, key2, 4); \
+    POPGRAPH_THREEFRY_ROUNDS(l, r, 13, 15, 26, 6, key2, key0, 5)
+#define POPGRAPH_THREEFRY_PARITY(key0, key1) ((key0) ^ (key1) ^ (u32)0x1BD11BDA)
+
+/* A number of 64 bits stands for two words, the low one first. */
+POPGRAPH_INLINE u64 popgraph_threefry(u64 key, u64 counter) {
+    const u32 key0 = (u32)key, key1 = (u32)(key >> 32);
+    const u32 key2 = POPGRAPH_THREEFRY_PARITY(key0, key1);
+    u32 left = (u32)counter, right = (u32)(counter >> 32);
+    POPGRAPH_THREEFRY(left, right, key0, key1, key2);
+    return (u64)right << 32 | left;
+}
+
+#define POPGRAPH_THREEFRY_LANES(M, n, key, counter) \
+    typedef u32 words __attribute__((vector_size(4 * n))); \
+    const M by = (M)(key), from = (M)(counter); \
+    const words key0 = __builtin_convertvector(by, words); \
+    const words key1 = __builtin_convertvector(by >> 32, words); \
+    const words key2 = POPGRAPH_THREEFRY_PARITY(key0, key1); \
+    words left = __builtin_convertvector(from, words); \
+    words right = __builtin_convertvector(from >> 32, words); \
+    POPGRAPH_THREEFRY(left, right, key0, key1, key2)
+#define POPGRAPH_RANDOM_FIRST_WORDS(T, M, n, key, counter) __extension__ ({ \
+    POPGRAPH_THREEFRY_LANES(M, n, key, counter); \
+    (T)left; \
+})
+#define POPGRAPH_RANDOM_WORDS(T, M, n, key, counter) __extension__ ({ \
+    POPGRAPH_THREEFRY_LANES(M, n, key, counter); \
+    (T)(__builtin_convertvector(right, M) << 32 | __builtin_convertvector(left, M)); \
+})
+
 #endif

@@ -223,6 +223,16 @@ def _pick(op: Operation, operands: Sequence[str]) -> str:
     return f"__extension__ ({{ const f32 numbers[] = {{{listed}}}; {chosen}; }})"
 
 
+def _threefry(op: Operation, operands: Sequence[str]) -> str:
+    key, counter = operands
+    result = op.results[0].type
+    count, words = types.lanes(result), types.value(result)
+    if count is None:
+        return f"({words})popgraph_threefry((u64){key}, (u64){counter})"
+    form = "FIRST_WORDS" if types.element(result).bits == 32 else "WORDS"
+    return f"POPGRAPH_RANDOM_{form}({words}, u64x{count}, {count}, {key}, {counter})"
+
+
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
     (position,) = positions
     return str(position) if isinstance(position, int) else dynamic[0]
@@ -239,5 +249,6 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "tile.convert": _conversion,
     "tile.dot": _dot,
     "tile.pick": _pick,
+    "tile.threefry": _threefry,
     **dict.fromkeys(CONVERSIONS, _conversion),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f64, i32, i64
 from xdsl.ir import Attribute, SSAValue
@@ -10,29 +11,10 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import RandomUniformOp
 from popgraph.dialects.graphcore.base import integer, tensor_of
-from popgraph.dialects.graphcore.random import Pair, Words, drawn, kept_bits
-from popgraph.passes.graphcore.to_structured.elements import Operand, number
-from popgraph.passes.graphcore.to_structured.elementwise import mapped
+from popgraph.dialects.graphcore.random import kept_bits
+from popgraph.dialects.program import ConstantOp, DataAttr
+from popgraph.passes.graphcore.to_structured.elements import Operand, body, number
 from popgraph.support.shapes import Shape
-
-
-def rotated(word: Operand, bits: int) -> Operand:
-    left = arith.ShLIOp(word, number(bits, i32))
-    return arith.OrIOp(left, arith.ShRUIOp(word, number(32 - bits, i32)))
-
-
-WORDS: Words[Operand] = Words(
-    constant=lambda word: number(word, i32),
-    add=arith.AddiOp,
-    xor=arith.XOrIOp,
-    rotate=rotated,
-)
-"""The generator of graphcore, written with operations on signless 32-bit integers."""
-
-
-def pair(whole: Operand) -> Pair[Operand]:
-    """The words of an i64."""
-    return arith.TruncIOp(whole, i32), arith.TruncIOp(arith.ShRUIOp(whole, number(32, i64)), i32)
 
 
 def element_number(shape: Shape) -> Operand:
@@ -44,25 +26,33 @@ def element_number(shape: Shape) -> Operand:
     return flat
 
 
-def leading(words: Pair[Operand], element: Attribute) -> Operand:
-    """So many bits that they are exact as a float, as is their division by a power of two."""
+def leading(key: Operand, place: Operand, element: Attribute) -> Operand:
+    """As many random bits as are exact as a float, and divided by a power of two."""
     bits = kept_bits(element)
-    first, second = words
     if element == f64:
-        high = arith.ShLIOp(arith.ExtUIOp(first, i64), number(bits - 32, i64))
-        low = arith.ShRUIOp(arith.ExtUIOp(second, i64), number(64 - bits, i64))
-        return arith.SIToFPOp(arith.OrIOp(high, low), element)
-    return arith.SIToFPOp(arith.ShRUIOp(first, number(32 - bits, i32)), element)  # type: ignore[arg-type]
+        words = tile.ThreefryOp(key, place, to=i64)
+        first = arith.ShLIOp(words, number(32, i64))
+        both = arith.OrIOp(first, arith.ShRUIOp(words, number(32, i64)))
+        return arith.SIToFPOp(arith.ShRUIOp(both, number(64 - bits, i64)), f64)
+    word = tile.ThreefryOp(key, place, to=i32)
+    return arith.SIToFPOp(arith.ShRUIOp(word, number(32 - bits, i32)), element)  # type: ignore[arg-type]
 
 
 def lower_random_uniform(op: RandomUniformOp) -> SSAValue:
-    """random_uniform(state)  ->  tile.map leading bits of drawn(seed, step, stream, element)"""
+    """
+    random_uniform(state)  ->  tile.map leading bits of threefry(key of the stream, element)
+
+    The stream is read, and no part of the body: what differs in nothing else is one kernel.
+    """
     shape, element = op.shape.data, tensor_of(op.result).element_type
+    stream = ConstantOp(DataAttr.of(np.array([integer(op.stream)], np.int64)))
 
-    def write(seed: SSAValue, step: SSAValue) -> Operand:
-        place = pair(element_number(shape))
-        words = drawn(pair(seed), pair(step), integer(op.stream), place, WORDS)
-        return arith.MulfOp(leading(words, element), number(2.0 ** -kept_bits(element), element))
+    def write(seed: SSAValue, step: SSAValue, stream: SSAValue) -> Operand:
+        key = tile.ThreefryOp(tile.ThreefryOp(seed, step, to=i64), stream, to=i64)
+        drawn = leading(key, element_number(shape), element)
+        return arith.MulfOp(drawn, number(2.0 ** -kept_bits(element), element))
 
-    parts = [AffineMap(len(shape), 0, (AffineExpr.constant(part),)) for part in (0, 1)]
-    return mapped([op.state, op.state], parts, shape, element, write)
+    places = [AffineMap(len(shape), 0, (AffineExpr.constant(part),)) for part in (0, 1, 0)]
+    inputs = [op.state, op.state, stream.result]
+    region = body([i64] * len(inputs), write)
+    return tile.MapOp(inputs, places, shape, region, [element]).outputs[0]
