@@ -11,7 +11,7 @@ from popgraph.support.logs import log_of
 
 _SURELY_FITS = 1 / 8
 """
-Share of the memory of all tiles: if all tensors together need less, nobody asks the model.
+Share of the memory of all tiles: if no moment needs more, nobody asks the model.
 
 Most programs do, and would only wait for it.
 """
@@ -24,7 +24,7 @@ _HINT = (
 
 def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
     """`tells` says that the error is to have a summary, as `debug.allowOutOfMemory` does."""
-    if program.code.bytes_of_tensors <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
+    if program.code.peak_bytes <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
         return
     model = program.code.on_ipus(ipu)
     needed = model.memory

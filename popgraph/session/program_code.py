@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.backends.base import Executable
@@ -18,6 +20,7 @@ from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
+from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
@@ -103,15 +106,26 @@ class ProgramCode:
         return IpuModel.of(self.module, self.compilation, self.options, ipu)
 
     @property
-    def bytes_of_tensors(self) -> int:
-        """Bytes of all tensors of the program, as if each had its own memory."""
-        graph = only_graph(self.module)
-        values = [*graph.block.args, *(result for op in graph.block.ops for result in op.results)]
-        return sum(
-            prod(shape_of(value)) * dtype_of(value).numpy.itemsize
-            for value in values
-            if isinstance(value.type, TensorType)
-        )
+    def peak_bytes(self) -> int:
+        """
+        Bytes of the tensors that are needed at once, in the order in which operations stand.
+
+        Variables and constants always are; those of bodies are, all of them, while these run.
+        """
+        block = only_graph(self.module).block
+        kept = sum(map(_bytes, block.args))
+        freed = _freed(block)
+        live = most = 0
+        for op in block.ops:
+            made = sum(map(_bytes, op.results))
+            if isinstance(op, ConstantOp | VariableOp):
+                kept += made
+                continue
+            live += made
+            bodies = sum(_bytes(value) for inner in op.walk() for value in inner.results) - made
+            most = max(most, live + bodies)
+            live -= freed[op]
+        return kept + most
 
     def _request(self, backend: str, threads: int) -> BuildRequest:
         module = self.module.clone()
@@ -122,6 +136,32 @@ class ProgramCode:
         """What it tells other ranks, in its order: all of them have to have the same."""
         found = (op for op in self.module.walk() if isinstance(op, ExchangeOp))
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
+
+
+def _bytes(value: SSAValue) -> int:
+    if not isinstance(value.type, TensorType):
+        return 0
+    return prod(shape_of(value)) * dtype_of(value).numpy.itemsize
+
+
+def _freed(block: Block) -> Mapping[Operation, int]:
+    """The bytes that each operation of a block makes for nobody, or is the last to read."""
+    freed: Counter[Operation] = Counter()
+    read: set[SSAValue] = set()
+    for op in reversed(block.ops):
+        operands = {operand for inner in op.walk() for operand in inner.operands}
+        last = [value for value in (*operands, *op.results) if value not in read]
+        read.update(last)
+        freed[op] = sum(_bytes(value) for value in last if _is_made_in(value, block))
+    return freed
+
+
+def _is_made_in(value: SSAValue, block: Block) -> bool:
+    """Whether an operation of a block computes a value while the program runs."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or isinstance(owner, ConstantOp | VariableOp):
+        return False
+    return owner.parent is block
 
 
 def _built(later: Deferred) -> Executable | None:

@@ -7,6 +7,10 @@ import pytest
 
 import popgraph.session as popart
 from popgraph.builder.opset.exceptions import OutOfMemoryException
+from popgraph.compiler import lower
+from popgraph.compiler.loading import load
+from popgraph.passes.options import Options
+from popgraph.session.program_code import ProgramCode
 from popgraph.support.ipu import MK2
 
 
@@ -21,6 +25,30 @@ def session(
     flow = popart.DataFlow(3, [y])
     made = popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)
     return made, x, y
+
+
+PEAKS = {
+    "y = Neg(Exp(Neg(x)))": 3,  # x, and what a step reads and makes
+    "a = Neg(x)\n y = Exp(a) + a": 4,
+    "a = x * w\n y = a * w": 4,  # a weight is always there
+    "y = loop turn in n with y = x { y = Exp(y) * y }": 4,  # x, y, and what a turn makes
+}
+
+
+@pytest.mark.parametrize(("text", "tensors"), PEAKS.items())
+def test_what_is_needed_at_once(text: str, tensors: int) -> None:
+    module, compilation = load(
+        f"""
+        graph net(x: f32[1024]) -> (y: f32[1024]) {{
+            weight w: f32[1024] = normal
+            const n: i64[3] = [0, 1, 2]
+            {text}
+        }}
+        """
+    )
+    lower(module, compilation, level="graphcore")
+    found = ProgramCode(module, compilation, Options(), period=1).peak_bytes
+    assert round(found / 4096) == tensors
 
 
 def test_a_model_that_does_not_fit_is_not_compiled() -> None:

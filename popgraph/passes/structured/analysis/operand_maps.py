@@ -42,12 +42,19 @@ class MappedOperands:
 
 
 def inline_producer(
-    reading: MappedOperands, number: int, producer: tile.MapOp, tables: Sequence[SSAValue] = ()
+    reading: MappedOperands,
+    number: int,
+    producer: tile.MapOp,
+    tables: Sequence[SSAValue] = (),
+    *,
+    taken: bool = False,
 ) -> MappedOperands:
     """
     The producer of one value computed in the body, which moves, instead of read.
 
-    Its operands are read through composed maps, its tables follow all other arguments.
+    Its operands are read through composed maps, its tables follow all other arguments. If nothing
+    else needs its own body, that is `taken`, and moves too: copies of copies would take longer the
+    more is fused.
     """
     old, made = reading.body, producer.body.block
     assert old is not None
@@ -69,8 +76,8 @@ def inline_producer(
     fresh = kept[start : start + inputs]
     end = len(kept) - len(tables)
     map_ = reading.maps[number]
-    scalars: dict[SSAValue, SSAValue] = dict(zip(made.args, [*fresh, *kept[end:]], strict=True))
-    (result,) = _written(new, made, scalars, map_, reading.sizes)
+    write = _moved_over if taken else _copied_over
+    (result,) = write(new, made, [*fresh, *kept[end:]], map_, reading.sizes)
     others = [*kept[:at], result, *kept[at:start], *kept[start + inputs : end]]
     new.add_op(tile.YieldOp(*moved(new, old, others)))
     maps = [composed(inner, map_, reading.sizes) for inner in producer.input_maps]
@@ -94,14 +101,23 @@ def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SS
     raise AssertionError("a body ends with tile.yield")
 
 
-def _written(
-    block: Block,
-    source: Block,
-    values: dict[SSAValue, SSAValue],
-    map_: AffineMap,
-    sizes: Shape,
+def _moved_over(
+    block: Block, source: Block, arguments: Sequence[SSAValue], map_: AffineMap, sizes: Shape
+) -> list[SSAValue]:
+    """Moves a body to the end of `block`; indices become those of `map_`'s results."""
+    for op in list(source.ops):
+        if isinstance(op, tile.IndexOp):
+            op.result.replace_all_uses_with(_index(block, map_, op.dim.value.data, sizes))
+            op.detach()
+            op.erase()
+    return moved(block, source, arguments)
+
+
+def _copied_over(
+    block: Block, source: Block, arguments: Sequence[SSAValue], map_: AffineMap, sizes: Shape
 ) -> list[SSAValue]:
     """Copies a body to the end of `block`; indices are those of `map_`'s results."""
+    values: dict[SSAValue, SSAValue] = dict(zip(source.args, arguments, strict=True))
     for op in source.ops:
         if isinstance(op, tile.YieldOp):
             return [values[value] for value in op.values]

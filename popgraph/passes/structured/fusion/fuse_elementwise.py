@@ -135,8 +135,9 @@ def producer_inlined(
             moved = body_map(producer, reading, number)
             yield _replace(consumer, moved, [producer])
         else:
-            inlined = inline_producer(reading, number, producer, list(producer.tables))
-            yield _replace(consumer, inlined, [producer], list(producer.tables))
+            tables, taken = list(producer.tables), value.has_one_use()
+            inlined = inline_producer(reading, number, producer, tables, taken=taken)
+            yield _replace(consumer, inlined, [producer], tables)
 
 
 def body_map(producer: tile.MapOp, reading: MappedOperands, number: int) -> MappedOperands:
