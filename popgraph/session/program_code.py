@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.turns import TakingTurns
+from popgraph.backends.c.run.turns import InTurns, TakingTurns, UpdatingApart
 from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.background import Backlog, Deferred
 from popgraph.compiler import BuildRequest, for_this_machine, lower
@@ -24,7 +24,11 @@ from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.micro_batches import (
+    is_in_turns,
+    settle_turn,
+    update_alone,
+)
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.options import Options
 from popgraph.support.ipu import Ipu
@@ -43,9 +47,10 @@ class ProgramCode:
 
     def build(self, backend: str, threads: int, backlog: Backlog | None = None) -> Executable:
         """
-        Makes the code: if several micro-batches make an update, one program for the last.
+        Makes the code: if several micro-batches make an update, there is a program for that.
 
-        With a `backlog`, it is quick code until it is tuned.
+        Where that cannot be apart, it is one for the last of them, too. With a `backlog`, all are
+        quick code until they are tuned.
         """
         if backend != "c" or not is_in_turns(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
@@ -60,10 +65,16 @@ class ProgramCode:
 
         return made if all(one.tuned for one in later.values()) else backlog.add(made, tuned)
 
-    def _taking_turns(self, turn: Callable[[bool], Executable]) -> TakingTurns:
+    def _taking_turns(self, turn: Callable[[bool], Executable]) -> InTurns:
         others, last = turn(False), turn(True)
         assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
-        return TakingTurns(others, last, COUNTER, self.period)
+        kind = TakingTurns if self._update is None else UpdatingApart
+        return kind(others, last, COUNTER, self.period)
+
+    @cached_property
+    def _update(self) -> ModuleOp | None:
+        """The program of the update alone, if it can be."""
+        return update_alone(self.module, self.compilation.weights)
 
     def build_forward(
         self, backend: str, threads: int, results: Collection[str], trained: Executable
@@ -76,7 +87,7 @@ class ProgramCode:
         set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in results})
         made = request.executable()
         match trained, made:
-            case TakingTurns(), CExecutable():
+            case InTurns(), CExecutable():
                 trained.lend(made)
             case CExecutable(), CExecutable():
                 made.share(trained)
@@ -87,8 +98,10 @@ class ProgramCode:
         return made
 
     def _turn(self, threads: int, last: bool, backlog: Backlog | None = None) -> Executable:
-        """The program of micro-batches that are, or are not, the last before an update."""
+        """The program of micro-batches, or of the last before an update, or of that alone."""
         request = replace(self._request("c", threads), backlog=backlog)
+        if last and self._update is not None:
+            return replace(request, module=self._update.clone()).executable()
         settle_turn(request.module, request.compilation.weights, last=last)
         return request.executable()
 

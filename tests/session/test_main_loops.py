@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,32 @@ def test_a_pipeline_in_a_loop_keeps_slices_of_its_tensors() -> None:
     assert len(begun) == kept + len(counters)
     used = {id for op in outer if op["type"] in ("Loop", "Call") for id in read(op)}
     assert {op["outputs"][0]["name"] for op in begun} <= used
+
+
+def test_a_micro_batch_with_a_mistake_counts() -> None:
+    """The update of the batch that it was the last of is made, and the next batch begins anew."""
+    builder = popart.Builder()
+    rows = builder.addInputTensor("INT32", [1], "rows")
+    w = builder.addInitializedInputTensor(np.zeros(4, np.float32), "w")
+    picked = builder.aiOnnx.gather([w, rows])
+    loss = builder.aiGraphcore.identityloss([picked], popart.ReductionType.Sum)
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, []),
+        loss,
+        popart.ConstSGD(1.0),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    for picks, fails in (([0, 9], True), ([1, 1], False)):
+        batch = popart.PyStepIO({rows: np.array(picks, np.int32)[:, None]}, {})
+        with pytest.raises(popart.popart_exception) if fails else nullcontext():
+            session.run(batch)
+    session.weightsToHost()
+    found = np.empty(4, np.float32)
+    session.readWeights(popart.PyWeightsIO({w: found}))
+    assert found.tolist()[:3] == [-1, -2, 0]

@@ -1,8 +1,10 @@
-"""Programs that take turns: two with the same variables, one for the last run of several."""
+"""Programs that take turns: two with the same variables, one for most runs, one for updates."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -11,38 +13,46 @@ from popgraph.backends.c.run.executable import CExecutable
 from popgraph.support.arrays import Array
 
 
-class TakingTurns(Executable):
+class InTurns(Executable):
     """
-    Of `period` runs, all but the last are runs of one program, and the last one is of another.
+    Two programs with the same variables in the same memory.
 
-    Both have the same variables in the same memory. One of these, `counter`, says how many runs
-    were before; both programs count.
+    One of these, `counter`, says how many runs were since the last update, which is due after
+    `period` of them.
     """
 
     def __init__(self, others: CExecutable, last: CExecutable, counter: str, period: int) -> None:
         last.share(others)
         self._others, self._last, self._period = others, last, period
         self._counter = others.variable(counter)
-        self.inputs, self.outputs = last.inputs, last.outputs
+        self.inputs, self.outputs = others.inputs, others.outputs
         self.variables = others.variables | last.variables
 
     @property
     def _before(self) -> int:
         return int(self._counter)
 
+    @abstractmethod
+    def _runs_at_once(self, most: int) -> int:
+        """How many runs, at most so many, the same program may do in a row from here."""
+
+    @abstractmethod
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
+
+    @abstractmethod
+    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]: ...
+
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:
             refuse_donations(donate, "its program takes turns with another one")
-        is_last = self._before + 1 == self._period
-        return (self._last if is_last else self._others).run(inputs)
+        return self._run(inputs)
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         parts, start = [], 0
         while start < count:
-            left = self._period - 1 - self._before
-            turns = min(max(left, 1), count - start)
+            turns = self._runs_at_once(count - start)
             given = {name: rows[start : start + turns] for name, rows in inputs.items()}
-            parts.append((self._others if left else self._last).run_in_row(given, turns))
+            parts.append(self._run_in_row(given, turns))
             start += turns
         return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
 
@@ -59,3 +69,41 @@ class TakingTurns(Executable):
 
     def write(self, variable: str, value: Array) -> None:
         self._owner(variable).write(variable, value)
+
+
+class TakingTurns(InTurns):
+    """Of `period` runs, all but the last are runs of one program, and the last is of the other."""
+
+    @property
+    def _is_last(self) -> bool:
+        return self._before + 1 == self._period
+
+    def _runs_at_once(self, most: int) -> int:
+        return min(max(self._period - 1 - self._before, 1), most)
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return (self._last if self._is_last else self._others).run(inputs)
+
+    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return (self._last if self._is_last else self._others).run_in_row(inputs, count)
+
+
+class UpdatingApart(InTurns):
+    """All runs are of one program; the other one, without inputs, updates after `period` runs."""
+
+    def _runs_at_once(self, most: int) -> int:
+        return min(self._period - self._before, most)
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return self._and_update(partial(self._others.run, inputs))
+
+    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return self._and_update(partial(self._others.run_in_row, inputs, count))
+
+    def _and_update(self, run: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+        """Also where a run found a mistake in its inputs: it was a run, and counts."""
+        try:
+            return run()
+        finally:
+            if self._before == self._period:
+                self._last.run_in_row({}, 1)
