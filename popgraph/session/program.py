@@ -32,19 +32,20 @@ from popgraph.passes.graphcore.training.replica_accumulators import OWN
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar, Specific
+from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
-from popgraph.passes.replication import Replication, belongs, without_group
+from popgraph.passes.replication import Replication, without_group
 from popgraph.session.aborts import take_aborts
 from popgraph.session.accumulators import adds_up, is_accumulated
 from popgraph.session.buffers import Stream
-from popgraph.session.grouped_weights import Grouped, GroupedWeight
+from popgraph.session.first_values import FirstValues, held_groups
+from popgraph.session.grouped_weights import Grouped
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
 from popgraph.session.program_code import ProgramCode
+from popgraph.session.replica_rules import rule_of_replicas
 from popgraph.session.weights import Held
-from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.training.driver import HostScalars
@@ -253,45 +254,15 @@ class Program:
                     "weights of floats can; make it an input, or give all replicas the same",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
-            copies = zip(self.replicas.variables(id), self._held(weight), strict=True)
+            copies = zip(
+                self.replicas.variables(id), held_groups(weight, self.replicas), strict=True
+            )
             own = [firsts[group] for group in dict(copies).values()]
             variables[id].attributes[GROUPS] = ArrayAttr(own)
 
-    def _held(self, weight: GroupedWeight) -> list[int]:
-        """The group of each replica of this process."""
-        first = self.replicas.first
-        return weight.held[first : first + self.replicas.count]
-
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
         """An update rule that says of the weights of each group what it says of a weight."""
-        replicas = self.replicas
-        for id, stride, ranks in replicas.told:
-            for name in dict.fromkeys(replicas.variables(id)):
-                numbers = {"ranks": ranks, "rank_stride": stride}
-                own = (Specific(name, key, Scalar(float(one))) for key, one in numbers.items())
-                rule = replace(rule, specific=(*rule.specific, *own))
-        if replicas.count == 1:
-            return rule
-        specific = [
-            replace(one, weight=name)
-            for one in rule.specific
-            for name in dict.fromkeys(replicas.variables(one.weight))
-        ]
-        for id in self._model.weight_names if rule.keeps_means else ():
-            size = Scalar(len(replicas.adding(id)[0]))
-            names = dict.fromkeys(replicas.variables(id))
-            specific += [Specific(name, "at_once", size) for name in names]
-        clip = [part for one in rule.clip for part in self._clipped_together(one)]
-        return replace(
-            rule, specific=tuple(specific), clip=tuple(clip), at_once=replicas.count, in_turn=1
-        )
-
-    def _clipped_together(self, clip: ClipNorm) -> Iterator[ClipNorm]:
-        """What replicas clip of a group of weights: each the copies that it has."""
-        names = sorted(clip.weights or self._model.weight_names)
-        copies = zip(*(self.replicas.variables(id) for id in names), strict=True)
-        for own in dict.fromkeys(copies):
-            yield replace(clip, weights=own)
+        return rule_of_replicas(rule, self.replicas, self._model.weight_names)
 
     def _as_anchor_error(
         self, error: PassError | DifferentiationError, anchors: _Anchors
@@ -374,47 +345,19 @@ class Program:
 
     def _first_values(self) -> dict[str, Held]:
         """The weights and the optimizer's state, before the first step."""
-        weights, grouped = self._model.initializers(), self._request.grouped
-        firsts = {id: grouped[id].first if id in grouped else weights[id] for id in weights}
-        variables: dict[str, dict[str, Array]] = {id: {} for id in firsts}
+        firsts = FirstValues(
+            self._model.initializers(), self._request.grouped, self.replicas, self._rule
+        )
         store = self._compilation.weights
-        for op in self._graph.variables():
-            name = op.variable.text
-            kept = name in self.streamed or name.startswith((DELAYED, OWN))
-            if name not in (SEED, RANK) and not kept:
-                variables.setdefault(without_group(name), {})[name] = store.array(op.literal)
-        found = {}
-        for id, values in variables.items():
-            group = next((grouped[one] for one in grouped if belongs(id, one)), None)
-            first = firsts[id] if id in firsts else next(iter(values.values()))
-            rows: tuple[int, ...] = ()
-            if group is not None and group.is_stacked and values:
-                held = dict(zip(self.replicas.states(id), self._held(group), strict=True))
-                values, rows = {name: values[name] for name in held}, tuple(held.values())
-                parts = {row: values[name] for name, row in reversed(held.items())}
-                if id not in firsts:  # states of other processes begin as one of these
-                    some = next(iter(parts.values()))
-                    first = np.stack([parts.get(row, some) for row in range(len(group.groups))])
-            returned = tuple(group.returned) if group else ()
-            weight = next((one for one in weights if belongs(id, one)), None)
-            part = next(iter(values.values()), first)
-            whole = None if weight is None else self._whole(id, part, weights[weight])
-            share = 0 if whole is None else part.size
-            found[id] = Held(
-                first if whole is None else whole, tuple(values), rows, returned, share
-            )
-        return found
-
-    def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
-        """What of which each rank has a share, as one of the whole weight; None of any other."""
-        rule = self._rule
-        if rule is None or not rule.shares(weight.size):
-            return None
-        if first.shape != (-(-weight.size // rule.ranks),):
-            return None  # what is added up before it is told is whole
-        if id in self._model.weight_names:
-            return weight
-        return np.full(weight.shape, first[0], first.dtype)
+        variables = {op.variable.text: op.literal for op in self._graph.variables()}
+        ours = {SEED, RANK, *self.streamed}
+        return firsts.held(
+            {
+                name: store.array(literal)
+                for name, literal in variables.items()
+                if name not in ours and not name.startswith((DELAYED, OWN))
+            }
+        )
 
     @cached_property
     def moved(self) -> set[str]:
