@@ -330,8 +330,12 @@ def _check_order(nodes: Sequence[_Node], stages: dict[_Node, int]) -> None:
 
 def _check_weights(nodes: Sequence[_Node], model: SessionModel) -> None:
     """A weight is read on one IPU only."""
+    homes: dict[str, set[int | None]] = {}
+    for node in nodes:
+        for id in node.inputs:
+            homes.setdefault(id, set()).add(node.ipu)
     for id in sorted(model.weight_names):
-        if len({node.ipu for node in nodes if id in node.inputs}) > 1:
+        if len(homes.get(id, ())) > 1:
             raise popart_exception(
                 f"Can not copy variable tensor {id} between virtual graphs when pipelining. All "
                 "pipeline stages using this tensor should be on the same graph."

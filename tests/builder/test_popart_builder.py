@@ -450,6 +450,16 @@ def test_an_operator_of_popart_has_types_by_its_name_too() -> None:
     builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)  # Of no such ranks.
 
 
+def test_lists_of_a_custom_operator_may_hold_whole_numbers_of_numpy() -> None:
+    builder, a, _ = two_inputs()
+    counted = {"sizes": [np.sum(np.ones(3, np.int32)), 4]}
+    builder.customOp("Sparse", 1, "com.example", [a], counted)
+    [node] = proto_of(builder).graph.node
+    assert list(node.attribute[0].ints) == [3, 4]
+    with pytest.raises(popart_exception, match=r"Invalid type provided in .* attribute 'sizes'"):
+        builder.customOp("Sparse", 1, "com.example", [a], {"sizes": np.int64(3)})
+
+
 def test_reshape_const_and_constants() -> None:
     builder, a, _ = two_inputs()
     y = builder.reshape_const(builder.aiOnnx, [a], [3, 6 / 3])

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import i1, i32
 
 from popgraph.dialects import graphcore as gc
-from tests.dialects.graphcore_run import Sample, analytic, build
+from tests.dialects.graphcore_run import Sample, analytic, build, expanded, run
 
 
 def value(op: Any, *operands: Any, **properties: Any) -> Any:
@@ -140,6 +140,28 @@ def test_nll_leaves_ignored_samples_out_of_the_mean() -> None:
     loss = value(gc.NllLossOp, rows, whole(0, 9, 0), **options)
     np.testing.assert_allclose(loss, (np.log(2) + np.log(10)) / 2, rtol=1e-6)
     assert value(gc.NllLossOp, rows, whole(9, 9, 9), **options) == 0
+
+
+def test_means_divide_by_counts_that_halves_do_not_reach() -> None:
+    count = 70000
+    x, one, share = np.ones(count, np.float16), np.ones((), np.float16), np.float16(1 / count)
+    for op, options in (
+        (gc.ReduceMeanOp, {"axes": (0,), "keepdims": False}),
+        (gc.L1LossOp, {"scale": 1.0, "reduction": "mean"}),
+        (gc.IdentityLossOp, {"reduction": "mean"}),
+    ):
+        (gradient,) = analytic(build(Sample(op, [x], options)), [one])
+        assert gradient is not None
+        assert (gradient == share).all()
+    nll = {"reduction": "mean", "log_probabilities": True}
+    rows = [-2 * x[:, None], np.zeros(count, np.int32)]
+    for more in ({}, {"ignore_index": 1}):
+        loss = build(Sample(gc.NllLossOp, rows, nll | more))
+        (mean,) = expanded(loss)
+        assert run(loss.block, loss.arrays)[mean] == 2
+        slope = build(Sample(gc.NllLossGradOp, [*rows, one], nll | more))
+        (slopes,) = expanded(slope)
+        assert (run(slope.block, slope.arrays)[slopes] == -share).all()
 
 
 def test_ties_share_the_gradient() -> None:

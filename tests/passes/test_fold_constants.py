@@ -19,7 +19,7 @@ from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, V
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
-from popgraph.passes.graphcore.fold_constants import FoldConstants
+from popgraph.passes.graphcore.fold_constants import FoldConstants, computed_array, is_literal
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 
@@ -161,3 +161,22 @@ def test_large_literals_are_transposed_by_who_reads_them(columns: int, folded: b
     module, graph, compilation = program(build)
     FoldConstants().run(compilation, module)
     assert left(graph) == ["pg.constant", *([] if folded else ["graphcore.transpose"])]
+
+
+def test_what_comes_of_literals_is_asked_once_for_each_value() -> None:
+    """Gradients of x * sigmoid(x) in a row: each link reads the one before twice."""
+
+    def chain(value: Operand) -> Operand:
+        for _ in range(60):
+            value = gc.MulOp(value, value)
+        return value
+
+    _, graph, compilation = program(lambda x, c: gc.AddOp(chain(x), chain(c(ONES))))
+    end = list(graph.block.ops)[-2]
+    of_input, of_literal = end.operands
+    assert not is_literal(of_input)
+    assert computed_array(of_input, compilation.weights) is None
+    assert is_literal(of_literal)
+    found = computed_array(of_literal, compilation.weights)
+    assert found is not None
+    assert found.tolist() == ONES.tolist()

@@ -26,7 +26,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.contexts import NameContextManager
 from popgraph.builder.popart.draft import Draft
-from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS, check_custom_attribute
+from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS, custom_attribute
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.onnx_nodes import popart_node
@@ -318,8 +318,7 @@ class Builder(Annotations):
         name: str = "",
     ) -> list[str]:
         """A node of any domain."""
-        for key, value in attributes.items():
-            check_custom_attribute(key, value)
+        attributes = {key: custom_attribute(key, value) for key, value in attributes.items()}
         self._root._draft.writer.opsets.setdefault(domain, opVersion)
         types = [UNKNOWN] * numOutputs
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)

@@ -32,16 +32,20 @@ WEIGHTS = (
 )
 
 
-def check_custom_attribute(name: str, value: object) -> None:
-    """Refuses what is neither a word nor a number, nor a list of words or of numbers."""
+def custom_attribute(name: str, value: object) -> object:
+    """A word or a number, or a list of words or of numbers; anything else is refused."""
     if isinstance(value, list | tuple):
-        kinds = {str if isinstance(one, str) else float for one in value if _is_plain(one)}
-        if len(kinds) > 1 or not all(map(_is_plain, value)):
+        # NumPy's whole numbers stand in lists only, as in all releases of PopART but its last.
+        found = [int(one) if isinstance(one, np.integer) else one for one in value]
+        kinds = {str if isinstance(one, str) else float for one in found if _is_plain(one)}
+        if len(kinds) > 1 or not all(map(_is_plain, found)):
             raise popart_exception(
                 f"Invalid or mismatched python list type provided in custom op attribute '{name}'"
             )
-    elif not _is_plain(value):
+        return found
+    if not _is_plain(value):
         raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
+    return value
 
 
 def _is_plain(value: object) -> bool:

@@ -26,7 +26,7 @@ from popgraph.dialects.graphcore.broadcasting import (
     scalar,
 )
 from popgraph.dialects.graphcore.normalization import inverse_deviation, stretched, total
-from popgraph.dialects.graphcore.reductions import ReduceMeanOp
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp, divided
 from popgraph.support import shapes
 
 
@@ -162,16 +162,15 @@ class BatchNormTrainOp(_BatchNorm):
             normalized = MulOp(centred, self.spread(inverse))
             dscale = self.summed(MulOp(dy, normalized))
             dbias = self.summed(dy)
-            share = scalar(1 / count, self.x)
-            mean = self.spread(MulOp(dbias, share))
-            along_x = MulOp(normalized, self.spread(MulOp(dscale, share)))
+            mean = self.spread(divided(dbias, count))
+            along_x = MulOp(normalized, self.spread(divided(dscale, count)))
             factor = self.spread(MulOp(self.scale, inverse))
             terms.append(MulOp(factor, SubOp(SubOp(dy, mean), along_x)))
         if dvariance is not None:
-            slope = MulOp(dvariance, scalar(2 / count, self.x))
+            slope = divided(MulOp(dvariance, scalar(2, dvariance)), count)
             terms.append(MulOp(centred, self.spread(slope)))
         if dmean is not None:
-            terms.append(self.spread(MulOp(dmean, scalar(1 / count, self.x))))
+            terms.append(self.spread(divided(dmean, count)))
         return (stretched(total(terms), shape_of(self.x)), dscale, dbias)
 
     def expand(self) -> tuple[Operand, ...]:

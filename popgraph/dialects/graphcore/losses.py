@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp
+from popgraph.dialects.graphcore.arithmetic import MulOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -28,7 +28,7 @@ from popgraph.dialects.graphcore.broadcasting import (
     scalar,
 )
 from popgraph.dialects.graphcore.functions import AbsOp, SignOp
-from popgraph.dialects.graphcore.reductions import ReduceMeanOp
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp, divided
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
@@ -66,7 +66,7 @@ class Loss(Composite):
     def distributed(self, dloss: Operand, samples: Shape) -> Operand:
         """The gradient of every sample's own loss, of which there is one per sample."""
         if self.reduction.data == "mean":
-            dloss = DivOp(dloss, scalar(shapes.prod(samples), dloss))
+            dloss = divided(dloss, shapes.prod(samples))
         return dloss
 
 

@@ -42,6 +42,7 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import AndOp, CompareOp
 from popgraph.dialects.graphcore.lookup import IotaOp
 from popgraph.dialects.graphcore.losses import Loss
+from popgraph.dialects.graphcore.reductions import divided, in_type_of, widened
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
@@ -86,17 +87,18 @@ class _Nll(Loss):
         counted = self.counted()
         return chosen if counted is None else AndOp(chosen, reshaped(counted, (*samples, 1)))
 
-    def divisor(self) -> Operand:
-        """How many samples a mean divides by: of those that may be ignored what is left, or 1."""
-        counted, one = self.counted(), scalar(1, self.probabilities)
-        samples = shape_of(self.labels)
+    def shared(self, whole: Operand) -> Operand:
+        """`whole` by how many samples a mean divides: those that may be ignored are not counted."""
+        counted, samples = self.counted(), shape_of(self.labels)
         if counted is None:
-            return scalar(shapes.prod(samples), one)
-        ones = CastOp(counted, to=tensor_of(one).element_type)
-        return MaxOp(ReduceSumOp(ones, axes=range(len(samples)), keepdims=False), one)
+            return divided(whole, shapes.prod(samples))
+        wide = widened(whole)
+        ones = CastOp(counted, to=tensor_of(wide).element_type)
+        number = ReduceSumOp(ones, axes=range(len(samples)), keepdims=False)
+        return in_type_of(whole, DivOp(wide, MaxOp(number, scalar(1, wide))))
 
     def number(self, counted: Array) -> int:
-        """As `divisor`, of an array."""
+        """How many samples `shared` divides by, of an array."""
         return counted.size if self.ignore_index is None else max(int(counted.sum()), 1)
 
     def masks(self, labels: Array) -> tuple[Array, Array]:
@@ -194,8 +196,8 @@ class NllLossOp(_Nll):
         if counted is not None:
             losses = WhereOp(counted, losses, zero)
         if self.reduction.data == "mean":
-            total = ReduceSumOp(losses, axes=range(last), keepdims=False)
-            return (DivOp(total, self.divisor()),)
+            total = ReduceSumOp(widened(losses), axes=range(last), keepdims=False)
+            return (in_type_of(losses, self.shared(total)),)
         return (self.reduce(losses),)
 
 
@@ -265,7 +267,7 @@ class NllLossGradOp(_Nll):
             case "none":
                 share = reshaped(share, (*shape_of(share), 1))
             case "mean":
-                share = DivOp(share, self.divisor())
+                share = self.shared(share)
         slopes: Operand = NegOp(share)
         if not self.is_log:
             least_divisor = scalar(self.least_divisor, self.probabilities)

@@ -29,7 +29,7 @@ from popgraph.dialects.graphcore.broadcasting import (
 )
 from popgraph.dialects.graphcore.functions import ReciprocalOp, SqrtOp
 from popgraph.dialects.graphcore.movement import PadOp, SliceOp
-from popgraph.dialects.graphcore.reductions import ReduceMeanOp
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp, divided
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
@@ -116,7 +116,7 @@ class LayerNormOp(Composite):
     ) -> tuple[Operand | None, ...]:
         inverse = self.inverse_deviation
         normalized = MulOp(SubOp(self.x, self.mean), inverse)
-        share = scalar(1 / shapes.prod(shape_of(self.x)[axis] for axis in self.axes), self.x)
+        count = shapes.prod(shape_of(self.x)[axis] for axis in self.axes)
         terms: list[Operand] = []
         dscale: Operand | None = None
         if dy is not None:
@@ -126,9 +126,9 @@ class LayerNormOp(Composite):
             centred = SubOp(SubOp(slope, self.average(slope)), along_x)
             terms.append(MulOp(inverse, centred))
         if dmean is not None:
-            terms.append(MulOp(dmean, share))
+            terms.append(divided(dmean, count))
         if dinverse is not None:
-            slope = MulOp(MulOp(dinverse, share), MulOp(inverse, inverse))
+            slope = MulOp(divided(dinverse, count), MulOp(inverse, inverse))
             terms.append(MulOp(scalar(-1, self.x), MulOp(slope, normalized)))
         dx = stretched(total(terms), shape_of(self.x))
         if self.bias is None:

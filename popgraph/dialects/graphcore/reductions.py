@@ -19,6 +19,8 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Reduction,
     Tensor,
+    as_array,
+    dtype_of,
     flag,
     integer,
     is_float,
@@ -37,6 +39,26 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.dialects.graphcore.movement import PadOp, SliceOp
 from popgraph.support import shapes
+
+
+def widened(value: Operand) -> Operand:
+    """`value`, in single precision where its own floats are narrower."""
+    narrow = element_bytes(tensor_of(value).element_type) < 4 and is_float(value)
+    return CastOp(value, to=f32) if narrow else value
+
+
+def in_type_of(like: Operand, value: Operand) -> Operand:
+    """`value` in the element type of `like`."""
+    element = tensor_of(like).element_type
+    return value if tensor_of(value).element_type == element else CastOp(value, to=element)
+
+
+def divided(value: Operand, count: int) -> Operand:
+    """`value` / `count`, also where the element type has no such count: halves end at 65504."""
+    with np.errstate(over="ignore"):
+        is_exact = float(as_array(count, dtype_of(value))) == count
+    wide = value if is_exact else widened(value)
+    return in_type_of(value, DivOp(wide, scalar(count, wide)))
 
 
 class _Extreme(AxesReduction):
@@ -155,19 +177,15 @@ class ReduceMeanOp(AxesReduction, Composite):
         return (np.asarray(whole).astype(x.dtype),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = DivOp(self.kept(dy), scalar(self.count, dy))
+        share = divided(self.kept(dy), self.count)
         return (BroadcastOp(share, shape=shape_of(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:
         # The sum of many halves is not a half where their mean is one.
-        element = tensor_of(self.x).element_type
-        narrow = element_bytes(element) < 4 and is_float(self.x)
-        x = CastOp(self.x, to=f32) if narrow else self.x
-        total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
+        total = ReduceSumOp(widened(self.x), axes=self.axes.data, keepdims=flag(self.keepdims))
         # A quotient is rounded once, the product with 1 / count twice, and alike for all results.
         count = self.count if is_float(self.x) else max(1, self.count)
-        mean = DivOp(total, scalar(count, total))
-        return (CastOp(mean, to=element) if narrow else mean,)
+        return (in_type_of(self.x, DivOp(total, scalar(count, total))),)
 
 
 class _Position(Reduction):

@@ -39,20 +39,34 @@ def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
 
 def is_literal(value: SSAValue) -> bool:
     """Whether a value comes of literals alone, so that `computed_array` has one for it."""
-    op = value.owner
-    if isinstance(op, Elementwise | Movement):
-        return all(map(is_literal, op.operands))
-    return isinstance(op, ConstantOp)
+    waiting, seen = [value], {value}
+    while waiting:
+        op = waiting.pop().owner
+        if isinstance(op, Elementwise | Movement):
+            # Whoever reads a value twice asks once: chains of x * f(x) would double at each link.
+            new = [operand for operand in op.operands if operand not in seen]
+            seen.update(new)
+            waiting.extend(new)
+        elif not isinstance(op, ConstantOp):
+            return False
+    return True
 
 
 def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
     """What a literal holds, or what comes of literals alone and may be too large to be one."""
-    array, op = constant_array(value, weights), value.owner
-    if array is not None or not isinstance(op, Elementwise | Movement):
-        return array
-    operands = [computed_array(operand, weights) for operand in op.operands]
-    known = [one for one in operands if one is not None]
-    return op.evaluate(*known)[0] if len(known) == len(operands) else None
+    return _computed(value, weights, {}) if is_literal(value) else None
+
+
+def _computed(value: SSAValue, weights: WeightStore, found: dict[SSAValue, Array]) -> Array:
+    if value not in found:
+        op = value.owner
+        if isinstance(op, ConstantOp):
+            found[value] = weights.array(op.literal)
+        else:
+            assert isinstance(op, Elementwise | Movement)
+            operands = [_computed(operand, weights, found) for operand in op.operands]
+            found[value] = op.evaluate(*operands)[0]
+    return found[value]
 
 
 def bytes_of(value: SSAValue) -> int:

@@ -12,7 +12,6 @@ from popgraph.dialects.graphcore import (
     AndOp,
     CastOp,
     CompareOp,
-    DivOp,
     ExpOp,
     LogSoftmaxGradOp,
     MulOp,
@@ -73,7 +72,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         rows = shape_of(loss.labels)
         share: Operand = loss.dloss
         if loss.reduction.data == "mean":
-            share = DivOp(share, loss.divisor())
+            share = loss.shared(share)
         nothing = self.literal(np.zeros((), dtype_of(share).numpy))
         counted = WhereOp(self.counts(loss), share, nothing)
         return ReshapeOp(counted, shape=(*rows, 1))
