@@ -25,7 +25,6 @@ import popgraph
 from popgraph import compiler, extend
 from popgraph.backends.c.cache import program_key
 from popgraph.compat import disable, libraries
-from popgraph.compat.__main__ import main
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.functions import TYPE_RULES
@@ -37,6 +36,7 @@ from popgraph.passes.onnx.to_graphcore import registry
 from popgraph.passes.pipeline import planned
 from popgraph.support import extensions
 from popgraph.support.errors import ExtensionError, PassError
+from tests.commanded import run_command
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples/extend"
@@ -432,7 +432,7 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
 
 @pytest.mark.usefixtures("registries")
 def test_a_program_of_popart_gets_the_operators_of_its_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`LeakyCube` of `ai.graphcore`, which PopART has not: a file stands for its library."""
     files = {
@@ -463,16 +463,18 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
     }
     for name, text in files.items():
         (tmp_path / name).write_text(textwrap.dedent(text))
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(libraries, "REPLACED", set())
     monkeypatch.setattr(ctypes.CDLL, "__init__", ctypes.CDLL.__init__)
-    command = ["popgraph.compat", "--load", f"liboperators.so={tmp_path / 'operators.py'}"]
-    monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "program.py")])
+    (tmp_path / "parent.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, *sys.argv[1:]], check=True)"
+    )
+    monkeypatch.chdir(tmp_path)
     try:
-        main()
+        for program in (["program.py"], ["parent.py", "program.py"]):
+            run_command(monkeypatch, "--load", "liboperators.so=operators.py", *program)
+            assert capfd.readouterr().out == "[-1.0, 0.0, 8.0]\n"
     finally:
         disable()
-    assert capsys.readouterr().out == "[-1.0, 0.0, 8.0]\n"
     with pytest.raises(OSError, match=r"other\.so"):
         ctypes.CDLL("build/other.so")
     with pytest.raises(ExtensionError, match="nothing says what the operators of a library mean"):

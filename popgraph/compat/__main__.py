@@ -9,7 +9,7 @@ Runs a PopART program unchanged, as Python itself would run it.
 
 ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names tell
 that the program and the modules beside it use, or the files that a module is given and what they
-import: `-m pytest test_it.py`.
+import: `-m pytest test_it.py`. Python processes that the program starts find PopGraph, too.
 
 --load runs a file first, or imports a module, that says in Python what the operators of a C++
 library of the program mean (docs/extend.md). With LIBRARY.so= it stands for the library of that
@@ -33,9 +33,9 @@ from pathlib import Path
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
-from popgraph.compat.eras import ERA_VARIABLE, era_of_program
+from popgraph.compat.children import announce, era_told, texts_of_module
 from popgraph.compat.libraries import load_operators
-from popgraph.compat.sources import roots_of_tests, texts_of
+from popgraph.compat.sources import texts_of
 from popgraph.session.split import split_sessions
 from popgraph.support.errors import ExtensionError
 from popgraph.support.ranks.communicator import RankError
@@ -91,12 +91,7 @@ def _run(program: list[str], era: str | None) -> None:
             found = find_spec(module)
             if found is None:
                 sys.exit(f"there is no module {module}")
-            given = [Path(found.origin or ""), *map(Path, arguments)]
-            if module == "pytest":
-                given = [one for path in given for one in roots_of_tests(path, Path.cwd())]
-            chosen = _enable(era, texts_of(given, [Path.cwd()]))
-            if module == "pytest":
-                _announce(chosen)
+            _enable(era, texts_of_module(found.origin or "", arguments))
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *arguments]:
             _begin("-c", arguments, "")
@@ -118,25 +113,14 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
     sys.path.insert(0, folder)
 
 
-def _enable(era: str | None, texts: Iterable[str]) -> str | None:
+def _enable(era: str | None, texts: Iterable[str]) -> None:
     """PopART as it was in the era asked for, or in the first whose names the program uses."""
-    told = next(filter(None, map(era_of_program, texts)), None) if era is None else None
-    chosen = era or (None if told is None else told.name)
+    told = era_told(texts) if era is None else None
     try:
-        enable(chosen)
+        enable(era or told)
     except popart_exception as error:
         sys.exit(str(error))
-    return chosen
-
-
-def _announce(era: str | None) -> None:
-    """Makes the processes of `pytest -n` enable what this one has, before they import a test."""
-    held = os.environ.get("PYTEST_PLUGINS", "")
-    plugins = filter(None, (held, "popgraph.compat.pytest_plugin"))
-    os.environ["PYTEST_PLUGINS"] = ",".join(plugins)
-    os.environ.pop(ERA_VARIABLE, None)
-    if era is not None:
-        os.environ[ERA_VARIABLE] = era
+    announce(era, told)
 
 
 if __name__ == "__main__":

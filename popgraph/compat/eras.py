@@ -110,9 +110,6 @@ ERAS = (
 )
 """All eras, oldest first; the last is what `popgraph.session` is."""
 
-ERA_VARIABLE = "POPGRAPH_COMPAT_ERA"
-"""The environment variable that tells pytest's processes which era their first one has."""
-
 PLAIN_POPONNX = next(era for era in ERAS if era.name == "2019-03")
 """What `import poponnx` is where nobody says more."""
 LAST = ERAS[-1]

@@ -11,6 +11,9 @@ from typing import Any
 from popgraph.support.errors import ExtensionError
 from popgraph.support.extensions import load_module
 
+LOADED: list[str] = []
+"""What was asked for, in words that other processes understand, whatever folder they run in."""
+
 REPLACED: set[str] = set()
 """Names of files; opening one gives a library that has no functions of its own."""
 
@@ -28,6 +31,8 @@ def load_operators(asked: str) -> None:
             f"name a file of Python, as in `--load {library or 'custom_ops.so'}=operators.py`",
         )
     load_module(module)
+    where = str(Path(module).resolve()) if module.endswith(".py") else module
+    LOADED.append(f"{library}{stands_for}{where}")
     if stands_for:
         _replace(Path(library).name)
 

@@ -49,9 +49,11 @@ class Reports:
         content = self._executions.content()
         inputs = self._executions.inputs
         measured = content["steps"] and inputs is not None and self._device.backend == "c"
+        cycles = self._cycles()
         return {
             **content,
-            "cycles": self._cycles(),
+            "cycles": cycles,
+            "simulation": {"cycles": cycles["steps"]},  # where Poplar's report has them
             "computeSets": kernel_times(self._lowered, self._running, inputs or {})
             if measured
             else [],

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from popgraph import compat
-from popgraph.compat.__main__ import USAGE, main
+from popgraph.compat.__main__ import USAGE
 from popgraph.support.arrays import Array
+from tests.commanded import run_command
 from tests.sampling import WHOLE
 
 CLASSES = 10
@@ -518,14 +519,12 @@ def test_a_program_runs_unchanged(
 ) -> None:
     (tmp_path / "told_by_popart.py").write_text(TELLS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     program = {
         "script": [os.fspath(tmp_path / "told_by_popart.py")],
         "module": ["-m", "told_by_popart"],
         "code": ["-c", TELLS],
     }[way]
-    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *program, "-x", "more"])
-    main()
+    run_command(monkeypatch, *program, "-x", "more")
     assert capsys.readouterr().out == "['x'] ['-x', 'more'] __main__\n"
     compat.disable()
 
@@ -543,10 +542,8 @@ def test_a_program_runs_unchanged(
 def test_what_cannot_run_is_told(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        main()
+        run_command(monkeypatch, *arguments)
     compat.disable()
     assert str(stopped.value) == (USAGE if said == "usage" else said)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import is_dataclass
 from inspect import isclass, isfunction, signature
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from popgraph import compat
 from popgraph import session as popart
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.compat.__main__ import main
 from popgraph.compat.eras import ERAS, Era, era_of_program
 from popgraph.compat.sources import roots_of_tests, texts_of
+from tests.commanded import run_command
 from tests.session.era_modules import (
     OLD,
     POPONNX,
@@ -313,17 +312,41 @@ def test_the_command_takes_an_era(
     script = tmp_path / "program.py"
     script.write_text(program)
     run = ["-c", program] if way == "code" else [str(script)]
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *options, *run])
-    main()
+    run_command(monkeypatch, *options, *run)
     assert capsys.readouterr().out == f"{said}\n"
 
 
 def test_the_command_refuses_an_unknown_era(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", ["popgraph.compat", "--era", "2017", "-c", "pass"])
     with pytest.raises(SystemExit, match="2018-12"):
-        main()
+        run_command(monkeypatch, "--era", "2017", "-c", "pass")
+
+
+PARENT = (
+    "import poponnx, subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]], check=True)"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "parent", "child", "said"),
+    [
+        ([], PARENT, f"{SAYS}; poponnx.Session", "1"),
+        ([], f"{PARENT}; poponnx.Session", SAYS, "1"),
+        (["--era", "2019-03"], PARENT, f"{SAYS}; poponnx.Session", "input"),
+    ],
+)
+def test_a_process_of_a_program_has_the_module_as_it_uses_it(
+    options: list[str],
+    parent: str,
+    child: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("child.py").write_text(child)
+    run_command(monkeypatch, *options, "-c", parent, "child.py")
+    assert capfd.readouterr().out == f"{said}\n"
 
 
 def test_the_page_has_a_row_for_every_era() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from torch import nn
 
-from popgraph.compat.eras import Era
+from popgraph.compat.eras import Era, era_named
 from tests.session.era_modules import OLD, POPONNX, by_name, module_of, names_taken_away
 
 __all__ = ["names_taken_away"]
@@ -129,3 +130,50 @@ def test_what_a_writer_is_not_told_is_named() -> None:
     base = importlib.import_module("poponnx.writer").NetWriter
     with pytest.raises(NotImplementedError):
         base([], [], [], None, old.DataFlow(1, {}), old.InputShapeInfo()).saveModel("x")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_module_is_a_session(quiet: None) -> None:
+    """`popart.torch.TrainingSession`: a step is what PyTorch does, batch by batch."""
+    sessions = importlib.import_module("popgraph.compat.popart.torch")
+    popart = module_of(era_named("2020-05"))
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Softmax(1))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5, momentum=0.5)
+    data, labels = torch.randn(4, 3), torch.tensor([0, 3, 1, 2])
+    given = [module, data, labels, optimizer, nn.NLLLoss()]
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    passes = popart.Patterns()
+    session = sessions.TrainingSession(*given, device, 2, 2, passes=passes)
+    anchors = session.initAnchorArrays()
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run("a step", data, labels)
+    for batch in range(2):
+        probabilities = module(data.reshape(2, 2, 3)[batch])
+        np.testing.assert_allclose(anchors["output_0"][batch], probabilities.detach(), rtol=1e-5)
+        each = -probabilities.log()[[0, 1], labels.reshape(2, 2)[batch]]
+        np.testing.assert_allclose(anchors["loss_0"][batch], each.detach(), rtol=1e-5)
+        optimizer.zero_grad()
+        each.sum().backward()
+        optimizer.step()
+    infers = sessions.InferenceSession(*given[:3], nn.Identity(), device, 2, 2)
+    anchors = infers.initAnchorArrays()
+    infers.prepareDevice()
+    infers.weightsFromHost()
+    infers.run(data, labels)
+    np.testing.assert_allclose(anchors["loss_0"], module(data).detach().reshape(2, 2, 4), rtol=1e-5)
+
+
+def test_what_a_session_of_a_module_does_not_take_is_told() -> None:
+    sessions = importlib.import_module("popgraph.compat.torch_sessions")
+    module, data = nn.Identity(), torch.zeros(4, 3)
+    rates = {"lr": 0.1, "momentum": 0.5}
+    for optimizer, loss, batch, said in (
+        (torch.optim.SGD([data], **rates), nn.MSELoss(), 4, "Only NLLLoss, L1Loss or Identity"),
+        (torch.optim.SGD([data], **rates), nn.NLLLoss(), 3, "batch size 3"),
+        (torch.optim.Adam([data]), nn.NLLLoss(), 4, "only accepts SGD"),
+        (torch.optim.SGD([data], nesterov=True, **rates), nn.NLLLoss(), 4, "Nesterov"),
+    ):
+        with pytest.raises(RuntimeError, match=said):
+            sessions.TrainingSession(module, data, data[:, 0], optimizer, loss, None, batch)

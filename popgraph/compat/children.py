@@ -1,0 +1,77 @@
+"""Processes that a program of PopART starts, in which `import popart` finds PopGraph, too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from popgraph.compat import enable, found, libraries
+from popgraph.compat.eras import Era, era_of_program
+from popgraph.compat.sources import roots_of_tests, texts_of
+from popgraph.support.errors import ExtensionError
+
+ERA_VARIABLE = "POPGRAPH_COMPAT_ERA"
+"""The environment variable that tells processes which era `--era` asked for."""
+TOLD_VARIABLE = "POPGRAPH_COMPAT_TOLD"
+"""The environment variable with the era of the first program, for those that tell none."""
+LOAD_VARIABLE = "POPGRAPH_COMPAT_LOAD"
+"""The environment variable with what `--load` named."""
+
+
+def announce(era: str | None, told: str | None) -> None:
+    """Makes Python processes that this one starts from here on enable what it has."""
+    folder = str(Path(found.__file__).parent)
+    held = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [one for one in held if one and one != folder]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*others, folder])
+    if folder not in sys.path:  # multiprocessing hands this list to the processes that it spawns
+        sys.path.append(folder)
+    variables = {ERA_VARIABLE: era, TOLD_VARIABLE: told, LOAD_VARIABLE: "\n".join(libraries.LOADED)}
+    for variable, value in variables.items():
+        os.environ.pop(variable, None)
+        if value:
+            os.environ[variable] = value
+
+
+def enable_here(module: str) -> None:
+    """Puts what the program that runs means by a module in the place of the one that found it."""
+    sys.modules.pop(module)
+    for asked in os.environ.get(LOAD_VARIABLE, "").splitlines():
+        try:
+            libraries.load_operators(asked)
+        except ExtensionError as error:
+            sys.exit(str(error))
+    enable(os.environ.get(ERA_VARIABLE) or _era_here())
+
+
+def era_told(texts: Iterable[str]) -> str | None:
+    """The era that the first text tells which tells one."""
+    told: Era | None = next(filter(None, map(era_of_program, texts)), None)
+    return None if told is None else told.name
+
+
+def texts_of_module(origin: str, arguments: list[str]) -> Iterable[str]:
+    """The texts of `python -m module arguments`; of pytest, those of tests and their fixtures."""
+    given = [Path(origin), *map(Path, arguments)]
+    if "pytest" in Path(origin).parts[-2:]:
+        given = [one for path in given for one in roots_of_tests(path, Path.cwd())]
+    return texts_of(given, [Path.cwd()])
+
+
+def _era_here() -> str | None:
+    """What the program of this process tells, else what the first one told."""
+    return era_told(_texts_here()) or os.environ.get(TOLD_VARIABLE)
+
+
+def _texts_here() -> Iterable[str]:
+    """The program of this process: a script, a module with its arguments, or `-c code`."""
+    main = sys.modules.get("__mp_main__") or sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None:
+        return sys.orig_argv[2:3] if sys.orig_argv[1:2] == ["-c"] else []
+    is_script = getattr(main, "__spec__", None) is None
+    if is_script and Path(file).name != "pytest":
+        return texts_of([Path(file)], [])
+    return texts_of_module(file, sys.argv[1:])

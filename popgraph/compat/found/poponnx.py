@@ -1,0 +1,5 @@
+"""`import poponnx` in a process that a program of PopART has started."""
+
+from popgraph.compat.children import enable_here
+
+enable_here(__name__)

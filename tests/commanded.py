@@ -1,0 +1,24 @@
+"""The command `python -m popgraph.compat` inside of a test, which leaves its process as it was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from popgraph.compat import children, libraries
+from popgraph.compat.__main__ import main
+
+VARIABLES = (children.ERA_VARIABLE, children.TOLD_VARIABLE, children.LOAD_VARIABLE)
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """Runs the command as its users do, arguments as they give them."""
+    for variable in VARIABLES:
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setattr(libraries, "LOADED", list(libraries.LOADED))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *arguments])
+    main()
