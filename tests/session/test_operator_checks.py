@@ -567,7 +567,6 @@ OWN: list[tuple[Write, str]] = [
         "SplineWeightingOp::setup: The input and weight tensors have different data types. The "
         "input tensor data type = float32. The weight tensor data type = float16.",
     ),
-    (lambda w: w.own.subsample([w.f(4, 3)], [2, 0]), "Strides invalid. 0 stride at index 1"),
 ]
 
 
@@ -623,6 +622,26 @@ def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str)
             "Output 'Tile:0' of node 'Tile' has invalid shape, [2 -8]. Values must be non-negative "
             "in each shape dimension.",
         ),
+        (lambda w: w.own.subsample([w.f(4, 3)], [2, 0]), "Strides invalid. 0 stride at index 1"),
+        (
+            lambda w: w.onnx.dropout([w.f(2)], 3),
+            "Dropout has an invalid number of outputs 3. Must be between 0..2",
+        ),
+        (
+            lambda w: w.own.multiconv(
+                [[w.f(1, 1, 3), w.f(1, 1, 2)]], partialsTypes=["half", "half"], debugContext="two"
+            ),
+            "For MultiConvOp 'two', number of partialsTypes parameter sets (2) does not match the "
+            "number of input sets (1)",
+        ),
+        (
+            lambda w: w.own.multiconv([[w.f(1, 1, 3), w.f(1, 1, 2)]], pads=[[1]]),
+            "Padding vector (length 1) does not have 2 values for each spatial dimension 1",
+        ),
+        (
+            lambda w: w.own.multiconv([[w.f(1, 1, 3), w.f(1, 1, 8)]], inDilations=[[2]]),
+            "Window parameter values combine to give invalid spatial output shape: [-2]",
+        ),
         (lambda w: w.onnx.cast([w.f(2)], "FOO"), UNKNOWN_TYPE),
         (lambda w: w.f(2, of="FOO"), UNKNOWN_TYPE),
         (
@@ -667,9 +686,9 @@ def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:
     x = written.f(2, 3)
     callee = written.builder.createSubgraphBuilder()
     inner = callee.addInputTensor("FLOAT", [2, 3])
-    callee.addOutputTensor(callee.aiGraphcore.subsample([inner], [0, 1]))
+    callee.addOutputTensor(callee.aiGraphcore.reducemedian([inner], [4])[0])
     (y,) = written.own.call([x], 1, callee)
-    with pytest.raises(popart.popart_exception, match=r"Strides invalid\. 0 stride at index 0"):
+    with pytest.raises(popart.popart_exception, match=r"Axis 4 is out of acceptable range"):
         popart.InferenceSession(written.builder.getModelProto(), popart.DataFlow(1, [y]))
 
 

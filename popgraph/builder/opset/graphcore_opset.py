@@ -26,7 +26,7 @@ from popgraph.builder.opset.graphcore_operator import (
     one_result,
     without_operands,
 )
-from popgraph.builder.opset.multiconv import checked_parameters, convolved_shape
+from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
 from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.support import dtypes, shapes
@@ -600,8 +600,14 @@ class AiGraphcoreOpset1(Operands):
             "outPads": outPads,
             "strides": strides,
         }
-        shapes_of_weights = [self._shape(ids, 1) for ids in args]
-        flat = checked_parameters(args, shapes_of_weights, given, str(debugContext))
+        for_each: dict[str, Sequence[object]] = {
+            "availableMemoryProportions": availableMemoryProportions,
+            "partialsTypes": partialsTypes,
+            "enableConvDithering": enableConvDithering,
+        }
+        check_sets(args, {**given, **for_each}, str(debugContext))
+        found = [[self._shape(ids, place) for place in range(len(ids))] for ids in args]
+        flat = checked_parameters(args, found, given)
         types = [
             self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
             for place, ids in enumerate(args)
@@ -610,9 +616,7 @@ class AiGraphcoreOpset1(Operands):
             "planType": planType,
             "perConvReservedTiles": perConvReservedTiles,
             "cycleBackOff": cycleBackOff,
-            "availableMemoryProportions": availableMemoryProportions or None,
-            "partialsTypes": partialsTypes or None,
-            "enableConvDithering": enableConvDithering or None,
+            **{name: values or None for name, values in for_each.items()},
         }
         inputs = [id for ids in args for id in (*ids, "")[:3]]
         return self._add("MultiConv", inputs, {**flat, **hints}, types, debugContext)

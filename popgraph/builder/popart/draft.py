@@ -14,11 +14,11 @@ from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.builder.opset.windows import check_window
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.places import to_narrow
 from popgraph.builder.popart.refusals import refusal_note
-from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
@@ -146,6 +146,7 @@ class Draft:
         label: str,
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
+        self._check_results(op_type, domain, len(ids))
         self._check_operands(op_type, domain, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
@@ -262,6 +263,15 @@ class Draft:
             return OPERANDS.get(op_type, (0, UNBOUNDED)) if domain == DOMAIN else (0, UNBOUNDED)
         schema = op_class(op_type, self.writer.opsets[domain]).SCHEMA
         return schema.min_input, schema.max_input
+
+    def _check_results(self, op_type: str, domain: str, count: int) -> None:
+        """No more results than an operator of ONNX has."""
+        schema = None if domain else op_class(op_type, self.writer.opsets[domain]).SCHEMA
+        if schema is not None and count > schema.max_output:
+            raise popart_exception(
+                f"{op_type} has an invalid number of outputs {count}. Must be between "
+                f"0..{schema.max_output}"
+            )
 
     def _check_operands(self, op_type: str, domain: str, args: Sequence[str]) -> None:
         """As many operands as the operator takes, each of them a tensor that there is."""

@@ -31,8 +31,9 @@ AT_ONCE: Mapping[tuple[str, str], Sequence[Rule]] = {
     ("", "Pad"): (windowed.padded,),
     ("", "Split"): (shaped.split,),
     ("", "Tile"): (shaped.tiled,),
+    (DOMAIN, "Subsample"): (graphcore.strides,),
 }
-"""What the builder itself asks as it infers the shapes of results."""
+"""What the builder itself asks, most of it as it infers the shapes of results."""
 
 
 def complaint(node: Node) -> str | None:
