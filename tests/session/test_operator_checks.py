@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import popgraph
 import popgraph.session as popart
@@ -14,6 +15,15 @@ from popgraph.builder.opset.checks import CHECKS
 from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.session.about import getSupportedOperations
 from popgraph.support.errors import PopgraphError
+
+
+def written_in_place(written: Written, name: str, value: list[Any]) -> str:
+    y = str(written.onnx.relu([written.f(2)]))
+    written.builder.addNodeAttribute(name, value, {y})
+    if name.endswith("names"):
+        return y
+    written.builder.addNodeAttribute("__inplace_op_names", ["ReluInplace", "Relu"], {y})
+    return y
 
 
 def serialised(written: Written, mode: str, factor: int) -> str:
@@ -76,6 +86,29 @@ def refused(write: Write, opset: int) -> str:
 
 
 ONNX: list[tuple[Write, int, str]] = [
+    (
+        lambda w: written_in_place(w, "__inplace_op_names", ["ReluInplace"]),
+        10,
+        "Either BOTH or NEITHER of the fields __inplace_op_names and __inplace_op_priorities must "
+        "be set, but only __inplace_op_names is set",
+    ),
+    (
+        lambda w: written_in_place(w, "__inplace_op_priorities", [1.0]),
+        10,
+        "For fields __inplace_op_priorities and __inplace_op_names, the number of elements must be "
+        "the same [ 1 != 2 ]",
+    ),
+    (
+        lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 2, of=np.float32)]),
+        9,
+        "There should be at exactly 4 elements in upsample op inputs, scales. Scales has 2 "
+        "elements.",
+    ),
+    (
+        lambda w: w.onnx.matmul([w.f(2, 2, 3), w.f(3, 3, 2)]),
+        9,
+        "np broadcasting failed on 'Op 100 (ai.onnx.MatMul:9)', frames [2] and [3] are not aligned",
+    ),
     (
         lambda w: serialised(w, "input_channels", 3),
         10,
@@ -475,6 +508,11 @@ OWN: list[tuple[Write, str]] = [
         "probabilities' tensor of rank 3, got a tensor with shape [5 2]).",
     ),
     (
+        lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(2, 3), w.i(2), w.i(2)], outDataType="INT32"),
+        "Unsupported data type for output 0 of Op 100 (ai.graphcore.Ctc:1) (expected a floating "
+        "point type, got INT32).",
+    ),
+    (
         lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(3, 3), w.i(2), w.i(2)]),
         "Unsupported shape for input 1 of Op 100 (ai.graphcore.Ctc:1) (expected a 'targets' tensor "
         "of rank 2 with the size of the first dimension being 2 to match the size of the second "
@@ -667,6 +705,36 @@ def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
     with pytest.raises(popart.popart_exception) as caught:
         write(Written(11))
     assert caught.value.args[0] == said
+
+
+@pytest.mark.parametrize(
+    ("outputs", "attributes", "said"),
+    [
+        (2, {"axis": -3}, "Split op input tensor x, rank 2, axis -3 is out of range"),
+        (
+            2,
+            {"split": [1, 1, 2]},
+            "Number of outputs does not match number of requested splits",
+        ),
+        (2, {"axis": 2, "split": [1, 1]}, "Axis 2 is out of range for tensor with 2 dims"),
+        (2, {"split": [1, 2]}, "splits 3 invalid for dimension of size 4"),
+        (3, {}, "Tensor x ([4 3]) may not be split into equally sized parts along axis 0"),
+    ],
+)
+def test_sessions_refuse_splits_that_no_builder_has_seen(
+    outputs: int, attributes: dict[str, Any], said: str
+) -> None:
+    names = [f"y{number}" for number in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x"], names, **attributes)],
+        "splits",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("y0", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)])
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y0"]))
+    assert str(caught.value.args[0]) == said
 
 
 def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:

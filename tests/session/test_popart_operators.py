@@ -360,11 +360,12 @@ def test_ctc(backend: str, reduction: str, zero: bool, blank: int) -> None:
 def test_ctc_of_nothing_possible_is_infinite() -> None:
     chances = np.full((2, 1, 3), -1.0, np.float32)
     given_ = [np.array(one, np.uint32) for one in ([[1, 1]], [2], [2])]
-    for zero, wanted in ((False, np.inf), (True, 0.0)):
-        call = lambda ops, ids, z=zero: ops.ctcloss(  # noqa: E731
-            ids, popart.ReductionType.Sum, zeroInfinity=z
+    for zero, wanted, kind in ((False, np.inf, "FLOAT"), (True, 0.0, "FLOAT16")):
+        call = lambda ops, ids, z=zero, k=kind: ops.ctcloss(  # noqa: E731
+            ids, popart.ReductionType.Sum, outDataType=k, zeroInfinity=z
         )
-        assert run(call, [chances, *given_], "c")[0] == wanted
+        (found,) = run(call, [chances, *given_], "c")
+        assert (found, found.dtype.name) == (wanted, kind.lower() + "32" * (kind == "FLOAT"))
 
 
 @pytest.mark.parametrize("strided", [False, True])

@@ -607,7 +607,8 @@ def test_devices() -> None:
     found = manager.acquireDeviceById(5)
     assert (found.numIpus, found.id) == (1, 5)
     assert message(lambda: manager.createIpuModelDevice({"k": 1})) == (
-        "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model"
+        "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model. "
+        "Valid options are [numIPUs tilesPerIPU compileIPUCode ipuVersion]"
     )
     assert popart.syncPatternFromString("full") is popart.SyncPattern.Full
     assert message(lambda: popart.syncPatternFromString("X")) == "Unknown syncPattern setting: X"

@@ -19,6 +19,7 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import (
+    REDUCTIONS,
     Operands,
     Results,
     all_results,
@@ -27,8 +28,9 @@ from popgraph.builder.opset.graphcore_operator import (
     without_operands,
 )
 from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
+from popgraph.builder.opset.tensorinfo import named_row
 from popgraph.dialects.onnx.annotations import GROUP
-from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
@@ -79,7 +81,7 @@ class AiGraphcoreOpset1(Operands):
         """Makes any tensor a loss."""
         return self._reduced(args, reduction, self._shape(args))
 
-    @one_result("Ctc", 2)
+    @checked
     def ctcloss(
         self,
         args: list[str],
@@ -88,11 +90,23 @@ class AiGraphcoreOpset1(Operands):
         outDataType: str = "UNDEFINED",
         zeroInfinity: bool = False,
         debugContext: object = "",
-    ) -> Results:
+    ) -> str:
         """Connectionist temporal classification."""
-        shape = self._shape(args)
-        result = self._reduced(args, reduction, None if shape is None else (shape[1],))
-        return [result, self._type(args)]
+        named = None if outDataType == "UNDEFINED" else named_row(outDataType)
+        attributes = {
+            "reduction": REDUCTIONS[reduction.name],
+            "blank": blank,
+            "outDataType": 0 if named is None else named.onnx,
+            "zeroInfinity": int(zeroInfinity),
+        }
+        types: list[Attribute] = [UNKNOWN, UNKNOWN]
+        if not self._refuses("Ctc", args, attributes):
+            shape, like = self._shape(args), self._type(args)
+            loss = self._reduced(args, reduction, None if shape is None else (shape[1],))
+            if named is not None and (known := static_shape(loss)) is not None:
+                loss = tensor_type(named, known)
+            types = [loss, like]
+        return self._add("Ctc", args, attributes, types, debugContext)[0]
 
     @all_results("CtcBeamSearchDecoder", 3)
     def ctcbeamsearchdecoder(

@@ -201,6 +201,27 @@ def split(node: Node) -> Complaints:
         yield "The input is not evenly splittable"
 
 
+def split_as_operator(node: Node) -> Complaints:
+    """The words of the operator, for a model that no builder has seen."""
+    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    if shape is None:
+        return
+    rank, count = len(shape), len(node.outputs)
+    if place < -rank:
+        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {place} is out of range"
+    elif sizes and len(sizes) != count:
+        yield "Number of outputs does not match number of requested splits"
+    elif place >= rank:
+        yield f"Axis {place} is out of range for tensor with {rank} dims"
+    elif sizes and sum(sizes) != shape[place]:
+        yield f"splits {sum(sizes)} invalid for dimension of size {shape[place]}"
+    elif not sizes and shape[place] % count:
+        yield (
+            f"Tensor {node.inputs[0]} ({spaced(shape)}) may not be split into equally sized parts "
+            f"along axis {place % rank}"
+        )
+
+
 def slice_axes(node: Node) -> Complaints:
     shape = node.shape()
     given = node.numbers("axes") if node.version < 10 else _known(node, 3)
@@ -340,7 +361,7 @@ ROWS = {
         needed(4, "steps", "determine the slicing direction"),
         slice_axes,
     ),
-    "Split": (split,),
+    "Split": (split_as_operator,),
     "Tile": (constant(1, "The 'Repeats' Tensor `{input}' must be of type Constant"), tile),
     "TopK": (
         *sorts("BaseSortOp", -1)[:2],
