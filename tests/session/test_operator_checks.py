@@ -110,6 +110,11 @@ ONNX: list[tuple[Write, int, str]] = [
         "np broadcasting failed on 'Op 100 (ai.onnx.MatMul:9)', frames [2] and [3] are not aligned",
     ),
     (
+        lambda w: w.onnx.randomuniformlike([w.i(2)]),
+        9,
+        "ai.onnx.RandomUniformLike:1 : Unsupported data type requested: INT32",
+    ),
+    (
         lambda w: serialised(w, "input_channels", 3),
         10,
         "Invalid serialisation factor 3 for input channels dim 4. input_channels dim should be a "
@@ -679,6 +684,10 @@ def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str)
         (
             lambda w: w.own.multiconv([[w.f(1, 1, 3), w.f(1, 1, 8)]], inDilations=[[2]]),
             "Window parameter values combine to give invalid spatial output shape: [-2]",
+        ),
+        (
+            lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 1, 2, 2, of=np.float32)]),
+            "operator Upsample was removed in opset 10 of domain ai.onnx",
         ),
         (lambda w: w.onnx.cast([w.f(2)], "FOO"), UNKNOWN_TYPE),
         (lambda w: w.f(2, of="FOO"), UNKNOWN_TYPE),

@@ -153,8 +153,8 @@ def random(node: Node) -> Complaints:
     if node.attributes.get("dtype") == _DOUBLE.onnx:
         yield "The data type DOUBLE is not supported in Poplar"
     like = node.op_type.endswith("Like") and node.attributes.get("dtype") is None
-    if like and node.element() == _DOUBLE:
-        yield f"{node.id} : Unsupported data type requested: {_DOUBLE.popart}"
+    if like and (element := node.element()) not in (None, _SINGLE, _HALF):
+        yield f"{node.id} : Unsupported data type requested: {element.popart}"
 
 
 ROWS = {
