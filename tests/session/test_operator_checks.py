@@ -600,6 +600,12 @@ OWN: list[tuple[Write, str]] = [
         "SplineBasisOp::setup: kernelSize tensor is not a 1-D tensor. KernelSize tensor rank = 2.",
     ),
     (
+        lambda w: w.own.slice([w.f(2)], [1, 1], [0, 0]),
+        "Invalid input shape in BaseSliceOp::getSlices. The input shape has rank 1, but axis = 1. "
+        "axis must be less than the input shape's rank. This error is for Op 100 "
+        "(ai.graphcore.Slice:1).",
+    ),
+    (
         lambda w: w.own.splineweighting([w.f(2, 2), w.f(2, 2), w.f(2, 2), w.i(2, 2)]),
         "SplineWeightingOp::setup: weight tensor is not a 3-D tensor. Weight tensor rank = 2.",
     ),

@@ -625,6 +625,10 @@ def test_a_branch_holds_operators_of_popart() -> None:
             "at least two inputs - data and weights",
         ),
         (lambda ops, ids: ops.groupedgather(ids, 1, 5), [(2, 3), (2, 2)], "5 groups along axis 1"),
+        (lambda ops, ids: ops.sequenceslice(ids), [()] * 5, "SequenceSlice takes rows alike"),
+        (lambda ops, ids: ops.depthtospace(ids, 0), [(1, 1, 2, 2)], "blocks of 0 in a tensor of 4"),
+        (lambda ops, ids: ops.depthtospace(ids, 2), [()], "blocks of 2 in a tensor of 0 axes"),
+        (lambda ops, ids: ops.scale(ids[1:], 2.0**40), [(), (2,)], "is no number of type i32"),
         (lambda ops, ids: ops.splinebasis([ids[0]] * 3, degree=4), [(2, 2)], "degree 4"),
         (
             lambda ops, ids: ops.dynamicslice(ids, [0], [3]),

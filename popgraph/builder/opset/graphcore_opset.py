@@ -420,7 +420,7 @@ class AiGraphcoreOpset1(Operands):
     ) -> Results:
         whole = self._shape(args)
         result = None
-        if whole is not None:
+        if whole is not None and len(whole) > 1 and blocksize > 0:
             n, c, *image = whole
             result = (n, c // blocksize ** len(image), *(size * blocksize for size in image))
         return self._shaped(args, result)
@@ -516,7 +516,7 @@ class AiGraphcoreOpset1(Operands):
         """The outputs of all steps of an LSTM, or of the last one, and the cells at the end."""
         x, weights = self._shape(args), self._shape(args, 1)
         output = state = None
-        if x is not None and weights is not None:
+        if x is not None and weights is not None and len(x) == len(weights) == 3:
             state = (x[1], weights[2])
             output = (x[0], *state) if outputFullSequence else state
         return [self._shaped(args, output), self._shaped(args, state)]

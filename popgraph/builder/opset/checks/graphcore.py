@@ -16,7 +16,13 @@ from popgraph.builder.opset.checks.rules import (
     rank,
     same_elements,
 )
-from popgraph.builder.opset.checks.shaped import GATHERED, elements_stay, sorts, wanted_shape
+from popgraph.builder.opset.checks.shaped import (
+    GATHERED,
+    elements_stay,
+    slice_axes,
+    sorts,
+    wanted_shape,
+)
 from popgraph.builder.opset.checks.windowed import NORMALIZED_RANK, statistics
 from popgraph.support import dtypes, shapes
 
@@ -205,17 +211,6 @@ def dropped_shape(node: Node) -> Complaints:
             f"with shape {spaced(shape)} which is not broadcastable to the input tensor with shape "
             f"{spaced(whole)}."
         )
-
-
-def slice_axes(node: Node) -> Complaints:
-    shape = node.shape()
-    for one in node.numbers("axes") if shape is not None else ():
-        assert shape is not None, "it is known"
-        if one < -len(shape):
-            yield (
-                f"slice op input tensor {node.inputs[0]}, rank {len(shape)}, axis {one} is out "
-                "of range"
-            )
 
 
 def axes_and_sizes(node: Node) -> Complaints:
