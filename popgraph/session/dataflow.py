@@ -14,6 +14,8 @@ from popgraph.support.shapes import Shape
 
 _IDS = {member.name.upper(): member for member in AnchorReturnTypeId}
 
+_NO_PERIOD = "A return period should not be supplied for this anchor return type"
+
 
 class AnchorReturnType:
     """
@@ -52,9 +54,7 @@ class AnchorReturnType:
     def _check_period(self, period: int | None) -> int:
         if self._id is not AnchorReturnTypeId.EveryN:
             if period is not None:
-                raise popart_exception(
-                    "A return period should not be supplied for this anchor return type"
-                )
+                raise popart_exception(_NO_PERIOD)
             return 1
         if period is None:
             raise popart_exception("Must specify return period with option 'EVERYN'")
@@ -68,7 +68,7 @@ class AnchorReturnType:
     def rp(self) -> int:
         """The return period."""
         if self._id is not AnchorReturnTypeId.EveryN:
-            raise popart_exception("A return period should not be supplied for this anchor")
+            raise popart_exception(_NO_PERIOD)
         return self._period
 
     def tileSet(self) -> TileSet:

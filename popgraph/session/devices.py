@@ -171,7 +171,7 @@ class DeviceManager:
         return _host_device(DeviceType.IpuModel, options, known)
 
     def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
-        return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU", "ipuVersion"))
+        return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU"))
 
     def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
         return _offline(opts)
@@ -267,13 +267,7 @@ def _ipu(
 def _host_device(
     type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
 ) -> DeviceInfo:
-    for option in options:
-        if option not in known:
-            raise popart_exception(
-                f"Invalid option `{option}' passed to DevicexManager::createHostDevice for "
-                f"device type {type_}",
-                hint=f"one of {', '.join(known)}",
-            )
+    _check_options(type_, options, known)
     return DeviceInfo(
         type_,
         int(str(options.get("numIPUs", 1))),
@@ -282,12 +276,25 @@ def _host_device(
     )
 
 
+def _check_options(
+    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
+) -> None:
+    for option in options:
+        if option not in known:
+            raise popart_exception(
+                f"Invalid option `{option}' passed to DevicexManager::createHostDevice for device "
+                f"type {type_}. Valid options are [{' '.join(known)}]"
+            )
+
+
 def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
     never = DeviceConnectionType.Never
     return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
 
 
 def _offline(options: Mapping[str, object]) -> DeviceInfo:
+    known = ("numIPUs", "tilesPerIPU", "ipuVersion", "syncPattern", "gatewayMode")
+    _check_options(DeviceType.OfflineIpu, options, known)
     return _not_there(
         int(str(options.get("numIPUs", 1))),
         int(str(options.get("tilesPerIPU", _FEW_TILES))),

@@ -274,11 +274,17 @@ def open_model(source: Source, places: DataPlaces | None = None) -> tuple[Module
 
 
 def _unknown_shape(id: str, shape: Sequence[object] | None) -> popart_exception:
-    shown = [("?" if dim is None else dim) for dim in shape or ()]
+    if shape is None:
+        said = f"Could not find tensor {id} in InputShapeInfo, but no shape is specified in the "
+        return popart_exception(f"{said}onnx model", hint=_ADD_A_SHAPE.format(id))
+    shown = [("?" if dim is None else dim) for dim in shape]
     unknown = next((dim for dim in shown if not isinstance(dim, int)), "?")
     listed = ", ".join(map(str, shown))
     return popart_exception(
         f"Input tensor '{id}' must be specified in InputShapeInfo, as it has shape [{listed}], "
         f"which uses an unknown value '{unknown}'.",
-        hint=f'shapes = InputShapeInfo(); shapes.add("{id}", TensorInfo("FLOAT", [...]))',
+        hint=_ADD_A_SHAPE.format(id),
     )
+
+
+_ADD_A_SHAPE = 'shapes = InputShapeInfo(); shapes.add("{}", TensorInfo("FLOAT", [...]))'

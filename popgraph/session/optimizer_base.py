@@ -36,9 +36,12 @@ class Parameter:
     plural: str = ""
     """What a replacement is said to have a problem with, if it is not the words and an s."""
 
+    for_all: bool = False
+    """Whether its default has no name of its own, as what all weights have in common."""
+
     @property
     def default_key(self) -> str:
-        return f"default{self.name[0].upper()}{self.name[1:]}"
+        return self.name if self.for_all else f"default{self.name[0].upper()}{self.name[1:]}"
 
     def check(self, value: OptimizerValue, kind: str) -> None:
         number = value.val()
@@ -64,26 +67,25 @@ class Optimizer(ABC):
 
     KIND: ClassVar[str]
     PARAMETERS: ClassVar[tuple[Parameter, ...]]
+    OLD_KEYS: ClassVar[tuple[str, ...]] = ()
+    """Names of parameters that are still taken, and told as allowed."""
 
     def __init__(
         self,
-        values: Mapping[str, object],
+        values: Mapping[Any, object],
         clip_norm_settings: Sequence[ClipNormSettings] = (),
     ) -> None:
-        keys = (*(one.default_key for one in self.PARAMETERS), *self._other_keys())
+        keys = [one.default_key for one in self.PARAMETERS]
+        keys.insert(_FIRST, "lossScaling")
         refusal = f"Invalid {self.KIND} key, {{}}, the allowed keys"
-        given = values_from_dict(values, keys, f"{self.KIND}()", refusal)
+        given = values_from_dict(values, [*keys, *self.OLD_KEYS], f"{self.KIND}()", refusal)
         self._maps = {
             one.name: OptimizerValueMap(given.get(one.default_key, OptimizerValue(one.default)))
             for one in self.PARAMETERS
         }
         self._loss_scaling = given.get("lossScaling", OptimizerValue(1.0))
-        self._others = given
         self._clip = tuple(clip_norm_settings)
         self._check()
-
-    def _other_keys(self) -> tuple[str, ...]:
-        return ("lossScaling",)
 
     def _check(self) -> None:
         for one in self.PARAMETERS:
@@ -104,7 +106,7 @@ class Optimizer(ABC):
         """Whether a learning rate that is always zero is refused."""
         return True
 
-    def insertSpecific(self, tensorId: str, values: Mapping[str, object]) -> None:
+    def insertSpecific(self, tensorId: str, values: Mapping[Any, object]) -> None:
         """Values of one weight alone; what is not named is as for all others."""
         known = tuple(one.name for one in self.PARAMETERS)
         refusal = f"Invalid key {{}} in {self.KIND}::insertSpecific. Permitted keys"
@@ -189,6 +191,9 @@ def state_types(where: str, **types: DataType) -> dict[str, Any]:
             )
     return {name: _STATE_TYPES[type_] for name, type_ in types.items()}
 
+
+_FIRST = 5
+"""So many parameters of each optimizer are told before the loss scale, which it has, too."""
 
 _STATE_TYPES = {DataType.UNDEFINED: ours.OF_WEIGHT, DataType.FLOAT: "", DataType.FLOAT16: "f16"}
 """By PopART's name of a type, ours; "" is at least single precision."""

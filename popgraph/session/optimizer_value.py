@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import popart_exception
@@ -152,7 +153,7 @@ class ClipNormSettings:
 
 
 def values_from_dict(
-    values: Mapping[str, object], known: tuple[str, ...], where: str, refusal: str
+    values: Mapping[Any, object], known: Sequence[str], where: str, refusal: str
 ) -> dict[str, OptimizerValue]:
     """
     The entries of an optimizer's dictionary, each a tuple `(number, constant?)`.
@@ -161,6 +162,12 @@ def values_from_dict(
     """
     result = {}
     for key, value in values.items():
+        if not isinstance(key, str):
+            raise popart_exception(
+                "A key in the optimizer map input must be a py::str (in "
+                "getOptimizerValueDictionary)",
+                where,
+            )
         if key not in known:
             allowed = "".join(f"{one} " for one in known)
             raise popart_exception(f"{refusal.format(key)} are ( {allowed})", where)
@@ -170,7 +177,7 @@ def values_from_dict(
             result[key] = OptimizerValue(value)
         else:
             raise popart_exception(
-                "A value in the optimizer map must be a py::tuple",
+                "A value in the optimizer map must be a py::tuple (in getOptimizerValueDictionary)",
                 where,
                 f'write "{key}": (number, is it constant?)',
             )

@@ -48,12 +48,12 @@ class SGD(Optimizer):
         _MOMENTUM,
         Parameter("dampening", "dampening", 0.0, "dampening"),
         Parameter("velocityScaling", "velocity_scaling", 1.0, "velocity scaling", positive=True),
-        Parameter("nesterov", "", 0.0, "nesterov", plural="nesterov"),
+        Parameter("nesterov", "", 0.0, "nesterov", plural="nesterov", for_all=True),
     )
 
     def __init__(
         self,
-        values: Mapping[str, object] | float | None = None,
+        values: Mapping[Any, object] | float | None = None,
         *old: Any,
         clip_norm_settings: Sequence[ClipNormSettings] = (),
         accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
@@ -81,12 +81,7 @@ class SGD(Optimizer):
         self._types = state_types("SGD()", **self._given_types)
         super().__init__(values, clip_norm_settings)
 
-    def _other_keys(self) -> tuple[str, ...]:
-        return ("lossScaling", "nesterov")
-
     def _check(self) -> None:
-        if "nesterov" in self._others:
-            self._maps["nesterov"] = OptimizerValueMap(self._others["nesterov"])
         super()._check()
         if self._nesterov and self.dampenings().default.val() != 0:
             raise popart_exception(
@@ -198,6 +193,7 @@ class Adam(Optimizer):
         _EPSILON,
         Parameter("maxWeightNorm", "max_weight_norm", 10.0, "max weight norm", plural="mwn"),
     )
+    OLD_KEYS = ("maxWeightNorm",)
     _MODES: ClassVar = {
         AdamMode.Adam: "adam",
         AdamMode.AdamNoBias: "adam_no_bias",
@@ -213,7 +209,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        values: Mapping[str, object],
+        values: Mapping[Any, object],
         mode: AdamMode = AdamMode.Adam,
         weight_decay_mode: WeightDecayMode = WeightDecayMode.Decay,
         accum_type: DataType = DataType.UNDEFINED,
@@ -294,7 +290,7 @@ class Adaptive(Optimizer):
 
     def __init__(
         self,
-        values: Mapping[str, object],
+        values: Mapping[Any, object],
         mode: AdaptiveMode = AdaptiveMode.RMSProp,
         weight_decay_mode: WeightDecayMode = WeightDecayMode.Decay,
         accum_type: DataType = DataType.UNDEFINED,

@@ -217,8 +217,8 @@ def _check_virtual_graphs(nodes: Sequence[_Node]) -> None:
         return
     if len(unplaced) == len(nodes):
         raise popart_exception(
-            "SessionOptions flag virtualGraphMode is VirtualGraphMode.Manual, but no Ops have been "
-            "annotated with virtual graph information. This is an inconsistent combination. ",
+            "SessionOptions flag virtualGraphMode is VirtualGraphMode::Manual, but no Ops have "
+            "been annotated with virtual graph information. This is an inconsistent combination. ",
             "SessionOptions.virtualGraphMode",
             "with builder.virtualGraph(0): ...",
         )
@@ -358,9 +358,11 @@ def _check_called(nodes: Sequence[_Node], model: SessionModel) -> None:
                     )
                 if inner.ipu != node.ipu:
                     raise popart_exception(
-                        f"The virtual graph id {inner.ipu} for Op {place} does not match the "
-                        f"virtual graph id {node.ipu} of the calling op. When pipelining, subgraph "
-                        "ops must have a virtual graph id matching the calling op."
+                        f"The virtual graph id ({inner.ipu}) for Op {place} does not match the "
+                        f"virtual graph id ({node.ipu}) of the calling op. When pipelining, "
+                        "subgraph ops must have a virtual graph id matching the calling op. If you "
+                        "are trying to call the same subgraph from different pipeline stages, you "
+                        "will need to create a separate subgraph for each virtual graph."
                     )
 
 

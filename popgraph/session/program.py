@@ -424,10 +424,14 @@ class Program:
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:
     message = f"Anchor tensor `{id}' not in Ir Tensors. "
-    tensor = id.removeprefix(GRADIENT)
-    if tensor != id and tensor in set(known):
+    tensor, tensors = id.removeprefix(GRADIENT), set(known)
+    if tensor == id:
+        message += f"The tensors are:\n[{' '.join(sorted(tensors))}]"
+    elif tensor in tensors:
         message += (
-            f"The tensor `{tensor}' exists, but has no gradient: no differentiable path leads from "
-            "it to the loss, or the session does not train."
+            f"\nInterestingly, `{tensor}' IS in tensors.\n"
+            "Note that not all tensors can have their gradients anchored:\n"
+            "if an activation tensor does not lead to the loss,\n"
+            "its gradient is zero and never computed."
         )
     return popart_exception(message)

@@ -119,10 +119,12 @@ def test_anchors_that_do_not_exist() -> None:
     y = builder.aiOnnx.exp([x])
     proto = builder.getModelProto()
     assert error(lambda: popart.InferenceSession(proto, DataFlow(1, ["z"]))) == (
-        "Anchor tensor `z' not in Ir Tensors. "
+        f"Anchor tensor `z' not in Ir Tensors. The tensors are:\n[{y} {x}]"
     )
     text = error(lambda: popart.InferenceSession(proto, DataFlow(1, [f"Gradient___{y}"])))
-    assert text.startswith(f"Anchor tensor `Gradient___{y}' not in Ir Tensors. ")
+    assert text.startswith(
+        f"Anchor tensor `Gradient___{y}' not in Ir Tensors. \nInterestingly, `{y}' IS in tensors.\n"
+    )
     assert error(lambda: popart.InferenceSession(proto, DataFlow(1, []))) == (
         "User must specify an anchor tensor when doing inference."
     )

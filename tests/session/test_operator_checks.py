@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import popgraph
 import popgraph.session as popart
@@ -14,6 +15,15 @@ from popgraph.builder.opset.checks import CHECKS
 from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.session.about import getSupportedOperations
 from popgraph.support.errors import PopgraphError
+
+
+def written_in_place(written: Written, name: str, value: list[Any]) -> str:
+    y = str(written.onnx.relu([written.f(2)]))
+    written.builder.addNodeAttribute(name, value, {y})
+    if name.endswith("names"):
+        return y
+    written.builder.addNodeAttribute("__inplace_op_names", ["ReluInplace", "Relu"], {y})
+    return y
 
 
 def serialised(written: Written, mode: str, factor: int) -> str:
@@ -76,6 +86,34 @@ def refused(write: Write, opset: int) -> str:
 
 
 ONNX: list[tuple[Write, int, str]] = [
+    (
+        lambda w: written_in_place(w, "__inplace_op_names", ["ReluInplace"]),
+        10,
+        "Either BOTH or NEITHER of the fields __inplace_op_names and __inplace_op_priorities must "
+        "be set, but only __inplace_op_names is set",
+    ),
+    (
+        lambda w: written_in_place(w, "__inplace_op_priorities", [1.0]),
+        10,
+        "For fields __inplace_op_priorities and __inplace_op_names, the number of elements must be "
+        "the same [ 1 != 2 ]",
+    ),
+    (
+        lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 2, of=np.float32)]),
+        9,
+        "There should be at exactly 4 elements in upsample op inputs, scales. Scales has 2 "
+        "elements.",
+    ),
+    (
+        lambda w: w.onnx.matmul([w.f(2, 2, 3), w.f(3, 3, 2)]),
+        9,
+        "np broadcasting failed on 'Op 100 (ai.onnx.MatMul:9)', frames [2] and [3] are not aligned",
+    ),
+    (
+        lambda w: w.onnx.randomuniformlike([w.i(2)]),
+        9,
+        "ai.onnx.RandomUniformLike:1 : Unsupported data type requested: INT32",
+    ),
     (
         lambda w: serialised(w, "input_channels", 3),
         10,
@@ -475,6 +513,11 @@ OWN: list[tuple[Write, str]] = [
         "probabilities' tensor of rank 3, got a tensor with shape [5 2]).",
     ),
     (
+        lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(2, 3), w.i(2), w.i(2)], outDataType="INT32"),
+        "Unsupported data type for output 0 of Op 100 (ai.graphcore.Ctc:1) (expected a floating "
+        "point type, got INT32).",
+    ),
+    (
         lambda w: w.own.ctcloss([w.f(5, 2, 4), w.i(3, 3), w.i(2), w.i(2)]),
         "Unsupported shape for input 1 of Op 100 (ai.graphcore.Ctc:1) (expected a 'targets' tensor "
         "of rank 2 with the size of the first dimension being 2 to match the size of the second "
@@ -557,6 +600,12 @@ OWN: list[tuple[Write, str]] = [
         "SplineBasisOp::setup: kernelSize tensor is not a 1-D tensor. KernelSize tensor rank = 2.",
     ),
     (
+        lambda w: w.own.slice([w.f(2)], [1, 1], [0, 0]),
+        "Invalid input shape in BaseSliceOp::getSlices. The input shape has rank 1, but axis = 1. "
+        "axis must be less than the input shape's rank. This error is for Op 100 "
+        "(ai.graphcore.Slice:1).",
+    ),
+    (
         lambda w: w.own.splineweighting([w.f(2, 2), w.f(2, 2), w.f(2, 2), w.i(2, 2)]),
         "SplineWeightingOp::setup: weight tensor is not a 3-D tensor. Weight tensor rank = 2.",
     ),
@@ -567,7 +616,6 @@ OWN: list[tuple[Write, str]] = [
         "SplineWeightingOp::setup: The input and weight tensors have different data types. The "
         "input tensor data type = float32. The weight tensor data type = float16.",
     ),
-    (lambda w: w.own.subsample([w.f(4, 3)], [2, 0]), "Strides invalid. 0 stride at index 1"),
 ]
 
 
@@ -623,6 +671,30 @@ def test_popgraphs_own_builder_refuses_them_at_the_call(write: Write, said: str)
             "Output 'Tile:0' of node 'Tile' has invalid shape, [2 -8]. Values must be non-negative "
             "in each shape dimension.",
         ),
+        (lambda w: w.own.subsample([w.f(4, 3)], [2, 0]), "Strides invalid. 0 stride at index 1"),
+        (
+            lambda w: w.onnx.dropout([w.f(2)], 3),
+            "Dropout has an invalid number of outputs 3. Must be between 0..2",
+        ),
+        (
+            lambda w: w.own.multiconv(
+                [[w.f(1, 1, 3), w.f(1, 1, 2)]], partialsTypes=["half", "half"], debugContext="two"
+            ),
+            "For MultiConvOp 'two', number of partialsTypes parameter sets (2) does not match the "
+            "number of input sets (1)",
+        ),
+        (
+            lambda w: w.own.multiconv([[w.f(1, 1, 3), w.f(1, 1, 2)]], pads=[[1]]),
+            "Padding vector (length 1) does not have 2 values for each spatial dimension 1",
+        ),
+        (
+            lambda w: w.own.multiconv([[w.f(1, 1, 3), w.f(1, 1, 8)]], inDilations=[[2]]),
+            "Window parameter values combine to give invalid spatial output shape: [-2]",
+        ),
+        (
+            lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 1, 2, 2, of=np.float32)]),
+            "operator Upsample was removed in opset 10 of domain ai.onnx",
+        ),
         (lambda w: w.onnx.cast([w.f(2)], "FOO"), UNKNOWN_TYPE),
         (lambda w: w.f(2, of="FOO"), UNKNOWN_TYPE),
         (
@@ -650,6 +722,36 @@ def test_builders_refuse_at_the_call(write: Write, said: str) -> None:
     assert caught.value.args[0] == said
 
 
+@pytest.mark.parametrize(
+    ("outputs", "attributes", "said"),
+    [
+        (2, {"axis": -3}, "Split op input tensor x, rank 2, axis -3 is out of range"),
+        (
+            2,
+            {"split": [1, 1, 2]},
+            "Number of outputs does not match number of requested splits",
+        ),
+        (2, {"axis": 2, "split": [1, 1]}, "Axis 2 is out of range for tensor with 2 dims"),
+        (2, {"split": [1, 2]}, "splits 3 invalid for dimension of size 4"),
+        (3, {}, "Tensor x ([4 3]) may not be split into equally sized parts along axis 0"),
+    ],
+)
+def test_sessions_refuse_splits_that_no_builder_has_seen(
+    outputs: int, attributes: dict[str, Any], said: str
+) -> None:
+    names = [f"y{number}" for number in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x"], names, **attributes)],
+        "splits",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("y0", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)])
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y0"]))
+    assert str(caught.value.args[0]) == said
+
+
 def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:
     written = Written(10)
     with pytest.raises(popart.popart_exception, match=r"invalid shape, \[2 -4\]. Values must be"):
@@ -667,9 +769,9 @@ def test_an_operator_in_a_graph_inside_of_a_node_is_asked_too() -> None:
     x = written.f(2, 3)
     callee = written.builder.createSubgraphBuilder()
     inner = callee.addInputTensor("FLOAT", [2, 3])
-    callee.addOutputTensor(callee.aiGraphcore.subsample([inner], [0, 1]))
+    callee.addOutputTensor(callee.aiGraphcore.reducemedian([inner], [4])[0])
     (y,) = written.own.call([x], 1, callee)
-    with pytest.raises(popart.popart_exception, match=r"Strides invalid\. 0 stride at index 0"):
+    with pytest.raises(popart.popart_exception, match=r"Axis 4 is out of acceptable range"):
         popart.InferenceSession(written.builder.getModelProto(), popart.DataFlow(1, [y]))
 
 

@@ -56,7 +56,17 @@ def test_optimizer_values() -> None:
         ),
         (
             lambda: SGD({"defaultLearningRate": [0.1, True]}),
-            "A value in the optimizer map must be a py::tuple",
+            "A value in the optimizer map must be a py::tuple (in getOptimizerValueDictionary)",
+        ),
+        (
+            lambda: SGD({1: (0.1, True)}),
+            "A key in the optimizer map input must be a py::str (in getOptimizerValueDictionary)",
+        ),
+        (
+            lambda: SGD({"defaultNesterov": (True, True)}),
+            "Invalid SGD key, defaultNesterov, the allowed keys are ( defaultLearningRate "
+            "defaultWeightDecay defaultMomentum defaultDampening defaultVelocityScaling "
+            "lossScaling nesterov )",
         ),
         (
             lambda: Adaptive({}, mode=popart.AdaptiveMode.AdaGrad, rmsprop_tf_variant=True),
@@ -66,7 +76,8 @@ def test_optimizer_values() -> None:
         (
             lambda: Adam({"defaultMomentum": (0.9, True)}),
             "Invalid Adam key, defaultMomentum, the allowed keys are ( defaultLearningRate "
-            "defaultWeightDecay defaultBeta1 defaultBeta2 defaultEps ",
+            "defaultWeightDecay defaultBeta1 defaultBeta2 defaultEps lossScaling "
+            "defaultMaxWeightNorm maxWeightNorm )",
         ),
         (
             lambda: SGD({}).insertSpecific("w", {"momentums": (0.9, True)}),

@@ -369,7 +369,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no nodes on IPUs": (
         lambda: inferred(options(enablePipelining=False), []),
-        "but no Ops have been annotated with virtual graph information",
+        "is VirtualGraphMode::Manual, but no Ops have been annotated with virtual graph",
     ),
     "an IPU that is not there": (
         lambda: inferred(options(enablePipelining=False), on(0, 10, 10)),
@@ -381,7 +381,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a call of what is elsewhere": (
         lambda: called(1),
-        r"The virtual graph id 1 for Op Op\(.* does not match the virtual graph id 0 of",
+        r"The virtual graph id \(1\) for Op Op\(.* does not match the virtual graph id \(0\) of",
     ),
     "some stages": (
         lambda: inferred(options(), [{"virtualGraph": 0, "pipelineStage": 0}, *on(1, 1)]),

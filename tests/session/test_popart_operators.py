@@ -360,11 +360,12 @@ def test_ctc(backend: str, reduction: str, zero: bool, blank: int) -> None:
 def test_ctc_of_nothing_possible_is_infinite() -> None:
     chances = np.full((2, 1, 3), -1.0, np.float32)
     given_ = [np.array(one, np.uint32) for one in ([[1, 1]], [2], [2])]
-    for zero, wanted in ((False, np.inf), (True, 0.0)):
-        call = lambda ops, ids, z=zero: ops.ctcloss(  # noqa: E731
-            ids, popart.ReductionType.Sum, zeroInfinity=z
+    for zero, wanted, kind in ((False, np.inf, "FLOAT"), (True, 0.0, "FLOAT16")):
+        call = lambda ops, ids, z=zero, k=kind: ops.ctcloss(  # noqa: E731
+            ids, popart.ReductionType.Sum, outDataType=k, zeroInfinity=z
         )
-        assert run(call, [chances, *given_], "c")[0] == wanted
+        (found,) = run(call, [chances, *given_], "c")
+        assert (found, found.dtype.name) == (wanted, kind.lower() + "32" * (kind == "FLOAT"))
 
 
 @pytest.mark.parametrize("strided", [False, True])
@@ -624,6 +625,10 @@ def test_a_branch_holds_operators_of_popart() -> None:
             "at least two inputs - data and weights",
         ),
         (lambda ops, ids: ops.groupedgather(ids, 1, 5), [(2, 3), (2, 2)], "5 groups along axis 1"),
+        (lambda ops, ids: ops.sequenceslice(ids), [()] * 5, "SequenceSlice takes rows alike"),
+        (lambda ops, ids: ops.depthtospace(ids, 0), [(1, 1, 2, 2)], "blocks of 0 in a tensor of 4"),
+        (lambda ops, ids: ops.depthtospace(ids, 2), [()], "blocks of 2 in a tensor of 0 axes"),
+        (lambda ops, ids: ops.scale(ids[1:], 2.0**40), [(), (2,)], "is no number of type i32"),
         (lambda ops, ids: ops.splinebasis([ids[0]] * 3, degree=4), [(2, 2)], "degree 4"),
         (
             lambda ops, ids: ops.dynamicslice(ids, [0], [3]),

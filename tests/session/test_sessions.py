@@ -299,6 +299,12 @@ def test_open_shapes_are_told_by_input_shape_info(device: popart.DeviceInfo) -> 
         f"Input tensor '{x}' must be specified in InputShapeInfo, as it has shape [fubar, 2], "
         "which uses an unknown value 'fubar'."
     )
+    shapeless = onnx.ModelProto.FromString(proto)
+    shapeless.graph.input[0].type.tensor_type.ClearField("shape")
+    unknown = shapeless.SerializeToString()
+    assert message(lambda: popart.InferenceSession(unknown, flow)) == (
+        f"Could not find tensor {x} in InputShapeInfo, but no shape is specified in the onnx model"
+    )
     shapes = popart.InputShapeInfo()
     shapes.add(x, popart.TensorInfo("FLOAT", [3, 2]))
     session = popart.InferenceSession(proto, flow, device, shapes)
@@ -607,7 +613,8 @@ def test_devices() -> None:
     found = manager.acquireDeviceById(5)
     assert (found.numIpus, found.id) == (1, 5)
     assert message(lambda: manager.createIpuModelDevice({"k": 1})) == (
-        "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model"
+        "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model. "
+        "Valid options are [numIPUs tilesPerIPU compileIPUCode ipuVersion]"
     )
     assert popart.syncPatternFromString("full") is popart.SyncPattern.Full
     assert message(lambda: popart.syncPatternFromString("X")) == "Unknown syncPattern setting: X"

@@ -19,6 +19,7 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import (
+    REDUCTIONS,
     Operands,
     Results,
     all_results,
@@ -26,9 +27,10 @@ from popgraph.builder.opset.graphcore_operator import (
     one_result,
     without_operands,
 )
-from popgraph.builder.opset.multiconv import checked_parameters, convolved_shape
+from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
+from popgraph.builder.opset.tensorinfo import named_row
 from popgraph.dialects.onnx.annotations import GROUP
-from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
@@ -79,7 +81,7 @@ class AiGraphcoreOpset1(Operands):
         """Makes any tensor a loss."""
         return self._reduced(args, reduction, self._shape(args))
 
-    @one_result("Ctc", 2)
+    @checked
     def ctcloss(
         self,
         args: list[str],
@@ -88,11 +90,23 @@ class AiGraphcoreOpset1(Operands):
         outDataType: str = "UNDEFINED",
         zeroInfinity: bool = False,
         debugContext: object = "",
-    ) -> Results:
+    ) -> str:
         """Connectionist temporal classification."""
-        shape = self._shape(args)
-        result = self._reduced(args, reduction, None if shape is None else (shape[1],))
-        return [result, self._type(args)]
+        named = None if outDataType == "UNDEFINED" else named_row(outDataType)
+        attributes = {
+            "reduction": REDUCTIONS[reduction.name],
+            "blank": blank,
+            "outDataType": 0 if named is None else named.onnx,
+            "zeroInfinity": int(zeroInfinity),
+        }
+        types: list[Attribute] = [UNKNOWN, UNKNOWN]
+        if not self._refuses("Ctc", args, attributes):
+            shape, like = self._shape(args), self._type(args)
+            loss = self._reduced(args, reduction, None if shape is None else (shape[1],))
+            if named is not None and (known := static_shape(loss)) is not None:
+                loss = tensor_type(named, known)
+            types = [loss, like]
+        return self._add("Ctc", args, attributes, types, debugContext)[0]
 
     @all_results("CtcBeamSearchDecoder", 3)
     def ctcbeamsearchdecoder(
@@ -406,7 +420,7 @@ class AiGraphcoreOpset1(Operands):
     ) -> Results:
         whole = self._shape(args)
         result = None
-        if whole is not None:
+        if whole is not None and len(whole) > 1 and blocksize > 0:
             n, c, *image = whole
             result = (n, c // blocksize ** len(image), *(size * blocksize for size in image))
         return self._shaped(args, result)
@@ -502,7 +516,7 @@ class AiGraphcoreOpset1(Operands):
         """The outputs of all steps of an LSTM, or of the last one, and the cells at the end."""
         x, weights = self._shape(args), self._shape(args, 1)
         output = state = None
-        if x is not None and weights is not None:
+        if x is not None and weights is not None and len(x) == len(weights) == 3:
             state = (x[1], weights[2])
             output = (x[0], *state) if outputFullSequence else state
         return [self._shaped(args, output), self._shaped(args, state)]
@@ -600,8 +614,14 @@ class AiGraphcoreOpset1(Operands):
             "outPads": outPads,
             "strides": strides,
         }
-        shapes_of_weights = [self._shape(ids, 1) for ids in args]
-        flat = checked_parameters(args, shapes_of_weights, given, str(debugContext))
+        for_each: dict[str, Sequence[object]] = {
+            "availableMemoryProportions": availableMemoryProportions,
+            "partialsTypes": partialsTypes,
+            "enableConvDithering": enableConvDithering,
+        }
+        check_sets(args, {**given, **for_each}, str(debugContext))
+        found = [[self._shape(ids, place) for place in range(len(ids))] for ids in args]
+        flat = checked_parameters(args, found, given)
         types = [
             self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
             for place, ids in enumerate(args)
@@ -610,9 +630,7 @@ class AiGraphcoreOpset1(Operands):
             "planType": planType,
             "perConvReservedTiles": perConvReservedTiles,
             "cycleBackOff": cycleBackOff,
-            "availableMemoryProportions": availableMemoryProportions or None,
-            "partialsTypes": partialsTypes or None,
-            "enableConvDithering": enableConvDithering or None,
+            **{name: values or None for name, values in for_each.items()},
         }
         inputs = [id for ids in args for id in (*ids, "")[:3]]
         return self._add("MultiConv", inputs, {**flat, **hints}, types, debugContext)

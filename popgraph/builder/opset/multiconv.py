@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.windows import check_window
 from popgraph.support.shapes import Shape
 
 PER_END = ("pads", "outPads")
@@ -13,13 +14,10 @@ PER_END = ("pads", "outPads")
 Parameters = Mapping[str, Sequence[Sequence[int]]]
 
 
-def checked_parameters(
-    args: Sequence[Sequence[str]],
-    weights: Sequence[Shape | None],
-    given: Parameters,
-    name: str,
-) -> dict[str, list[int] | None]:
-    """The parameters of all convolutions one after the other; errors in PopART's words."""
+def check_sets(
+    args: Sequence[Sequence[str]], given: Mapping[str, Sequence[object]], name: str
+) -> None:
+    """Each convolution has its operands, and a set of every parameter; errors are PopART's."""
     for ids in args:
         if len(ids) < 2:
             raise popart_exception(
@@ -31,30 +29,22 @@ def checked_parameters(
                 f"Each convolution of MultiConvOp '{name}' can have at most three inputs - "
                 "data, weights, and bias"
             )
-    return {one: _flat(one, sets, weights, name) for one, sets in given.items()}
-
-
-def _flat(
-    name: str, sets: Sequence[Sequence[int]], weights: Sequence[Shape | None], of: str
-) -> list[int] | None:
-    if not sets:
-        return None
-    if len(sets) != len(weights):
-        raise popart_exception(
-            f"For MultiConvOp '{of}', number of {name} parameter sets ({len(sets)}) does not "
-            f"match the number of input sets ({len(weights)})"
-        )
-    for one, shape in zip(sets, weights, strict=True):
-        if shape is None:
-            continue
-        wanted = (len(shape) - 2) * (2 if name in PER_END else 1)
-        if len(one) != wanted:
-            times = " * 2" if name in PER_END else ""
+    for one, sets in given.items():
+        if sets and len(sets) != len(args):
             raise popart_exception(
-                f"Length of {name} vector {len(one)} != number of spatial dimensions"
-                f"{times} {len(shape) - 2}"
+                f"For MultiConvOp '{name}', number of {one} parameter sets ({len(sets)}) does not "
+                f"match the number of input sets ({len(args)})"
             )
-    return [number for one in sets for number in one]
+
+
+def checked_parameters(
+    args: Sequence[Sequence[str]], of: Sequence[Sequence[Shape | None]], given: Parameters
+) -> dict[str, list[int] | None]:
+    """The parameters of all convolutions, whose operands have shapes, one after the other."""
+    for place, (ids, found) in enumerate(zip(args, of, strict=True)):
+        own = {name: sets[place] for name, sets in given.items() if sets}
+        check_window("Conv", ids, found, own)
+    return {name: [one for set_ in sets for one in set_] or None for name, sets in given.items()}
 
 
 def convolved_shape(

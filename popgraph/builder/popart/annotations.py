@@ -18,6 +18,8 @@ from popgraph.dialects.onnx.annotations import (
     DITHERING,
     EXCLUDED,
     GROUP,
+    IN_PLACE,
+    IN_PLACE_PRIORITIES,
     IPU,
     LOCATION,
     MEMORY,
@@ -387,8 +389,8 @@ class Annotations(ABC):
         self._annotate(EXCLUDED, nodeOutputName, list(patternNames))
 
     def setInplacePreferences(self, nodeOutputName: NodeIds, prefs: Mapping[str, float]) -> None:
-        self._annotate("__inplace_op_names", nodeOutputName, list(prefs))
-        self._annotate("__inplace_op_priorities", nodeOutputName, list(prefs.values()))
+        self._annotate(IN_PLACE, nodeOutputName, list(prefs))
+        self._annotate(IN_PLACE_PRIORITIES, nodeOutputName, list(prefs.values()))
 
 
 def _plain(value: object) -> object:

@@ -14,15 +14,16 @@ from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.builder.opset.windows import check_window
 from popgraph.builder.popart.call_place import place_of_call
 from popgraph.builder.popart.names import Names
 from popgraph.builder.popart.places import to_narrow
 from popgraph.builder.popart.refusals import refusal_note
-from popgraph.builder.popart.windows import check_window
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
@@ -146,6 +147,7 @@ class Draft:
         label: str,
     ) -> OnnxOp:
         """A node whose outputs have these ids."""
+        self._check_results(op_type, domain, len(ids))
         self._check_operands(op_type, domain, args)
         if not domain:
             check_window(op_type, args, [self._shape(id) for id in args], attributes)
@@ -183,7 +185,7 @@ class Draft:
     def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
         """Which operands are places that must have 32 bits, as what they stand beside has."""
         values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
-        return to_narrow(op_class(op_type, self.writer.opsets[""]), values)
+        return to_narrow(self._class(op_type), values)
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint_at_once(node)) is not None:
@@ -253,15 +255,28 @@ class Draft:
             },
         )
 
+    def _class(self, op_type: str, domain: str = "") -> type[SchemaOp]:
+        with as_popart_errors():
+            return op_class(op_type, self.writer.opsets[domain])
+
     def _version(self, op_type: str, domain: str) -> int:
-        return int(op_class(op_type, self.writer.opsets[domain]).SCHEMA.since_version)
+        return int(self._class(op_type, domain).SCHEMA.since_version)
 
     def _operands(self, op_type: str, domain: str) -> tuple[int, int]:
         """How many operands an operator takes, at least and at most."""
         if domain:
             return OPERANDS.get(op_type, (0, UNBOUNDED)) if domain == DOMAIN else (0, UNBOUNDED)
-        schema = op_class(op_type, self.writer.opsets[domain]).SCHEMA
+        schema = self._class(op_type, domain).SCHEMA
         return schema.min_input, schema.max_input
+
+    def _check_results(self, op_type: str, domain: str, count: int) -> None:
+        """No more results than an operator of ONNX has."""
+        schema = None if domain else self._class(op_type).SCHEMA
+        if schema is not None and count > schema.max_output:
+            raise popart_exception(
+                f"{op_type} has an invalid number of outputs {count}. Must be between "
+                f"0..{schema.max_output}"
+            )
 
     def _check_operands(self, op_type: str, domain: str, args: Sequence[str]) -> None:
         """As many operands as the operator takes, each of them a tensor that there is."""

@@ -31,6 +31,8 @@ PARTIALS = "__partials_type"
 EXCLUDED = "__exclude_patterns"
 DITHERING = "__enable_conv_dithering"
 GROUP = "__collectiveCommGroup"
+IN_PLACE = "__inplace_op_names"
+IN_PLACE_PRIORITIES = "__inplace_op_priorities"
 
 
 def is_note(op: OnnxOp, name: str) -> bool:

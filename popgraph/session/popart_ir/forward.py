@@ -15,6 +15,8 @@ from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.annotations import (
     EXCLUDED,
+    IN_PLACE,
+    IN_PLACE_PRIORITIES,
     IPU,
     LOCATION,
     PHASE,
@@ -249,8 +251,8 @@ class ForwardReader:
             excluded=frozenset(_texts(notes.get(EXCLUDED))),
             inplace=dict(
                 zip(
-                    _texts(notes.get("__inplace_op_names")),
-                    _reals(notes.get("__inplace_op_priorities")),
+                    _texts(notes.get(IN_PLACE)),
+                    _reals(notes.get(IN_PLACE_PRIORITIES)),
                     strict=False,
                 )
             ),
@@ -283,8 +285,8 @@ _SETTINGS = frozenset(
         LOCATION,
         _TILE_SET,
         "__outline",
-        "__inplace_op_names",
-        "__inplace_op_priorities",
+        IN_PLACE,
+        IN_PLACE_PRIORITIES,
         "__debug_info_id",
     ]
 )

@@ -45,14 +45,19 @@ def _stretched(
                 f"np broadcasting failed on Op {node.numbered}, incompatible types "
                 f"{type_.popart} and {element.popart} (shapes {spaced(frame)} and {spaced(shape)})"
             )
-        pairs = zip(reversed(frame), reversed(shape), strict=False)
-        if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
-            yield (
-                f"np broadcasting failed on 'Op {node.numbered}', frames {[*frame]} and "
-                f"{[*shape]} are not aligned"
-            )
+        for said in _unaligned(node, frame, shape):
+            yield said
             return
         frame, type_ = np.broadcast_shapes(frame, shape), type_ or element
+
+
+def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    if any(1 not in pair and pair[0] != pair[1] for pair in pairs):
+        yield (
+            f"np broadcasting failed on 'Op {node.numbered}', frames {[*first]} and {[*second]} "
+            "are not aligned"
+        )
 
 
 def _promoted(node: Node) -> bool:
@@ -70,6 +75,8 @@ def matmul(node: Node) -> Complaints:
         if shape == ():
             name = node.inputs[place]
             yield f"{node} doesn't support scalar tensor {name} as the {side} input"
+    for frames in [(lhs[:-2], rhs[:-2])] if lhs and rhs else []:
+        yield from _unaligned(node, *frames)
     if lhs and rhs and lhs[-1] != rhs[-2:][0]:
         yield (
             f"{node} contracting dimensions unequal: lhs '{node.inputs[0]}' {spaced(lhs)}, "
@@ -146,8 +153,8 @@ def random(node: Node) -> Complaints:
     if node.attributes.get("dtype") == _DOUBLE.onnx:
         yield "The data type DOUBLE is not supported in Poplar"
     like = node.op_type.endswith("Like") and node.attributes.get("dtype") is None
-    if like and node.element() == _DOUBLE:
-        yield f"{node.id} : Unsupported data type requested: {_DOUBLE.popart}"
+    if like and (element := node.element()) not in (None, _SINGLE, _HALF):
+        yield f"{node.id} : Unsupported data type requested: {element.popart}"
 
 
 ROWS = {

@@ -16,9 +16,15 @@ from popgraph.builder.opset.checks.rules import (
     rank,
     same_elements,
 )
-from popgraph.builder.opset.checks.shaped import GATHERED, elements_stay, sorts, wanted_shape
+from popgraph.builder.opset.checks.shaped import (
+    GATHERED,
+    elements_stay,
+    slice_axes,
+    sorts,
+    wanted_shape,
+)
 from popgraph.builder.opset.checks.windowed import NORMALIZED_RANK, statistics
-from popgraph.support import shapes
+from popgraph.support import dtypes, shapes
 
 
 def abort(node: Node) -> Complaints:
@@ -59,6 +65,15 @@ def log_probabilities(node: Node) -> Complaints:
     if element is not None and not element.is_float:
         wanted = "a 'logarithmized probabilities' tensor comprised of floating point data, got "
         yield _unsupported(node, "data type", 0, wanted + element.popart)
+
+
+def loss_type(node: Node) -> Complaints:
+    named = dtypes.BY_ONNX.get(node.number("outDataType"))
+    if named is not None and not named.is_float:
+        yield (
+            f"Unsupported data type for output 0 of Op {node.numbered} (expected a floating point "
+            f"type, got {named.popart})."
+        )
 
 
 def targets(node: Node) -> Complaints:
@@ -198,17 +213,6 @@ def dropped_shape(node: Node) -> Complaints:
         )
 
 
-def slice_axes(node: Node) -> Complaints:
-    shape = node.shape()
-    for one in node.numbers("axes") if shape is not None else ():
-        assert shape is not None, "it is known"
-        if one < -len(shape):
-            yield (
-                f"slice op input tensor {node.inputs[0]}, rank {len(shape)}, axis {one} is out "
-                "of range"
-            )
-
-
 def axes_and_sizes(node: Node) -> Complaints:
     axes, sizes = node.numbers("axes"), node.numbers("sizes")
     if len(axes) != len(sizes):
@@ -287,7 +291,13 @@ ROWS = {
     "BitwiseXnor": (broadcasting,),
     "BitwiseXor": (broadcasting,),
     "Bucketize": BUCKETIZE,
-    "Ctc": (log_probabilities, targets, lengths(2, "input lengths"), lengths(3, "target lengths")),
+    "Ctc": (
+        log_probabilities,
+        loss_type,
+        targets,
+        lengths(2, "input lengths"),
+        lengths(3, "target lengths"),
+    ),
     "CtcBeamSearchDecoder": (
         log_probabilities,
         lengths(1, "data lengths", ("UINT32",), "input lengths"),

@@ -12,10 +12,10 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python
-from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-from popgraph.support.shapes import KNOWN_ELEMENTS
+from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 VERSION = {DOMAIN: 1}
 """The version of operators that no schema tells."""
@@ -70,6 +70,9 @@ def _trimmed(names: list[str]) -> list[str]:
 def _elements(value: SSAValue, store: WeightStore) -> Array | None:
     """The elements of a small constant."""
     owner = value.owner
+    shape = static_shape(value.type)
+    if shape is not None and prod(shape) > KNOWN_ELEMENTS:
+        return None
     if isinstance(owner, Initializer):
         array = owner.array(store)
     elif isinstance(owner, OnnxOp) and owner.op_type == "Constant":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from popgraph.builder.opset.checks.node import Node
-from popgraph.dialects.onnx.annotations import PARTIALS
+from popgraph.dialects.onnx.annotations import IN_PLACE, IN_PLACE_PRIORITIES, PARTIALS
 
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
@@ -150,3 +150,19 @@ def needed(place: int, word: str, use: str = "determine the output shape") -> Ru
         f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
         "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {input}.",
     )
+
+
+def in_place(node: Node) -> Complaints:
+    """Operators in the place of one are named with a priority each."""
+    names, priorities = (node.attributes.get(note) for note in (IN_PLACE, IN_PLACE_PRIORITIES))
+    if (names is None) != (priorities is None):
+        one = IN_PLACE if priorities is None else IN_PLACE_PRIORITIES
+        yield (
+            f"Either BOTH or NEITHER of the fields {IN_PLACE} and {IN_PLACE_PRIORITIES} must be "
+            f"set, but only {one} is set"
+        )
+    elif isinstance(names, list) and isinstance(priorities, list) and len(names) != len(priorities):
+        yield (
+            f"For fields {IN_PLACE_PRIORITIES} and {IN_PLACE}, the number of elements must be the "
+            f"same [ {len(priorities)} != {len(names)} ]"
+        )

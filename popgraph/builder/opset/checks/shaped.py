@@ -197,13 +197,38 @@ def split(node: Node) -> Complaints:
             f"Mismatch between the sum of 'split' ({sum(sizes)}) and the split dimension of the "
             f"input ({size})"
         )
-    elif not sizes and size % len(node.outputs):
+    elif not sizes and node.outputs and size % len(node.outputs):
         yield "The input is not evenly splittable"
+
+
+def split_as_operator(node: Node) -> Complaints:
+    """The words of the operator, for a model that no builder has seen."""
+    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    if shape is None:
+        return
+    rank, count = len(shape), len(node.outputs)
+    if place < -rank:
+        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {place} is out of range"
+    elif sizes and len(sizes) != count:
+        yield "Number of outputs does not match number of requested splits"
+    elif place >= rank:
+        yield f"Axis {place} is out of range for tensor with {rank} dims"
+    elif sizes and sum(sizes) != shape[place]:
+        yield f"splits {sum(sizes)} invalid for dimension of size {shape[place]}"
+    elif not sizes and count and shape[place] % count:
+        yield (
+            f"Tensor {node.inputs[0]} ({spaced(shape)}) may not be split into equally sized parts "
+            f"along axis {place % rank}"
+        )
 
 
 def slice_axes(node: Node) -> Complaints:
     shape = node.shape()
-    given = node.numbers("axes") if node.version < 10 else _known(node, 3)
+    given: Sequence[int] | None
+    if node.version < 10:
+        given = node.numbers("axes") or range(len(node.numbers("starts")))
+    else:
+        given = _known(node, 3) if node.has(3) else range(len(_known(node, 1) or ()))
     for one in given or () if shape is not None else ():
         assert shape is not None, "it is known"
         if one < -len(shape):
@@ -340,7 +365,7 @@ ROWS = {
         needed(4, "steps", "determine the slicing direction"),
         slice_axes,
     ),
-    "Split": (split,),
+    "Split": (split_as_operator,),
     "Tile": (constant(1, "The 'Repeats' Tensor `{input}' must be of type Constant"), tile),
     "TopK": (
         *sorts("BaseSortOp", -1)[:2],

@@ -14,7 +14,7 @@ from popgraph.builder.opset.checks import (
     windowed,
 )
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.rules import Rule
+from popgraph.builder.opset.checks.rules import Rule, in_place
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 
 CHECKS: Mapping[tuple[str, str], Sequence[Rule]] = {
@@ -27,24 +27,27 @@ CHECKS: Mapping[tuple[str, str], Sequence[Rule]] = {
 }
 
 
+EVERY: Sequence[Rule] = (in_place,)
+"""What PopART asks of all operators."""
+
 AT_ONCE: Mapping[tuple[str, str], Sequence[Rule]] = {
     ("", "Pad"): (windowed.padded,),
     ("", "Split"): (shaped.split,),
     ("", "Tile"): (shaped.tiled,),
+    (DOMAIN, "Subsample"): (graphcore.strides,),
 }
-"""What the builder itself asks as it infers the shapes of results."""
+"""What the builder itself asks, most of it as it infers the shapes of results."""
 
 
 def complaint(node: Node) -> str | None:
     """The first thing that PopART would not take, in its words."""
-    return _first(CHECKS, node)
+    return _first(EVERY, node) or _first(CHECKS.get((node.domain, node.op_type), ()), node)
 
 
 def complaint_at_once(node: Node) -> str | None:
     """The first thing that PopART's builder would not take."""
-    return _first(AT_ONCE, node)
+    return _first(AT_ONCE.get((node.domain, node.op_type), ()), node)
 
 
-def _first(table: Mapping[tuple[str, str], Sequence[Rule]], node: Node) -> str | None:
-    rules = table.get((node.domain, node.op_type), ())
+def _first(rules: Sequence[Rule], node: Node) -> str | None:
     return next((said for rule in rules for said in rule(node)), None)

@@ -14,6 +14,7 @@ from popgraph.builder.opset.checks.rules import (
     rank,
 )
 from popgraph.builder.opset.checks.shaped import no_shape
+from popgraph.support.shapes import prod
 
 CONV_GROUP = at_least("group", 1, "group attribute in {node} must be greater than zero", default=1)
 PADDING = chosen(
@@ -226,6 +227,16 @@ def upsample_mode(node: Node) -> Complaints:
         yield "Upsample op only supports the mode 'nearest' at this time."
 
 
+def upsample_counts(node: Node) -> Complaints:
+    """What PopART means to say: its text forgets to fill the counts in."""
+    shape, scales = node.shape(), node.shape(1)
+    if shape is not None and scales is not None and (count := prod(scales)) != len(shape):
+        yield (
+            f"There should be at exactly {len(shape)} elements in upsample op inputs, scales. "
+            f"Scales has {count} elements."
+        )
+
+
 def upsample_type(node: Node) -> Complaints:
     """Scales are numbers with a point."""
     element = node.element(1)
@@ -251,5 +262,5 @@ ROWS = {
     "Pad": (pads, PAD_MODES),
     "Resize": (resize_operands, *RESIZE_TENSORS, resize_outside, *RESIZE_WORDS, resize_counts),
     "RoiAlign": REGIONS,
-    "Upsample": (UPSAMPLE_SCALES, upsample_type, upsample_mode),
+    "Upsample": (UPSAMPLE_SCALES, upsample_type, upsample_mode, upsample_counts),
 }

@@ -181,5 +181,5 @@ def _reduced(node: Node, labels: _Labels, loss: Operand) -> SSAValue:
 
 
 def _result_type(node: Node) -> dtypes.DType:
-    named = node.text("outDataType", "UNDEFINED")
-    return node.dtype if named == "UNDEFINED" else dtypes.BY_POPART[named]
+    """The type that the node asks for by ONNX's number, that of the input where there is none."""
+    return dtypes.BY_ONNX.get(node.integer("outDataType"), node.dtype)

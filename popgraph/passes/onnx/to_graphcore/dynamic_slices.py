@@ -154,11 +154,14 @@ def sequence_slice(node: Node) -> Lowered:
 
     Inputs are source, destination, numbers of rows, and where they begin in each of them.
     """
-    (rows, *rest), count = shape_of(node[1]), prod(shape_of(node[2]))
-    if tuple(rest) != node.shape[1:] or any(prod(shape_of(node[at])) != count for at in (3, 4)):
+    whole_shape, count = shape_of(node[1]), prod(shape_of(node[2]))
+    alike = whole_shape[1:] == node.shape[1:] and min(len(whole_shape), node.rank) > 0
+    if not alike or any(prod(shape_of(node[at])) != count for at in (3, 4)):
         raise TypeMismatchError("SequenceSlice takes rows alike, and numbers for each sequence")
     rest_of = node.scalar(0) if node.integer("zeroUnused") else node[1]
-    return rows_put(node, node[0], rest_of, rows, [whole_numbers(node, at) for at in (2, 3, 4)])
+    return rows_put(
+        node, node[0], rest_of, whole_shape[0], [whole_numbers(node, at) for at in (2, 3, 4)]
+    )
 
 
 def rows_put(

@@ -93,6 +93,8 @@ def _even_parts(node: Node, size: int) -> tuple[int, ...]:
 def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
     """Part of a tensor: per axis the start, the number of elements and the step."""
     whole = [ranges.get(axis, (0, size, 1)) for axis, size in enumerate(shape_of(value))]
+    if not whole:
+        return value
     starts, sizes, steps = zip(*whole, strict=True)
     return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps)
 

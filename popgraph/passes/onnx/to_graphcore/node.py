@@ -167,7 +167,11 @@ class Node:
 
     def scalar(self, number: float, dtype: DType | None = None) -> SSAValue:
         """A literal scalar, of the first input's element type unless told."""
-        return self.literal(np.array(number, (dtype or self.dtype).numpy))
+        row = dtype or self.dtype
+        try:
+            return self.literal(np.array(number, row.numpy))
+        except OverflowError as error:
+            raise TypeMismatchError(f"{number} is no number of type {row.name}") from error
 
     def literal(self, array: Array) -> SSAValue:
         return self.lowering.literal(array)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from popgraph.builder.opset.checks.node import spaced
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.support.shapes import Shape
 
 WINDOWED = ("AveragePool", "Conv", "MaxPool")
-_PER_AXIS = ("strides", "dilations")
+_PER_AXIS = ("strides", "dilations", "inDilations")
 """Attributes with a number for each spatial axis."""
 
 
@@ -44,6 +44,11 @@ def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
     return value if isinstance(value, list | tuple) else ()
 
 
+def _pairs(pads: Sequence[int], axes: int) -> Iterable[tuple[int, int]]:
+    """What is added before and behind each axis."""
+    return zip(pads[:axes], pads[axes:], strict=True) if pads else [(0, 0)] * axes
+
+
 def _kernel_of_weights(
     inputs: Sequence[str], shapes: Sequence[Shape | None], kernel: Sequence[int]
 ) -> Sequence[int]:
@@ -71,11 +76,12 @@ def _check_axes(axes: int, pads: Sequence[int], attributes: Mapping[str, object]
             raise popart_exception(
                 f"Length of {name} vector {len(given)} != number of spatial dimensions {axes}"
             )
-    if pads and len(pads) != 2 * axes:
-        raise popart_exception(
-            f"Padding vector (length {len(pads)}) does not have 2 values for each spatial "
-            f"dimension {axes}"
-        )
+    for one in (pads, _numbers(attributes, "outPads")):
+        if one and len(one) != 2 * axes:
+            raise popart_exception(
+                f"Padding vector (length {len(one)}) does not have 2 values for each spatial "
+                f"dimension {axes}"
+            )
 
 
 def _check_room(
@@ -85,15 +91,14 @@ def _check_room(
     axes = len(sizes)
     if len(kernel) != axes or attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
         return
-    pads = pads or [0] * (2 * axes)
-    strides = _numbers(attributes, "strides") or [1] * axes
-    dilations = _numbers(attributes, "dilations") or [1] * axes
+    ends = [low + high for low, high in _pairs(pads, axes)]
+    behind = [low + high for low, high in _pairs(_numbers(attributes, "outPads"), axes)]
+    strides, dilations, spreads = (_numbers(attributes, name) or [1] * axes for name in _PER_AXIS)
     rounded = math.ceil if attributes.get("ceil_mode") else math.floor
-    found = [
-        1 + rounded((size + pads[k] + pads[k + axes] - 1 - dilations[k] * (kernel[k] - 1)) / stride)
-        for k, (size, stride) in enumerate(zip(sizes, strides, strict=True))
-        if stride > 0
-    ]
+    found = []
+    for k, size in enumerate(sizes):
+        room = (size - 1) * spreads[k] + ends[k] - dilations[k] * (kernel[k] - 1)
+        found += [1 + rounded(room / strides[k]) + behind[k]] if strides[k] > 0 else []
     if any(size < 0 for size in found):
         raise popart_exception(
             f"Window parameter values combine to give invalid spatial output shape: {spaced(found)}"
