@@ -150,25 +150,25 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
-            activationTensorLocationSettings decomposeGradSum enableOutlining
+            activationTensorLocationSettings decomposeGradSum delayVarUpdates enableOutlining
             ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
             numIOTiles replicatedCollectivesSettings batchSerializationSettings
-            outlineThreshold tensorLocationSettingsOverride
+            kahnTieBreaker outlineThreshold scheduleNonWeightUpdateGradientConsumersEarly
+            swapLimitScheduler tensorLocationSettingsOverride timeLimitScheduler
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
             bufferingDepthMap defaultBufferingDepth
-            defaultPrefetchBufferingDepth delayVarUpdates
+            defaultPrefetchBufferingDepth
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
             enableFullyConnectedPass enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning enablePrefetchDatastreams
-            experimentalSettings kahnTieBreaker
-            outlineSequenceBreakCost
+            experimentalSettings outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
-            scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs
-            stashAllTensorsInferencePipeline subgraphCopyingStrategy swapLimitScheduler
-            timeLimitScheduler transitiveClosureOptimizationThreshold useLoopCandidateCreator
+            separateCallOpPdfs
+            stashAllTensorsInferencePipeline subgraphCopyingStrategy
+            transitiveClosureOptimizationThreshold useLoopCandidateCreator
         """,
         (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
             convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm

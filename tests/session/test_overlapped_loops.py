@@ -111,13 +111,13 @@ def test_stages_of_explicit_pipelines_are_called_to_fill_and_to_flush() -> None:
     (at,) = (place for place, op in enumerate(outer) if op["type"] == "Loop")
     assert outer[at]["attributes"]["tripCountValue"] == str(FACTOR - STAGES + 1)
     called = [op["attributes"]["callee"] for op in of_type(inner, "Call")]
-    assert called == names
+    assert sorted(called) == names
     for part, wanted in (
         (outer[:at], [names[:turn] for turn in range(1, STAGES)]),
         (outer[at:], [names[turn:] for turn in range(1, STAGES)]),
     ):
         found = [op["attributes"]["callee"] for op in of_type(part, "Call")]
-        assert found == [name for cycle in wanted for name in cycle]
+        assert Counter(found) == Counter(name for cycle in wanted for name in cycle)
     assert {op["type"] for op in inner} == {
         "Init",
         "HostLoadInplace",

@@ -17,7 +17,7 @@ def merge_duplicates(graph: OpGraph) -> None:
 
     Only when the second has no name that is asked for, and waits for nothing but x.
     """
-    ordered = set(graph.later).union(*graph.later.values())
+    ordered = set(graph.later).union(*graph.later.values(), *graph.ties)
     first: dict[Hashable, Op] = {}
     for op in scheduled(graph):
         again = op.settings.recompute is RecomputeType.Recomputed

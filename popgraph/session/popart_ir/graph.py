@@ -156,10 +156,12 @@ class OpGraph:
         """Scalars that patterns brought, by tensor."""
         self.whole: dict[str, list[int]] = {}
         """Of tensors of which each replica has a share: the shape of all shares together."""
-        self.in_parts = False
-        """Whether all of one part of a batch runs before the next part."""
         self.later: dict[Op, set[Op]] = {}
         """What must wait until an operator is done, besides what reads its results."""
+        self.own: set[tuple[Op, Op]] = set()
+        """Of these, operators and what waits for them that hand this on to no other operator."""
+        self.ties: set[tuple[Op, Op]] = set()
+        """Operators and those that are to follow at once, if nothing more important is against."""
         self._producers: dict[str, Op] = {}
         self._consumers: dict[str, dict[Op, None]] = {}
         self._numbers = self._fresh = 0
@@ -237,13 +239,26 @@ class OpGraph:
         """Has an operator wait for another one of which it reads nothing."""
         self.later.setdefault(first, set()).add(op)
 
+    def run_itself_after(self, op: Op, first: Op) -> None:
+        """Has an operator wait for another one; what takes the place of either does not."""
+        self.own.add((first, op))
+        self.run_after(op, first)
+
+    def tie(self, id: str, *more: str) -> None:
+        """Has the producer of each tensor follow that of the one before as soon as it can."""
+        for first, then in zip((id, *more), more, strict=False):
+            before, op = self.producer(first), self.producer(then)
+            if before is not None and op is not None:
+                self.ties.add((before, op))
+
     def order_alike(self, op: Op, made: Op) -> None:
         """Has an operator wait for what another one waits for, and be waited for as that is."""
         for first, later in list(self.later.items()):
-            if op in later:
+            if op in later and (first, op) not in self.own:
                 self.run_after(made, first)
         for waiting in list(self.later.get(op, ())):
-            self.run_after(waiting, made)
+            if (op, waiting) not in self.own:
+                self.run_after(waiting, made)
 
     def remove(self, op: Op) -> None:
         self.ops.remove(op)

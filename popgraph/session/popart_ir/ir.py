@@ -8,11 +8,11 @@ from functools import cached_property
 
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
-    BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
     ExchangeStrategy,
     RecomputationType,
+    RecomputeType,
     TileSet,
     VirtualGraphMode,
 )
@@ -67,7 +67,7 @@ from popgraph.session.popart_ir.placement import (
 from popgraph.session.popart_ir.random_seeds import add_seeds
 from popgraph.session.popart_ir.recomputation import annotate_recomputation, mark_behind_loss
 from popgraph.session.popart_ir.remote_ops import number_buffers
-from popgraph.session.popart_ir.schedule import scheduled
+from popgraph.session.popart_ir.schedule import Scheduler
 from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
 from popgraph.session.popart_ir.sharing import stream_memory
@@ -75,7 +75,7 @@ from popgraph.session.popart_ir.streaming_phases import Phases
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
 from popgraph.session.popart_ir.tiles import copy_to_tiles
 from popgraph.session.popart_ir.update_rules import decompose_updates
-from popgraph.session.popart_ir.updates import add_updates
+from popgraph.session.popart_ir.updates import Turn, add_updates
 from popgraph.session.step_shape import StepShape
 from popgraph.session.tensor_locations import Locations
 from popgraph.support.logs import log_of
@@ -118,8 +118,9 @@ class Ir:
     The operators that PopART would run for a session, under its names and after its patterns.
 
     It is a view: what this machine runs is compiled from the model itself, and has no such
-    operators. Programs that look at PopART's IR see what they would see there; the order of
-    independent operators may differ.
+    operators. Programs that look at PopART's IR see what they would see there. Independent
+    operators stand in the order that PopART's scheduler looks for; where several are as good, and
+    in graphs of thousands of operators, it may be another one.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -137,7 +138,17 @@ class Ir:
 
     @cached_property
     def _orders(self) -> dict[str, Sequence[Op]]:
-        return {name: scheduled(graph) for name, graph in self._graphs.items()}
+        return {name: self._scheduler.order(graph) for name, graph in self._graphs.items()}
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        options = self._asked.options
+        phases = options.executionPhaseSettings.phases >= _FEWEST_PHASES
+        again = options.autoRecomputation is not RecomputationType.NoRecompute or any(
+            op.settings.recompute is RecomputeType.Recompute for op in self._made[0].ops
+        )
+        loss = self._loss if again and not options.explicitRecomputation else None
+        return Scheduler.of(options, loss, phases=phases)
 
     def graphNames(self) -> list[str]:
         """The main graph first."""
@@ -263,7 +274,6 @@ class Ir:
             called = {name for op in main.ops for name in op.called}
             return [body for body in looped.bodies if body.name in called]
         BatchParts(main, settings, self._loss).run()
-        main.in_parts = settings.batchSchedule is not BatchSerializationBatchSchedule.Scheduler
         main.prune()
         return []
 
@@ -311,7 +321,8 @@ class Ir:
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
                 follow_gradients(main, scaling, asked.tracked)
-            decompose_updates(main, asked.rule, asked.step, scaling, locations.shared_by)
+            turn, shared_by = Turn.of(options), locations.shared_by
+            decompose_updates(main, asked.rule, asked.step, scaling, shared_by, turn)
             main.prune()
             if "TiedGatherAccumulate" in self._enabled:
                 accumulate_sparsely(main)
@@ -411,6 +422,6 @@ class Ir:
         _tell("SubgraphOutline")
         outliner = Outliner(options.outlineThreshold, copies=copies, others=others)
         for graph in graphs:
-            graph.ops = scheduled(graph)
+            graph.ops = self._scheduler.order(graph)
         outliner.run(graphs)
         return list(outliner.graphs.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -79,7 +80,12 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     if op.called:
         names = ("callee",) if len(op.called) == 1 else ("else_branch", "then_branch")
         yield from zip(names, op.called, strict=False)
-    yield "schedulePriority", _text(settings.priority)
+    yield "schedulePriority", _text(_single(settings.priority))
+
+
+def _single(priority: float) -> float:
+    """A number as single precision has it, where the largest are infinite."""
+    return ctypes.c_float(priority).value
 
 
 def _recomputed(op: Op) -> str:
