@@ -237,13 +237,58 @@ def test_a_transpose_and_its_inverse_are_nothing() -> None:
     assert "Transpose" not in types(inferred(builder, y, patterns=default))
 
 
-def test_a_transpose_that_moves_nothing_is_a_reshape() -> None:
+def test_axes_of_one_element_may_come_between_a_transpose_and_its_inverse() -> None:
+    builder = popart.Builder()
+    x = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2, 3])])
+    turned = builder.aiOnnx.transpose([x], [1, 0])
+    alone = minimal("TransposeToIdentityOrReshapePattern")
+    for shape, perm, last in (
+        ([1, 3, 2], [0, 2, 1], "Reshape"),
+        ([3, 1, 2], [2, 1, 0], "Reshape"),
+        ([1, 3, 2], [1, 2, 0], "Transpose"),
+        ([3, 2, 1], [2, 1, 0], "Transpose"),
+    ):
+        row = builder.reshape_const(builder.aiOnnx, [turned], shape)
+        back = builder.aiOnnx.transpose([row], perm)
+        assert types(inferred(builder, back, patterns=alone))[-1] == last
+
+
+def test_a_transpose_of_one_long_axis_stays() -> None:
     builder = popart.Builder()
     row = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [1, 3, 1])])
     turned = builder.aiOnnx.transpose([row], [1, 2, 0])
     alone = minimal("TransposeToIdentityOrReshapePattern")
-    assert types(inferred(builder, turned, patterns=minimal())) == ["Abs", "Transpose"]
-    assert types(inferred(builder, turned, patterns=alone)) == ["Abs", "Reshape"]
+    assert types(inferred(builder, turned, patterns=alone)) == ["Abs", "Transpose"]
+
+
+def test_copies_that_are_tied_to_products_stay() -> None:
+    builder = popart.Builder()
+    graph = trained(builder, layers(builder, 1), patterns=minimal("OpToIdentity", "PostNRepl"))
+    found = Counter(op["type"] for op in graph["maingraph"])
+    assert found["Identity"] == 2  # the product's operands already have three axes
+    assert found["Transpose"] == 1
+
+
+@pytest.mark.parametrize("pads", [[0, 0], [0, 1]])
+def test_what_pads_nothing_is_nothing(pads: list[int]) -> None:
+    builder = popart.Builder()
+    x = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    y = builder.aiOnnx.pad([x], pads)
+    for pattern, rest in (("PreUniRepl", []), ("OpToIdentity", ["Identity"])):
+        found = types(inferred(builder, y, patterns=minimal(pattern)))
+        assert found == ["Abs", *(["Pad"] if any(pads) else rest)]
+
+
+def test_views_of_views_are_read_at_their_source_before_outlining() -> None:
+    builder = popart.Builder()
+    x = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2, 3])])
+    once = builder.reshape_const(builder.aiOnnx, [x], [6])
+    y = builder.aiOnnx.exp([builder.reshape_const(builder.aiOnnx, [once], [3, 2])])
+    for outlines, source in ((True, x), (False, once)):
+        given = options(enableOutlining=outlines)
+        graph = inferred(builder, y, patterns=minimal(), given=given)["maingraph"]
+        assert [op["type"] for op in graph] == ["Abs", "Reshape", "Reshape", "Exp"]
+        assert graph[2]["inputs"][0]["name"] == source
 
 
 def test_a_dropout_of_inference_is_a_copy() -> None:

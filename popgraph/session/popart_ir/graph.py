@@ -160,6 +160,8 @@ class OpGraph:
         """What must wait until an operator is done, besides what reads its results."""
         self.own: set[tuple[Op, Op]] = set()
         """Of these, operators and what waits for them that hand this on to no other operator."""
+        self.ordered: set[Op] = set()
+        """What was told when to run, by whichever of these."""
         self.ties: set[tuple[Op, Op]] = set()
         """Operators and those that are to follow at once, if nothing more important is against."""
         self._producers: dict[str, Op] = {}
@@ -238,6 +240,7 @@ class OpGraph:
     def run_after(self, op: Op, first: Op) -> None:
         """Has an operator wait for another one of which it reads nothing."""
         self.later.setdefault(first, set()).add(op)
+        self.ordered.update((first, op))
 
     def run_itself_after(self, op: Op, first: Op) -> None:
         """Has an operator wait for another one; what takes the place of either does not."""
@@ -250,6 +253,7 @@ class OpGraph:
             before, op = self.producer(first), self.producer(then)
             if before is not None and op is not None:
                 self.ties.add((before, op))
+                self.ordered.update((before, op))
 
     def order_alike(self, op: Op, made: Op) -> None:
         """Has an operator wait for what another one waits for, and be waited for as that is."""

@@ -47,6 +47,7 @@ from popgraph.session.popart_ir.looped_parts import LoopedParts
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.main_loops import Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
+from popgraph.session.popart_ir.moves import simplify_views
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.overlap import Overlap, forget_stages
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
@@ -236,6 +237,9 @@ class Ir:
 
     def _ended(self, graphs: list[OpGraph]) -> list[OpGraph]:
         """The graphs with what stands in several places taken out, and operators in place."""
+        options = self._asked.options
+        if options.enableOutlining and options.batchSerializationSettings.factor <= 1:
+            simplify_views(graphs[0])
         graphs = [*graphs, *self._outlined(graphs, self._stages)]
         _tell("MergeDuplicateOps")
         merge_duplicates(graphs[0])
