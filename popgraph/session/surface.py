@@ -199,7 +199,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             AllReduceToIdentity DecomposeBinaryConstScalar
         """,
         (Standing.QUIET, "says where an IPU's tiles keep or overwrite what; getIr is the same"): """
-            InitAccumulate UpdateInplacePrioritiesForIpu
+            InitAccumulate
         """,
         (Standing.QUIET, "getIr shows this operator, and the bodies of loops, as written"): """
             LoopScanOut PackedDataBlock

@@ -362,6 +362,42 @@ def test_anchors_and_weights_are_not_overwritten() -> None:
     assert sorted(found) == ["ExpInplace", "Relu", "Sigmoid"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_sum_may_rather_be_written_over_a_product(first: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 3, 3])
+    product = builder.aiOnnx.matmul([builder.aiOnnx.abs([x]), x])
+    operands = [product, builder.aiOnnx.sin([x])]
+    y = builder.aiOnnx.tanh([builder.aiOnnx.add(operands if first else operands[::-1])])
+    found = types(
+        inferred(builder, y, patterns=minimal("InPlace", "UpdateInplacePrioritiesForIpu"))
+    )
+    assert ("AddLhsInplace" if first else "AddRhsInplace") in found
+
+
+def test_gradients_of_slices_are_padded_in_place_and_reversed_slices_are_not() -> None:
+    builder = popart.Builder()
+    value = builder.aiOnnx.exp([weight(builder, 4)])
+    for step, bounds in ((1, (1, 3)), (-1, (2, 0))):
+        numbers = [np.array([one]) for one in (*bounds, 0, step)]
+        value = builder.aiOnnx.slice([value, *map(builder.aiOnnx.constant, numbers)])
+    found = types(trained(builder, builder.aiGraphcore.identityloss([value])))
+    assert {"PadInplace", "SliceInplace", "Slice"} <= set(found)
+
+
+def test_what_a_graph_gives_back_is_read_before_nothing_is_written_over() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4])
+    inner = builder.createSubgraphBuilder()
+    given = inner.addInputTensor(popart.TensorInfo("FLOAT", [4]))
+    once = inner.aiOnnx.abs([given])
+    inner.addOutputTensor(inner.aiOnnx.sin([once]))
+    inner.addOutputTensor(inner.aiOnnx.exp([once]))
+    inner.setGraphName("inner")
+    y = builder.aiOnnx.add(builder.aiGraphcore.call([x], 2, inner))
+    assert "Exp" in types(inferred(builder, y), "inner")
+
+
 def test_the_user_s_preference_decides_which_form_is_taken() -> None:
     builder = popart.Builder()
     x, y = (builder.addInputTensor("FLOAT", [3]) for _ in range(2))

@@ -245,7 +245,8 @@ class Ir:
         merge_duplicates(graphs[0])
         if "InPlace" in self._enabled:
             for graph in graphs:
-                InPlace(graph).run()
+                over_products = "UpdateInplacePrioritiesForIpu" in self._enabled
+                InPlace(graph, over_products=over_products).run()
         _tell("RemoteSetup")
         number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
