@@ -8,6 +8,7 @@ from functools import cached_property
 
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
+    BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
     ExchangeStrategy,
@@ -45,11 +46,11 @@ from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.looped_parts import LoopedParts
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
-from popgraph.session.popart_ir.main_loops import Loop, MainLoops
+from popgraph.session.popart_ir.main_loops import TURNS, Loop, MainLoops
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.moves import simplify_views
 from popgraph.session.popart_ir.outline import Outliner
-from popgraph.session.popart_ir.overlap import Overlap, forget_stages
+from popgraph.session.popart_ir.overlap import Overlap, forget_stages, overlap_turns
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.popart_ir.pipeline import (
     Stashing,
@@ -81,6 +82,10 @@ from popgraph.session.step_shape import StepShape
 from popgraph.session.tensor_locations import Locations
 from popgraph.support.logs import log_of
 
+_OVERLAPPED = (
+    BatchSerializationBatchSchedule.OverlapOnIo,
+    BatchSerializationBatchSchedule.OverlapOnCompute,
+)
 _FEWEST_PHASES = 2
 """A program of fewer phases has none."""
 
@@ -220,6 +225,7 @@ class Ir:
             _tell("IoComputeTileCopy")
             copy_to_tiles(graph, Phases.of(options))
         called += self._cut_batches(main, BatchSerializationTransformContext.Bwd)
+        self._overlap_parts(main, called)
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
         bodies = [loop.body for loop in loops]
@@ -281,6 +287,17 @@ class Ir:
         BatchParts(main, settings, self._loss).run()
         main.prune()
         return []
+
+    def _overlap_parts(self, main: OpGraph, called: list[OpGraph]) -> None:
+        """Decomposes the loops that compute parts of batches, if their turns are to overlap."""
+        settings = self._asked.options.batchSerializationSettings
+        if settings.factor <= 1 or settings.batchSchedule not in _OVERLAPPED:
+            return
+        bodies = {graph.name: graph for graph in called}
+        for op in [op for op in main.ops if op.type == "Loop" and TURNS in op.attributes]:
+            _tell("DecomposeLoops")
+            body = bodies[op.called[0]]
+            overlap_turns(Loop(op, main, body, {}, len(body.results)))
 
     @property
     def _first(self) -> Settings:
