@@ -151,7 +151,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
         (Standing.QUIET, _SHOWN): """
             activationTensorLocationSettings decomposeGradSum delayVarUpdates enableOutlining
-            ensureFp32LossScaleTensor
+            enableFullyConnectedPass ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
             numIOTiles replicatedCollectivesSettings batchSerializationSettings
             kahnTieBreaker outlineThreshold scheduleNonWeightUpdateGradientConsumersEarly
@@ -162,7 +162,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             bufferingDepthMap defaultBufferingDepth
             defaultPrefetchBufferingDepth
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
-            enableFullyConnectedPass enableInplaceAmbiguityChecking
+            enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning enablePrefetchDatastreams
             experimentalSettings outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost

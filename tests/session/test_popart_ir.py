@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -704,23 +705,58 @@ def test_gradients_that_a_loss_scale_follows_have_histograms() -> None:
     assert "Histogram" not in types(trained(builder, loss, optimizer=optimizer))
 
 
-def test_a_table_that_a_product_reads_too_is_gathered_and_updated_by_rows() -> None:
+def tied(parts: int, *patterns: str) -> list[dict[str, Any]]:
+    """What a table is trained with that is gathered from, and that a product reads."""
     builder = popart.Builder()
     places = builder.addInputTensor("INT32", [4], "places")
     table = weight(builder, 20, 8)
     rows = builder.aiOnnx.gather([table, places])
     y = builder.aiOnnx.matmul([rows, builder.aiOnnx.transpose([table])])
+    if parts > 1:
+        builder.setSerializeMatMul({y}, "output_channels", parts)
     loss = builder.aiGraphcore.identityloss([y])
-    tied = popart.Patterns().enablePattern("TiedGather", True)
-    both = popart.Patterns(popart.PatternsLevel.All)
+    enabled = popart.Patterns()
+    for pattern in patterns:
+        enabled.enablePattern(pattern, True)
+    given = options(enableGradientAccumulation=True, accumulationFactor=2)
     momentum = popart.SGD({"defaultMomentum": (0.9, True)})
-    plain = types(trained(builder, loss, optimizer=momentum))
-    assert {"Gather", "GatherGrad"} <= set(plain)
-    half = types(trained(builder, loss, optimizer=momentum, patterns=tied))
-    assert {"PopartTiedGather", "PopartTiedGatherGrad", "AddLhsInplace"} <= set(half)
-    whole = types(trained(builder, loss, optimizer=momentum, patterns=both))
-    assert whole.index("Accumulate") < whole.index("PopartSparseAccumulate")
-    assert not {"PopartTiedGatherGrad", "AddLhsInplace"} & set(whole)
+    return trained(builder, loss, optimizer=momentum, patterns=enabled, given=given)["maingraph"]
+
+
+def test_a_table_that_a_product_reads_too_is_gathered_and_updated_by_rows() -> None:
+    plain = Counter(op["type"] for op in tied(1))
+    assert plain["Gather"] == plain["GatherGrad"] == 1
+    half = Counter(op["type"] for op in tied(1, "TiedGather"))
+    assert half["PopartTiedGather"] == half["PopartTiedGatherGrad"] == half["DetachInplace"] == 1
+    whole = tied(1, "TiedGather", "TiedGatherAccumulate")
+    (sparse,) = (op for op in whole if op["type"] == "PopartSparseAccumulate")
+    (dense,) = (op for op in whole if op["type"] == "Accumulate")
+    assert [one["index"] for one in sparse["inputs"]] == ["0", "1", "3", "4"]
+    assert sparse["inputs"][0] == dense["inputs"][0]
+    assert sparse["inputs"][3]["name"] == "w/detached"
+    products = [op["attributes"] for op in whole if op["type"] == "MatMul"]
+    assert {one["fully_connected_pass"] for one in products} == {"-1"}
+
+
+def test_a_table_whose_product_is_cut_is_gathered_from_part_by_part() -> None:
+    found = tied(2, "TiedGather", "TiedGatherAccumulate")
+    counts = Counter(op["type"] for op in found)
+    assert counts["PopartTiedGather"] == counts["PopartSparseAccumulate"] == counts["Sub"] == 2
+    states = [
+        {op["inputs"][0]["name"] for op in found if op["type"] == type_}
+        for type_ in ("Accumulate", "PopartSparseAccumulate")
+    ]
+    assert states[0] == states[1] and len(states[0]) == 2
+
+
+def test_products_may_be_planned_alone() -> None:
+    builder = popart.Builder()
+    loss = layers(builder, 2)
+    for asked, passes in ((True, {"0", "1", "2"}), (False, {"-1"})):
+        given = options(enableFullyConnectedPass=asked)
+        graph = trained(builder, loss, given=given)["maingraph"]
+        products = [op["attributes"] for op in graph if op["type"] == "MatMul"]
+        assert {one["fully_connected_pass"] for one in products} == passes
 
 
 def test_what_is_expanded_is_cast_before() -> None:

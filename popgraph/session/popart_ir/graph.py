@@ -82,6 +82,9 @@ COLLECTIVES = words(
 _IN_PLACE = words("ReplicatedAllReduceInplace DynamicUpdateInplace DynamicAddInplace")
 """What changes its first input, whoever reads the result."""
 
+TIED_GRADIENT = "PopartTiedGatherGrad"
+"""Stays although nothing reads it: a pattern takes it from there."""
+
 _STEP_OF_ADAM = 3
 """AdamUpdater counts its steps, and only that."""
 
@@ -313,7 +316,11 @@ class OpGraph:
             self.remove(op)
 
     def _is_root(self, op: Op) -> bool:
-        return op.writes or any(self.is_protected(id) for id in op.outputs.values())
+        return (
+            op.writes
+            or op.type == TIED_GRADIENT
+            or any(self.is_protected(id) for id in op.outputs.values())
+        )
 
     def after(self, op: Op) -> Iterator[Op]:
         """What depends on an operator, it itself first."""

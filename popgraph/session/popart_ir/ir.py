@@ -47,6 +47,7 @@ from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.looped_parts import LoopedParts
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
 from popgraph.session.popart_ir.main_loops import TURNS, Loop, MainLoops
+from popgraph.session.popart_ir.matmuls import NO_PASS
 from popgraph.session.popart_ir.merged_updates import merge_updates
 from popgraph.session.popart_ir.moves import simplify_views
 from popgraph.session.popart_ir.outline import Outliner
@@ -193,7 +194,8 @@ class Ir:
             main.kept = {*asked.anchors, asked.model.final_loss}
         self._dots.draw("FWD0", [main, *called])
         for graph in (main, *called):
-            apply_patterns(graph, self._enabled, Stage(trains))
+            accumulates = options.enableGradientAccumulation
+            apply_patterns(graph, self._enabled, Stage(trains, accumulates=accumulates))
         self._dots.draw("FWD1", [main, *called])
         if options.virtualGraphMode is VirtualGraphMode.Auto:
             _tell("AutoVirtualGraph")
@@ -244,6 +246,9 @@ class Ir:
     def _ended(self, graphs: list[OpGraph]) -> list[OpGraph]:
         """The graphs with what stands in several places taken out, and operators in place."""
         options = self._asked.options
+        if not options.enableFullyConnectedPass:
+            for op in (op for graph in graphs for op in graph.ops if op.type == "MatMul"):
+                op.attributes[NO_PASS] = True
         if options.enableOutlining and options.batchSerializationSettings.factor <= 1:
             simplify_views(graphs[0])
         graphs = [*graphs, *self._outlined(graphs, self._stages)]
@@ -346,7 +351,7 @@ class Ir:
             turn, shared_by = Turn.of(options), locations.shared_by
             decompose_updates(main, asked.rule, asked.step, scaling, shared_by, turn)
             main.prune()
-            if "TiedGatherAccumulate" in self._enabled:
+            if "TiedGatherAccumulate" in self._enabled and options.enableGradientAccumulation:
                 accumulate_sparsely(main)
         if options.enablePipelining:
             if not options.createImplicitPipeliningFwdOnlyProgram:

@@ -15,6 +15,9 @@ from popgraph.session.popart_ir.schedule import EARLY
 PHASE = "popgraph.product"
 """An attribute that no serializer writes: which product of training an operator is."""
 
+NO_PASS = "popgraph.no_pass"
+"""Another one: the product is not planned together with its gradients."""
+
 FORWARD, LEFT, RIGHT = "forward", "left", "right"
 
 

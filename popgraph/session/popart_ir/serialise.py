@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Context, Op, OpGraph
 from popgraph.session.popart_ir.layers import place_of
-from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, NO_PASS, PHASE, RIGHT
 from popgraph.session.popart_ir.placement import COPY
 
 _OWN = "popgraph."
@@ -76,7 +76,8 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
         if not name.startswith(_OWN) and given is not None:
             yield _NAMES.get(name, name), _reduction(name, given)
     if op.type == "MatMul":
-        yield "fully_connected_pass", str(_PHASES[str(op.attributes.get(PHASE, FORWARD))])
+        phase = _PHASES[str(op.attributes.get(PHASE, FORWARD))]
+        yield "fully_connected_pass", str(-1 if op.attributes.get(NO_PASS) else phase)
     if op.called:
         names = ("callee",) if len(op.called) == 1 else ("else_branch", "then_branch")
         yield from zip(names, op.called, strict=False)

@@ -36,6 +36,7 @@ def decompose_updates(
                 _adam(own, update)
             case Adaptive() as own:
                 _adaptive(own, update)
+        graph.order_alike(op, update.made_first)
         graph.forget(op)
 
 

@@ -44,6 +44,8 @@ WEIGHT = "popgraph.weight"
 
 COUNTER = "Counter___"
 _SCALAR = TensorInfo("FLOAT", [])
+_EACH = Context.NORMAL
+"""When what is done for each micro-batch runs."""
 
 
 _NAMES = {
@@ -176,6 +178,15 @@ class Update:
     def reduces(self) -> bool:
         """Whether gradients of several replicas add up before the update."""
         return self._step.all_replicas > 1
+
+    @property
+    def made_first(self) -> Op:
+        """What takes the gradient of a micro-batch, once the rule is written; or the update."""
+        users = self._graph.consumers(self.gradient)
+        sums = (op for op in users if op.type == "Accumulate" and op.settings.context is _EACH)
+        made = next(sums, self._graph.producer(self.updated))
+        assert made is not None, "every rule updates its variable"
+        return made
 
     # tensors
 
