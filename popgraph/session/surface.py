@@ -154,7 +154,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             enableFullyConnectedPass ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
             numIOTiles replicatedCollectivesSettings batchSerializationSettings
-            kahnTieBreaker outlineThreshold scheduleNonWeightUpdateGradientConsumersEarly
+            kahnTieBreaker outlineThreshold partialsTypeMatMuls
+            scheduleNonWeightUpdateGradientConsumersEarly
             swapLimitScheduler tensorLocationSettingsOverride timeLimitScheduler
         """,
         (Standing.QUIET, _SCHEDULE): """
@@ -173,7 +174,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
             convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
             gclOptions lstmOptions matmulOptions
-            partialsTypeMatMuls _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
+            _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
         """,
         (Standing.QUIET, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
             updatableNamedBuffers

@@ -749,6 +749,27 @@ def test_a_table_whose_product_is_cut_is_gathered_from_part_by_part() -> None:
     assert states[0] == states[1] and len(states[0]) == 2
 
 
+def test_products_tell_their_partials_memory_and_parts() -> None:
+    for asked, partials in (("", "FLOAT"), ("half", "HALF")):
+        builder = popart.Builder()
+        x = builder.addInputTensor("FLOAT", [2, 4, 4])
+        y = builder.aiOnnx.matmul([x, x])
+        z = builder.aiOnnx.gather([y, builder.addInputTensor("INT32", [1])], 1)
+        for node in (y, z):
+            builder.setAvailableMemoryProportion({node}, 0.5)
+        given = options(partialsTypeMatMuls=asked)
+        graph = inferred(builder, z, patterns=minimal(), given=given)["maingraph"]
+        product, gather = (op["attributes"] for op in graph)
+        wanted = {
+            "partialsType": f"MatMulPartialsType::{partials}",
+            "serialization_mode": "0",
+            "serialization_factor": "0",
+            "available_memory_proportion": "0.500000",
+        }
+        assert wanted.items() <= product.items()
+        assert gather["__available_memory"] == "0.500000"
+
+
 def test_products_may_be_planned_alone() -> None:
     builder = popart.Builder()
     loss = layers(builder, 2)

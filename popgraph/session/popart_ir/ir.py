@@ -71,7 +71,7 @@ from popgraph.session.popart_ir.random_seeds import add_seeds
 from popgraph.session.popart_ir.recomputation import annotate_recomputation, mark_behind_loss
 from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import Scheduler
-from popgraph.session.popart_ir.serialise import serialised
+from popgraph.session.popart_ir.serialise import PARTIALS, serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
 from popgraph.session.popart_ir.sharing import stream_memory
 from popgraph.session.popart_ir.streaming_phases import Phases
@@ -246,9 +246,11 @@ class Ir:
     def _ended(self, graphs: list[OpGraph]) -> list[OpGraph]:
         """The graphs with what stands in several places taken out, and operators in place."""
         options = self._asked.options
-        if not options.enableFullyConnectedPass:
-            for op in (op for graph in graphs for op in graph.ops if op.type == "MatMul"):
+        for op in (op for graph in graphs for op in graph.ops if op.type == "MatMul"):
+            if not options.enableFullyConnectedPass:
                 op.attributes[NO_PASS] = True
+            if options.partialsTypeMatMuls:
+                op.attributes.setdefault(PARTIALS, options.partialsTypeMatMuls)
         if options.enableOutlining and options.batchSerializationSettings.factor <= 1:
             simplify_views(graphs[0])
         graphs = [*graphs, *self._outlined(graphs, self._stages)]

@@ -16,7 +16,7 @@ from popgraph.session.popart_ir.updates import COMBINED
 from popgraph.support.logs import log_of
 
 FACTOR = "__serialize_matmul_factor"
-_PRECISION = "__serialize_matmul_precision"
+PRECISION = "__serialize_matmul_precision"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,12 @@ def _part(graph: OpGraph, op: Op, plan: _Plan, number: int, count: int) -> str:
     ]
     a, b = (graph.shape(id) for id in inputs)
     info = TensorInfo(graph.infos[op.output].data_type(), [*a[:-2], a[-2], b[-1]])
-    attributes = {name: value for name, value in op.attributes.items() if name != FACTOR}
-    return added(graph, op, "MatMul", inputs, info, attributes)
+    told = (SERIALIZED, FACTOR, PRECISION)
+    attributes = {name: value for name, value in op.attributes.items() if name not in told}
+    made = added(graph, op, "MatMul", inputs, info, attributes)
+    for id in inputs:
+        graph.tie(id, made)
+    return made
 
 
 def _slice(graph: OpGraph, op: Op, id: str, axis: int | None, number: int, count: int) -> str:
@@ -101,7 +105,7 @@ def _sum(graph: OpGraph, op: Op, parts: list[str]) -> str:
     total = parts[0]
     for part in parts[1:]:
         total = _added(graph, op, "AddLhsInplace", [total, part], {})
-    if op.attributes.get(_PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
+    if op.attributes.get(PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
         total = _added(graph, op, "Cast", [total], {})
     return total
 
