@@ -150,30 +150,31 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             virtualGraphSplitRatios
         """,
         (Standing.QUIET, _SHOWN): """
-            activationTensorLocationSettings decomposeGradSum enableOutlining
-            ensureFp32LossScaleTensor
+            activationTensorLocationSettings decomposeGradSum delayVarUpdates enableOutlining
+            enableFullyConnectedPass ensureFp32LossScaleTensor
             enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
             numIOTiles replicatedCollectivesSettings batchSerializationSettings
-            outlineThreshold tensorLocationSettingsOverride
+            kahnTieBreaker outlineThreshold partialsTypeMatMuls
+            scheduleNonWeightUpdateGradientConsumersEarly
+            swapLimitScheduler tensorLocationSettingsOverride timeLimitScheduler
         """,
         (Standing.QUIET, _SCHEDULE): """
             accumulateOuterFragmentSettings aliasZeroCopy
             bufferingDepthMap defaultBufferingDepth
-            defaultPrefetchBufferingDepth delayVarUpdates
+            defaultPrefetchBufferingDepth
             enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
-            enableFullyConnectedPass enableInplaceAmbiguityChecking
+            enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning enablePrefetchDatastreams
-            experimentalSettings kahnTieBreaker
-            outlineSequenceBreakCost
+            experimentalSettings outlineSequenceBreakCost
             prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
-            scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs
-            stashAllTensorsInferencePipeline subgraphCopyingStrategy swapLimitScheduler
-            timeLimitScheduler transitiveClosureOptimizationThreshold useLoopCandidateCreator
+            separateCallOpPdfs
+            stashAllTensorsInferencePipeline subgraphCopyingStrategy
+            transitiveClosureOptimizationThreshold useLoopCandidateCreator
         """,
         (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
             convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
             gclOptions lstmOptions matmulOptions
-            partialsTypeMatMuls _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
+            _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
         """,
         (Standing.QUIET, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
             updatableNamedBuffers
@@ -199,7 +200,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             AllReduceToIdentity DecomposeBinaryConstScalar
         """,
         (Standing.QUIET, "says where an IPU's tiles keep or overwrite what; getIr is the same"): """
-            InitAccumulate UpdateInplacePrioritiesForIpu
+            InitAccumulate
         """,
         (Standing.QUIET, "getIr shows this operator, and the bodies of loops, as written"): """
             LoopScanOut PackedDataBlock

@@ -109,7 +109,7 @@ def test_a_step_is_a_loop_of_batches_and_these_are_loops_of_micro_batches() -> N
     ]
     assert read(micro)[:3] == [f"stepGraph/Accum___w{at}" for at in range(LAYERS)]
     updates = [op["type"] for op in graphs["stepGraph"]]
-    assert updates == ["Loop", *["SGD0VarUpdate", "AccumulatorScale"] * LAYERS]
+    assert updates == ["Loop", *["SGD0VarUpdate"] * LAYERS, *["AccumulatorScale"] * LAYERS]
     inner = graphs["accumulationGraph"]
     assert {op["attributes"]["__execution_context"] for op in inner} == {"Subgraph"}
     assert {op["attributes"]["scope"] for op in inner} == {"accumulationGraph"}

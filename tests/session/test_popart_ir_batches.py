@@ -14,6 +14,7 @@ from popgraph.builder.opset.enums import (
     BatchSerializationMethod,
     BatchSerializationTransformContext,
 )
+from popgraph.session.popart_ir.graph import Op, OpGraph
 from tests.session.popart_graphs import inferred, layers, minimal, options, trained, types, weight
 
 
@@ -92,15 +93,14 @@ def test_gradients_are_computed_by_parts_and_summed(context: dict[str, object]) 
 
 
 @pytest.mark.parametrize("schedule", list(BatchSerializationBatchSchedule))
-def test_parts_follow_each_other_unless_the_scheduler_decides(
+def test_parts_follow_each_other_in_every_schedule(
     schedule: BatchSerializationBatchSchedule,
 ) -> None:
     builder, y = linear()
     given = in_parts(2, batchSchedule=schedule, **STATIC)
     found = types(inferred(builder, y, patterns=minimal(), given=given))
     inner = [type_ for type_ in found if type_ in ("Slice", "MatMul", "Exp")]
-    apart = inner == ["Slice", "MatMul", "Exp"] * 2
-    assert apart == (schedule is not BatchSerializationBatchSchedule.Scheduler)
+    assert inner == ["Slice", "MatMul", "Exp"] * 2
 
 
 def test_parts_stop_where_another_ipu_reads_them_if_that_is_asked_for() -> None:
@@ -183,6 +183,28 @@ def test_turns_add_up_gradients(patterns: popart.Patterns | None) -> None:
         for op in order:
             assert made.isdisjoint({one["name"] for one in op["inputs"]} - seen)
             seen |= {one["name"] for one in op["outputs"]}
+
+
+def test_rows_are_found_without_a_look_at_the_whole_graph_for_each_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: Counter[int] = Counter()
+    real = OpGraph.producer
+    for size in (40, 160):
+
+        def counted(graph: OpGraph, id: str, size: int = size) -> Op | None:
+            looks[size] += 1
+            return real(graph, id)
+
+        monkeypatch.setattr(OpGraph, "producer", counted)
+        builder = popart.Builder()
+        value, whole = builder.addInputTensor("FLOAT", [4, 2], "x"), weight(builder, 2)
+        for _ in range(size):
+            whole = builder.aiOnnx.tanh([whole])
+            value = builder.aiOnnx.mul([value, whole])
+        graphs = inferred(builder, value, patterns=minimal(), given=in_parts(2, **LOOP))
+        assert types(graphs, "loop_subgraph(0)").count("Mul") == size
+    assert looks[160] < 5 * looks[40]
 
 
 def test_parts_in_loops_change_no_number() -> None:

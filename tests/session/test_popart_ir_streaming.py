@@ -350,5 +350,5 @@ def test_an_order_that_phases_contradict_is_given_up(capsys: pytest.CaptureFixtu
     lines = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
     assert lines
     for line in lines:
-        assert "Op(SGD1VarUpdate" in line and "but execution phases disagree (" in line
+        assert "_var_update (SGD1VarUpdate)" in line and "but execution phases disagree (" in line
         assert line.endswith("Removing constraint.")

@@ -98,6 +98,8 @@ class _Decomposition:
     """What a loop gets for the first turn, by what turns give."""
     _implicit: dict[str, str] = field(default_factory=dict)
     """Tensors around the loop, by their names in it."""
+    _numbers: dict[str, str] = field(default_factory=dict)
+    """Constants around the loop, by those in it."""
     _ends: dict[str, str] = field(default_factory=dict)
     """What the loop gave, by names in it."""
 
@@ -143,23 +145,30 @@ class _Decomposition:
 
     # what a tensor of a turn is called
 
+    def _around(self, id: str) -> str | None:
+        """What is the same in all turns, as it is called around the loop."""
+        if id in self.loop.body.constants and id not in self._numbers:
+            value, info = self.loop.body.constants[id], self.loop.body.infos[id]
+            self._numbers[id] = self.loop.outer.constant(self._bare(id), value, info)
+        return self._implicit.get(id, self._numbers.get(id))
+
     def _before(self, id: str, turn: int) -> str:
-        if id in self._implicit:
-            return self._implicit[id]
+        if (known := self._around(id)) is not None:
+            return known
         if id in self._carried:
             return self._before(self._carried[id], turn - 1)
         return self._starts[id] if turn < 0 else self._outer[id, turn]
 
     def _inside(self, id: str, turn: int) -> str:
-        if id in self._implicit:
+        if self._around(id) is not None:
             return id
         if id in self._carried:
             return self._inside(self._carried[id], turn - 1)
         return id if self._ahead(id) == turn else self._slot(id, turn).inner
 
     def _behind(self, id: str, turn: int) -> str:
-        if id in self._implicit:
-            return self._implicit[id]
+        if (known := self._around(id)) is not None:
+            return known
         if id in self._carried:
             return self._behind(self._carried[id], turn - 1)
         if self._ahead(id) < turn:
@@ -186,7 +195,11 @@ class _Decomposition:
 
     def _fresh(self, id: str) -> str:
         body, outer = self.loop.body, self.loop.outer
-        return outer.fresh(scoped(outer, id.removeprefix(scoped(body, ""))), body.infos[id])
+        return outer.fresh(scoped(outer, self._bare(id)), body.infos[id])
+
+    def _bare(self, id: str) -> str:
+        """A name in the loop, without that of the loop."""
+        return id.removeprefix(scoped(self.loop.body, ""))
 
     # operators
 

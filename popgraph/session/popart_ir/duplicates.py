@@ -17,7 +17,6 @@ def merge_duplicates(graph: OpGraph) -> None:
 
     Only when the second has no name that is asked for, and waits for nothing but x.
     """
-    ordered = set(graph.later).union(*graph.later.values())
     first: dict[Hashable, Op] = {}
     for op in scheduled(graph):
         again = op.settings.recompute is RecomputeType.Recomputed
@@ -26,7 +25,7 @@ def merge_duplicates(graph: OpGraph) -> None:
         key = equivalent(graph, op), tuple(sorted(op.inputs.items()))
         found = first.setdefault(key, op)
         asked = any(graph.is_protected(id) for id in op.outputs.values())
-        if found is op or asked or op in ordered:
+        if found is op or asked or op in graph.ordered:
             continue
         for index, id in op.outputs.items():
             graph.replace_uses(id, found.outputs[index])

@@ -82,6 +82,9 @@ COLLECTIVES = words(
 _IN_PLACE = words("ReplicatedAllReduceInplace DynamicUpdateInplace DynamicAddInplace")
 """What changes its first input, whoever reads the result."""
 
+TIED_GRADIENT = "PopartTiedGatherGrad"
+"""Stays although nothing reads it: a pattern takes it from there."""
+
 _STEP_OF_ADAM = 3
 """AdamUpdater counts its steps, and only that."""
 
@@ -156,10 +159,14 @@ class OpGraph:
         """Scalars that patterns brought, by tensor."""
         self.whole: dict[str, list[int]] = {}
         """Of tensors of which each replica has a share: the shape of all shares together."""
-        self.in_parts = False
-        """Whether all of one part of a batch runs before the next part."""
         self.later: dict[Op, set[Op]] = {}
         """What must wait until an operator is done, besides what reads its results."""
+        self.own: set[tuple[Op, Op]] = set()
+        """Of these, operators and what waits for them that hand this on to no other operator."""
+        self.ordered: set[Op] = set()
+        """What was told when to run, by whichever of these."""
+        self.ties: set[tuple[Op, Op]] = set()
+        """Operators and those that are to follow at once, if nothing more important is against."""
         self._producers: dict[str, Op] = {}
         self._consumers: dict[str, dict[Op, None]] = {}
         self._numbers = self._fresh = 0
@@ -236,14 +243,29 @@ class OpGraph:
     def run_after(self, op: Op, first: Op) -> None:
         """Has an operator wait for another one of which it reads nothing."""
         self.later.setdefault(first, set()).add(op)
+        self.ordered.update((first, op))
+
+    def run_itself_after(self, op: Op, first: Op) -> None:
+        """Has an operator wait for another one; what takes the place of either does not."""
+        self.own.add((first, op))
+        self.run_after(op, first)
+
+    def tie(self, id: str, *more: str) -> None:
+        """Has the producer of each tensor follow that of the one before as soon as it can."""
+        for first, then in zip((id, *more), more, strict=False):
+            before, op = self.producer(first), self.producer(then)
+            if before is not None and op is not None:
+                self.ties.add((before, op))
+                self.ordered.update((before, op))
 
     def order_alike(self, op: Op, made: Op) -> None:
         """Has an operator wait for what another one waits for, and be waited for as that is."""
         for first, later in list(self.later.items()):
-            if op in later:
+            if op in later and (first, op) not in self.own:
                 self.run_after(made, first)
         for waiting in list(self.later.get(op, ())):
-            self.run_after(waiting, made)
+            if (op, waiting) not in self.own:
+                self.run_after(waiting, made)
 
     def remove(self, op: Op) -> None:
         self.ops.remove(op)
@@ -294,7 +316,11 @@ class OpGraph:
             self.remove(op)
 
     def _is_root(self, op: Op) -> bool:
-        return op.writes or any(self.is_protected(id) for id in op.outputs.values())
+        return (
+            op.writes
+            or op.type == TIED_GRADIENT
+            or any(self.is_protected(id) for id in op.outputs.values())
+        )
 
     def after(self, op: Op) -> Iterator[Op]:
         """What depends on an operator, it itself first."""

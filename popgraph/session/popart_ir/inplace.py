@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from popgraph.builder.opset.enums import RecomputeType
 from popgraph.session.popart_ir.graph import Kind, Op, OpGraph, words
+from popgraph.session.popart_ir.placement import COPY
 
 _VIEWS = {
     "Identity": ("IdentityInplace", 10.0),
     "IdentityGrad": ("IdentityInplace", 10.0),
+    "AddBiasDataGrad": ("IdentityInplace", 10.0),
+    "IfConditionGrad": ("IdentityInplace", 10.0),
     "Reshape": ("ReshapeInplace", 10.0),
     "ReshapeGrad": ("ReshapeInplace", 10.0),
     "Flatten": ("ReshapeInplace", 10.0),
@@ -25,6 +29,7 @@ _VIEWS = {
     "ReverseGrad": ("ReverseInplace", 10.0),
     "Subsample": ("SubsampleInplace", 10.0),
     "Pad": ("PadInplace", 1.0),
+    "SliceGrad": ("PadInplace", 1.0),
 }
 """What only shows its operand another way, by its form in place and the priority of that."""
 
@@ -57,6 +62,15 @@ _BINARY = {
 """What writes over either operand, if that has the shape of the result."""
 
 
+_PRODUCTS = words("MatMul Conv")
+_BETWEEN = words(
+    """
+    Dropout ShapedDropout DropoutGrad ShapedDropoutGrad GroupNormalization Identity IdentityGrad
+    IdentityInplace Reshape ReshapeGrad ReshapeInplace
+    """
+)
+"""What may stand between a product and the Add that had better write over it."""
+
 _SLICE = 2
 """The operand of a DynamicSlice that it may write its result over, if it is given."""
 
@@ -73,10 +87,14 @@ class _Proposal:
 
 
 class InPlace:
-    """Makes operators work in place, those of the highest priority and the latest first."""
+    """
+    Makes operators work in place, those of the highest priority and the latest first.
 
-    def __init__(self, graph: OpGraph) -> None:
-        self._graph = graph
+    `over_products` has an Add write rather over what a product computes, if it reads that.
+    """
+
+    def __init__(self, graph: OpGraph, *, over_products: bool = False) -> None:
+        self._graph, self._over_products = graph, over_products
         self._group: dict[str, set[str]] = {}
         self._modifiers: dict[Op, str] = {}
         self._made: set[Op] = set()
@@ -109,6 +127,8 @@ class InPlace:
             yield _Proposal(op, type_, operands, modifies, wanted)
 
     def _forms(self, op: Op) -> Iterator[tuple[str, tuple[int, ...], bool, float]]:
+        if op.type == "Slice" and any(step < 0 for step in op.integers("_steps")):
+            return
         if op.type in _VIEWS:
             type_, priority = _VIEWS[op.type]
             yield type_, tuple(op.inputs), False, priority
@@ -117,7 +137,8 @@ class InPlace:
         elif op.type in _BINARY:
             for index, type_ in enumerate(_BINARY[op.type]):
                 if self._has_result_shape(op, index):
-                    yield type_, (index,), True, 10.0
+                    better = op.type == "Add" and self._is_product(op.input(index))
+                    yield type_, (index,), True, 20.0 if better else 10.0
         elif op.type == "DynamicSlice" and _SLICE in op.inputs:
             yield "DynamicSliceInplace", (_SLICE,), True, 10.0
         elif op.type == "Where":
@@ -125,6 +146,13 @@ class InPlace:
                 if self._has_result_shape(op, index):
                     yield f"Where{side}Inplace", (index,), True, 10.0
                     return
+
+    def _is_product(self, id: str) -> bool:
+        """Whether a tensor is a product that is to be written over."""
+        before = self._graph.producer(id) if self._over_products else None
+        while before is not None and before.type in _BETWEEN and before.inputs:
+            before = self._graph.producer(before.input(min(before.inputs)))
+        return before is not None and before.type in _PRODUCTS
 
     def _has_result_shape(self, op: Op, index: int) -> bool:
         return self._graph.shape(op.input(index)) == self._graph.shape(op.output)
@@ -143,23 +171,54 @@ class InPlace:
         graph = self._graph
         if graph.kind(id) in (Kind.VARIABLE, Kind.CONSTANT) or graph.is_protected(id):
             return True
-        return any(user.settings.recompute.name == "Recompute" for user in graph.consumers(id))
+        if self._is_restored(id):
+            return True
+        producer = graph.producer(id)
+        around = [*graph.consumers(id), *([producer] if producer is not None else [])]
+        return any(op.settings.recompute is RecomputeType.Recompute for op in around)
+
+    def _is_restored(self, id: str) -> bool:
+        """Whether the value of an earlier micro-batch is written over the tensor."""
+        return any(user.type == "RestoreInplace" for user in self._graph.consumers(id))
+
+    def _disturbs_copies(self, before: set[str], after: set[str]) -> bool:
+        """Whether memory that is restored would be that which others rely on."""
+
+        def relied_on(ids: set[str]) -> bool:
+            users = (user for id in ids for user in self._graph.consumers(id))
+            return any(map(self._is_unmodifiable, ids)) or any(op.type == COPY for op in users)
+
+        restored = [any(map(self._is_restored, ids)) for ids in (before, after)]
+        return (restored[0] and relied_on(after)) or (restored[1] and relied_on(before))
 
     def _is_possible(self, one: _Proposal) -> bool:
         inputs = [one.op.input(index) for index in one.operands]
         before = set().union(*(self._aliases(id) for id in inputs))
         after = self._aliases(one.op.output)
+        if self._disturbs_copies(before, after):
+            return False
         changed = one.modifies or any(id in after for id in self._modifiers.values())
         if changed and any(map(self._is_unmodifiable, before)):
             return False
         modifiers = [op for op, id in self._modifiers.items() if id in before | after]
         modifiers += [one.op] if one.modifies else []
         first = {op: set(self._readers(op, before | after)) for op in modifiers}
+        known = self._graph.later
+        if any(
+            self._is_result(reader) and modifier not in known.get(reader, ())
+            for modifier, readers in first.items()
+            for reader in readers
+        ):
+            return False
         then: dict[Op, set[Op]] = {}
         for modifier, readers in first.items():
             for reader in readers:
                 then.setdefault(reader, set()).add(modifier)
         return all(self._following(op, then).isdisjoint(first[op]) for op in modifiers)
+
+    def _is_result(self, op: Op) -> bool:
+        """Whether a graph gives back what an operator computes, once all of it has run."""
+        return any(id in self._graph.results for id in op.outputs.values())
 
     def _readers(self, modifier: Op, memory: set[str]) -> Iterator[Op]:
         """

@@ -13,6 +13,7 @@ from popgraph.builder.opset.enums import (
     BatchSerializationTransformContext,
     ExchangeStrategy,
     RecomputationType,
+    RecomputeType,
     TileSet,
     VirtualGraphMode,
 )
@@ -45,10 +46,12 @@ from popgraph.session.popart_ir.graph import Op, OpGraph, Settings
 from popgraph.session.popart_ir.inplace import InPlace
 from popgraph.session.popart_ir.looped_parts import LoopedParts
 from popgraph.session.popart_ir.loss_scaling import follow_gradients
-from popgraph.session.popart_ir.main_loops import Loop, MainLoops
+from popgraph.session.popart_ir.main_loops import TURNS, Loop, MainLoops
+from popgraph.session.popart_ir.matmuls import NO_PASS
 from popgraph.session.popart_ir.merged_updates import merge_updates
+from popgraph.session.popart_ir.moves import simplify_views
 from popgraph.session.popart_ir.outline import Outliner
-from popgraph.session.popart_ir.overlap import Overlap, forget_stages
+from popgraph.session.popart_ir.overlap import Overlap, forget_stages, overlap_turns
 from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.popart_ir.pipeline import (
     Stashing,
@@ -67,19 +70,23 @@ from popgraph.session.popart_ir.placement import (
 from popgraph.session.popart_ir.random_seeds import add_seeds
 from popgraph.session.popart_ir.recomputation import annotate_recomputation, mark_behind_loss
 from popgraph.session.popart_ir.remote_ops import number_buffers
-from popgraph.session.popart_ir.schedule import scheduled
-from popgraph.session.popart_ir.serialise import serialised
+from popgraph.session.popart_ir.schedule import Scheduler
+from popgraph.session.popart_ir.serialise import PARTIALS, serialised
 from popgraph.session.popart_ir.serialized_matmuls import serialize_matmuls
 from popgraph.session.popart_ir.sharing import stream_memory
 from popgraph.session.popart_ir.streaming_phases import Phases
 from popgraph.session.popart_ir.tied_gathers import accumulate_sparsely
 from popgraph.session.popart_ir.tiles import copy_to_tiles
 from popgraph.session.popart_ir.update_rules import decompose_updates
-from popgraph.session.popart_ir.updates import add_updates
+from popgraph.session.popart_ir.updates import Turn, add_updates
 from popgraph.session.step_shape import StepShape
 from popgraph.session.tensor_locations import Locations
 from popgraph.support.logs import log_of
 
+_OVERLAPPED = (
+    BatchSerializationBatchSchedule.OverlapOnIo,
+    BatchSerializationBatchSchedule.OverlapOnCompute,
+)
 _FEWEST_PHASES = 2
 """A program of fewer phases has none."""
 
@@ -118,8 +125,9 @@ class Ir:
     The operators that PopART would run for a session, under its names and after its patterns.
 
     It is a view: what this machine runs is compiled from the model itself, and has no such
-    operators. Programs that look at PopART's IR see what they would see there; the order of
-    independent operators may differ.
+    operators. Programs that look at PopART's IR see what they would see there. Independent
+    operators stand in the order that PopART's scheduler looks for; where several are as good, and
+    in graphs of thousands of operators, it may be another one.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -137,7 +145,17 @@ class Ir:
 
     @cached_property
     def _orders(self) -> dict[str, Sequence[Op]]:
-        return {name: scheduled(graph) for name, graph in self._graphs.items()}
+        return {name: self._scheduler.order(graph) for name, graph in self._graphs.items()}
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        options = self._asked.options
+        phases = options.executionPhaseSettings.phases >= _FEWEST_PHASES
+        again = options.autoRecomputation is not RecomputationType.NoRecompute or any(
+            op.settings.recompute is RecomputeType.Recompute for op in self._made[0].ops
+        )
+        loss = self._loss if again and not options.explicitRecomputation else None
+        return Scheduler.of(options, loss, phases=phases)
 
     def graphNames(self) -> list[str]:
         """The main graph first."""
@@ -176,7 +194,8 @@ class Ir:
             main.kept = {*asked.anchors, asked.model.final_loss}
         self._dots.draw("FWD0", [main, *called])
         for graph in (main, *called):
-            apply_patterns(graph, self._enabled, Stage(trains))
+            accumulates = options.enableGradientAccumulation
+            apply_patterns(graph, self._enabled, Stage(trains, accumulates=accumulates))
         self._dots.draw("FWD1", [main, *called])
         if options.virtualGraphMode is VirtualGraphMode.Auto:
             _tell("AutoVirtualGraph")
@@ -208,6 +227,7 @@ class Ir:
             _tell("IoComputeTileCopy")
             copy_to_tiles(graph, Phases.of(options))
         called += self._cut_batches(main, BatchSerializationTransformContext.Bwd)
+        self._overlap_parts(main, called)
         merge_collectives(main, options.replicatedCollectivesSettings)
         loops = self._looped(main)
         bodies = [loop.body for loop in loops]
@@ -225,12 +245,21 @@ class Ir:
 
     def _ended(self, graphs: list[OpGraph]) -> list[OpGraph]:
         """The graphs with what stands in several places taken out, and operators in place."""
+        options = self._asked.options
+        for op in (op for graph in graphs for op in graph.ops if op.type == "MatMul"):
+            if not options.enableFullyConnectedPass:
+                op.attributes[NO_PASS] = True
+            if options.partialsTypeMatMuls:
+                op.attributes.setdefault(PARTIALS, options.partialsTypeMatMuls)
+        if options.enableOutlining and options.batchSerializationSettings.factor <= 1:
+            simplify_views(graphs[0])
         graphs = [*graphs, *self._outlined(graphs, self._stages)]
         _tell("MergeDuplicateOps")
         merge_duplicates(graphs[0])
         if "InPlace" in self._enabled:
             for graph in graphs:
-                InPlace(graph).run()
+                over_products = "UpdateInplacePrioritiesForIpu" in self._enabled
+                InPlace(graph, over_products=over_products).run()
         _tell("RemoteSetup")
         number_buffers(graphs)
         self._dots.draw("FINAL", graphs)
@@ -263,9 +292,19 @@ class Ir:
             called = {name for op in main.ops for name in op.called}
             return [body for body in looped.bodies if body.name in called]
         BatchParts(main, settings, self._loss).run()
-        main.in_parts = settings.batchSchedule is not BatchSerializationBatchSchedule.Scheduler
         main.prune()
         return []
+
+    def _overlap_parts(self, main: OpGraph, called: list[OpGraph]) -> None:
+        """Decomposes the loops that compute parts of batches, if their turns are to overlap."""
+        settings = self._asked.options.batchSerializationSettings
+        if settings.factor <= 1 or settings.batchSchedule not in _OVERLAPPED:
+            return
+        bodies = {graph.name: graph for graph in called}
+        for op in [op for op in main.ops if op.type == "Loop" and TURNS in op.attributes]:
+            _tell("DecomposeLoops")
+            body = bodies[op.called[0]]
+            overlap_turns(Loop(op, main, body, {}, len(body.results)))
 
     @property
     def _first(self) -> Settings:
@@ -311,9 +350,10 @@ class Ir:
         if asked.rule is not None:
             if (scaling := self._scaling(main, asked.rule)) is not None:
                 follow_gradients(main, scaling, asked.tracked)
-            decompose_updates(main, asked.rule, asked.step, scaling, locations.shared_by)
+            turn, shared_by = Turn.of(options), locations.shared_by
+            decompose_updates(main, asked.rule, asked.step, scaling, shared_by, turn)
             main.prune()
-            if "TiedGatherAccumulate" in self._enabled:
+            if "TiedGatherAccumulate" in self._enabled and options.enableGradientAccumulation:
                 accumulate_sparsely(main)
         if options.enablePipelining:
             if not options.createImplicitPipeliningFwdOnlyProgram:
@@ -411,6 +451,6 @@ class Ir:
         _tell("SubgraphOutline")
         outliner = Outliner(options.outlineThreshold, copies=copies, others=others)
         for graph in graphs:
-            graph.ops = scheduled(graph)
+            graph.ops = self._scheduler.order(graph)
         outliner.run(graphs)
         return list(outliner.graphs.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from popgraph.builder.opset.enums import InitType
@@ -99,43 +99,73 @@ class LoopedParts(BatchParts):
         self.graph.ops = scheduled(self.graph)
 
     def _rows(self) -> Iterator[list[_Turned]]:
-        row: list[_Turned] = []
+        places = {op: number for number, op in enumerate(scheduled(self.graph))}
+        row: _Row | None = None
         for one in self._turned:
-            if row and not self._can_join(row, one):
-                yield row
-                row = []
-            row.append(one)
-        if row:
-            yield row
+            if row is None or not self._can_join(row, one):
+                if row is not None:
+                    yield row.turned
+                row = _Row(self.graph, places, places[one.op])
+            row.add(one)
+        if row is not None:
+            yield row.turned
 
-    def _can_join(self, row: Sequence[_Turned], one: _Turned) -> bool:
+    def _can_join(self, row: _Row, one: _Turned) -> bool:
         """Whether what an operator reads of a row are parts, which it reads of it at once."""
-        made = {id: other for other in row for id in other.op.outputs.values()}
-        told, other = one.op.settings, row[0].op.settings
+        told, other = one.op.settings, row.turned[0].op.settings
         if (told.context, told.phase, told.stage) != (other.context, other.phase, other.stage):
             return False
-        if one.op.backward != row[0].op.backward:
+        if one.op.backward != row.turned[0].op.backward:
             return False
-        inside = {other.op for other in row}
         for id in one.op.inputs.values():
+            made = row.made.get(id)
             before = self.graph.producer(id)
-            if id in made:
-                summed = {made[id].op.outputs[index] for index in made[id].summed}
+            if made is not None:
+                summed = {made.op.outputs[index] for index in made.summed}
                 if id in summed or id not in one.cut:
                     return False
-            elif before is not None and not inside.isdisjoint(self._ancestors(before)):
+            elif before is not None and row.is_read_for(before):
                 return False
         return True
 
-    def _ancestors(self, op: Op) -> set[Op]:
-        found, waiting = {op}, [op]
+
+@dataclass
+class _Row:
+    """Operators that share a loop, as far as they are found."""
+
+    graph: OpGraph
+    places: Mapping[Op, int]
+    """In an order in which operators can run."""
+    start: int
+    """The place of the first of the row."""
+    turned: list[_Turned] = field(default_factory=list)
+    ops: set[Op] = field(default_factory=set)
+    made: dict[str, _Turned] = field(default_factory=dict)
+    """Which of them computes a tensor."""
+    _apart: set[Op] = field(default_factory=set)
+    """What is known to need nothing of the row; what joins it later is read later."""
+
+    def add(self, one: _Turned) -> None:
+        self.turned.append(one)
+        self.ops.add(one.op)
+        self.made.update(dict.fromkeys(one.op.outputs.values(), one))
+
+    def is_read_for(self, op: Op) -> bool:
+        """Whether an operator needs a result of the row."""
+        seen, waiting = {op}, [op]
         while waiting:
-            for id in waiting.pop().inputs.values():
+            one = waiting.pop()
+            if one in self.ops:
+                return True
+            for id in one.inputs.values():
                 before = self.graph.producer(id)
-                if before is not None and before not in found:
-                    found.add(before)
+                # a loop that was made before has no place, and needs nothing of the row
+                late = before is not None and self.places.get(before, -1) >= self.start
+                if before is not None and late and not (before in seen or before in self._apart):
+                    seen.add(before)
                     waiting.append(before)
-        return found
+        self._apart |= seen
+        return False
 
 
 class _LoopOfParts:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.session.popart_ir.expression import added, finish, reshaped
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.moves import transposed
+from popgraph.session.popart_ir.schedule import EARLY
 
 PHASE = "popgraph.product"
 """An attribute that no serializer writes: which product of training an operator is."""
+
+NO_PASS = "popgraph.no_pass"
+"""Another one: the product is not planned together with its gradients."""
 
 FORWARD, LEFT, RIGHT = "forward", "left", "right"
 
@@ -27,7 +33,10 @@ def product(graph: OpGraph, op: Op) -> bool:
     inner = TensorInfo(output.data_type(), [*batch, left[-2], right[-1]])
     inputs = [reshaped(graph, op, op.input(0), left), reshaped(graph, op, op.input(1), right)]
     made = added(graph, op, "MatMul", inputs, inner, {**op.attributes, PHASE: FORWARD})
-    finish(graph, op, reshaped(graph, op, made, output.shape()))
+    result = reshaped(graph, op, made, output.shape())
+    for id in inputs:
+        graph.tie(id, made, result)
+    finish(graph, op, result)
     return True
 
 
@@ -44,7 +53,8 @@ def left_gradient(graph: OpGraph, op: Op) -> bool:
     if op.type != "MatMulLhsGrad":
         return False
     gradient, other = _flat(graph, op, other_is_left=False)
-    _multiplied(graph, op, [gradient, transposed(graph, op, other)], LEFT)
+    turned = _turned(graph, op, other)
+    _multiplied(graph, op, [gradient, turned], (gradient, other, turned), LEFT)
     return True
 
 
@@ -53,7 +63,8 @@ def right_gradient(graph: OpGraph, op: Op) -> bool:
     if op.type != "MatMulRhsGrad":
         return False
     gradient, other = _flat(graph, op, other_is_left=True)
-    _multiplied(graph, op, [transposed(graph, op, other), gradient], RIGHT)
+    turned = _turned(graph, op, other)
+    _multiplied(graph, op, [turned, gradient], (gradient, other, turned), RIGHT)
     return True
 
 
@@ -67,7 +78,20 @@ def _flat(graph: OpGraph, op: Op, *, other_is_left: bool) -> tuple[str, str]:
     left, right = (theirs, mine) if other_is_left else (mine, theirs)
     batch = list(np.broadcast_shapes(left[:-2], right[:-2]))
     gradient = reshaped(graph, op, op.input(0), [*batch, left[-2], right[-1]])
-    return gradient, reshaped(graph, op, op.input(1), theirs)
+    operand = reshaped(graph, op, op.input(1), theirs)
+    first, then = graph.producer(gradient), graph.producer(operand)
+    assert first is not None and then is not None, "both were just made"
+    then.attributes[EARLY] = True
+    graph.run_itself_after(then, first)
+    return gradient, operand
+
+
+def _turned(graph: OpGraph, op: Op, id: str) -> str:
+    turned = transposed(graph, op, id)
+    made = graph.producer(turned)
+    assert made is not None, "it was just made"
+    made.attributes[EARLY] = True
+    return turned
 
 
 def _at_least_two(shape: list[int], *, left: bool) -> list[int]:
@@ -80,14 +104,18 @@ def _padded(shape: list[int], rank: int) -> list[int]:
     return [1] * (rank - len(shape)) + shape
 
 
-def _multiplied(graph: OpGraph, op: Op, inputs: list[str], phase: str) -> None:
+def _multiplied(graph: OpGraph, op: Op, inputs: list[str], tied: Iterable[str], phase: str) -> None:
     wanted = graph.infos[op.output]
     a, b = (graph.shape(id) for id in inputs)
     shape = [*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1]]
     info = TensorInfo(wanted.data_type(), shape)
     result = added(graph, op, "MatMul", inputs, info, {**op.attributes, PHASE: phase})
+    for id in tied:
+        graph.tie(id, result)
+    product = result
     if shape != wanted.shape():
         result = _reduced(graph, op, result, wanted)
+        graph.tie(product, result)
     finish(graph, op, result)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.session.popart_ir.expression import added, finish
 from popgraph.session.popart_ir.graph import Op, OpGraph, words
 from popgraph.support.shapes import prod
 
 _COPIES = frozenset(["Identity", "IdentityGrad", "AddBiasDataGrad", "IfConditionGrad"])
+_RESHAPES = frozenset(["Reshape", "ReshapeGrad", "Flatten"])
 _VARIADIC = frozenset(["Sum", "Max", "Min", "Mean", "Concat"])
 _SAME_SHAPE = words(
     """
     AddArg0Grad AddArg1Grad SubArg0Grad SumArgGrad AddBiasBiasGrad Reshape ReshapeGrad Expand
     Tile ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum
-    ReduceLogSumExp ReduceSumSquare ReduceMedian
+    ReduceLogSumExp ReduceSumSquare
     """
 )
 """What only copies if the shape stays."""
@@ -24,7 +26,7 @@ _LARGEST = 3.4028234663852886e38
 
 def before_one(graph: OpGraph, op: Op) -> bool:
     """x -> op -> Sum of one -> y  becomes  x -> op -> y. Only when nothing else reads x."""
-    if not _is_sum_of_one(op):
+    if not (_is_sum_of_one(op) or _pads_nothing(op)):
         return False
     before = graph.producer(op.input(0))
     if before is None or graph.uses(op.input(0)) != 1 or graph.is_protected(op.input(0)):
@@ -37,9 +39,17 @@ def before_one(graph: OpGraph, op: Op) -> bool:
 
 
 def after_copy(graph: OpGraph, op: Op) -> bool:
-    """A copy, whose readers read what it copies. Only when the copy is not anchored."""
+    """
+    A copy, whose readers read what it copies.
+
+    Only when the copy is not anchored, and was not told when to run, as what is tied to a product.
+    """
     copies = op.type in _COPIES or _is_sum_of_one(op) or _pads_nothing(op)
-    if not copies or any(graph.is_protected(id) for id in op.outputs.values()):
+    if (
+        not copies
+        or op in graph.ordered
+        or any(graph.is_protected(id) for id in op.outputs.values())
+    ):
         return False
     for id in op.outputs.values():
         graph.replace_uses(id, op.input(0))
@@ -78,6 +88,10 @@ def _changes_nothing(graph: OpGraph, op: Op, *, trains: bool) -> bool:
             return True
         case type_ if type_ in _SAME_SHAPE:
             return len(op.outputs) == 1 and shapes[0] == shapes[1]
+        case "Pad":
+            return _pads_nothing(op)
+        case "PrintTensor":
+            return op.attributes.get("print_self") == 0
         case "Dropout" | "ShapedDropout":
             return len(op.outputs) == 1 and (not trains or op.attributes.get("ratio") == 0)
         case "IdentityLoss":
@@ -232,24 +246,68 @@ def upsample(graph: OpGraph, op: Op) -> bool:
 
 def needless_transpose(graph: OpGraph, op: Op) -> bool:
     """
-    Transpose(Transpose(x)) -> Identity(x), and Transpose(x) -> Reshape(x).
+    Transpose(Transpose(x)) -> Identity(x), and Transpose(Reshape(Transpose(x))) -> Reshape(x).
 
-    Only when the second undoes the first, or when no elements move.
+    Only when the second undoes the first, and what is between them only adds axes of one element,
+    which stay where they are. Copies may be between them, too.
     """
     if op.type not in ("Transpose", "TransposeGrad"):
         return False
-    moved = [axis for axis in permutation(graph, op) if graph.shape(op.input(0))[axis] != 1]
-    if moved == sorted(moved):
-        op.type, op.attributes = "Reshape", {}
-        return True
+    perm, added_axes = permutation(graph, op), list[int]()
     before = graph.producer(op.input(0))
-    if before is None or before.type not in ("Transpose", "TransposeGrad"):
-        return False
-    if permutation(graph, before) != inverse(permutation(graph, op)):
+    while before is not None and before.type not in ("Transpose", "TransposeGrad"):
+        if before.type in ("Reshape", "ReshapeGrad") and not added_axes:
+            added_axes = _added_axes(graph.shape(before.input(0)), graph.shape(before.output))
+            if not added_axes or any(perm[axis] != axis for axis in added_axes):
+                return False
+        elif before.type not in _COPIES:
+            return False
+        before = graph.producer(before.input(0))
+    left = [axis for axis in perm if axis not in added_axes]
+    left = [axis - sum(one < axis for one in added_axes) for axis in left]
+    if before is None or permutation(graph, before) != inverse(left):
         return False
     graph.connect(op, 0, before.input(0))
-    op.type, op.attributes = "Identity", {}
+    op.type, op.attributes = "Reshape" if added_axes else "Identity", {}
     return True
+
+
+def _added_axes(small: list[int], large: list[int]) -> list[int]:
+    """The axes of one element by which a shape is larger than another; none if it has others."""
+    left, found = list(small), []
+    for axis, size in enumerate(large):
+        if left and left[0] == size:
+            left.pop(0)
+        elif size == 1:
+            found.append(axis)
+        else:
+            return []
+    return [] if left else found
+
+
+def simplify_views(graph: OpGraph) -> None:
+    """
+    Reshape(Reshape(x)) -> Reshape(x), as with copies in place of either.
+
+    Only when what is between them is not anchored. It is still computed, and is computed before.
+    """
+    for op in sorted(graph.ops, key=lambda op: op.number):
+        before = graph.producer(op.input(0)) if op.type in _COPIES | _RESHAPES else None
+        if before is None or before.type not in _COPIES | _RESHAPES:
+            continue
+        if graph.is_protected(op.input(0)) or _is_recomputed_for(graph, before):
+            continue
+        if op.type in _COPIES and before.type in _RESHAPES:
+            op.type = "Reshape"
+        graph.connect(op, 0, before.input(0))
+        graph.run_after(op, before)
+
+
+def _is_recomputed_for(graph: OpGraph, op: Op) -> bool:
+    """Whether an operator, which is not computed again, reads what is."""
+    before = graph.producer(op.input(0))
+    kept = op.backward or op.settings.recompute is RecomputeType.Checkpoint
+    return kept and before is not None and before.settings.recompute is RecomputeType.Recompute
 
 
 def permutation(graph: OpGraph, op: Op) -> list[int]:

@@ -57,6 +57,11 @@ _SEND = 19
 """Copies to the next stage come behind all that computes."""
 
 
+def overlap_turns(loop: Loop) -> None:
+    """Has what one turn of a loop exchanges overlap with what another one computes."""
+    Overlap({}, None).overlap(loop, {_JUST_IN_TIME})
+
+
 def _staged_place(role: Role) -> int:
     return _SEND if role.sends else _STAGED[role.part][_AT_ONCE if role.at_once else _ALONE]
 
@@ -78,9 +83,9 @@ class Overlap:
         needed = {strategy for loop in loops for strategy, _ in self._exchanged(loop.body)}
         both = len(loops) > 1 and _BOTH in needed
         if self.stages is None and loops and needed & {_INNER, _BOTH}:
-            self._overlap(loops[-1], {_JUST_IN_TIME}, free=both)
+            self.overlap(loops[-1], {_JUST_IN_TIME}, free=both)
         if both:
-            self._overlap(loops[0], {_JUST_IN_TIME, _INNER})
+            self.overlap(loops[0], {_JUST_IN_TIME, _INNER})
         return called
 
     def _exchanged(self, graph: OpGraph) -> Iterator[tuple[ExchangeStrategy, int | None]]:
@@ -90,7 +95,7 @@ class Overlap:
                 strategy = self.strategies.get(str(op.attributes[STREAM]), _JUST_IN_TIME)
                 yield strategy, op.settings.stage
 
-    def _overlap(
+    def overlap(
         self, loop: Loop, chosen: Collection[ExchangeStrategy], *, free: bool = False
     ) -> None:
         separate_results(loop, None)

@@ -40,6 +40,8 @@ class Stage:
     trains: bool
     has_gradients: bool = False
     """The backward half is there."""
+    accumulates: bool = False
+    """Gradients of several micro-batches are added up."""
 
 
 def apply_patterns(graph: OpGraph, enabled: Collection[str], stage: Stage) -> None:
@@ -93,7 +95,8 @@ def _split(graph: OpGraph, op: Op, stage: Stage) -> bool:
 
 
 def _tied_gather(graph: OpGraph, op: Op, stage: Stage) -> bool:
-    return stage.trains and not stage.has_gradients and tied_gather(graph, op)
+    early = not stage.has_gradients and (stage.accumulates or not stage.trains)
+    return early and tied_gather(graph, op)
 
 
 _PATTERNS = [

@@ -81,9 +81,9 @@ def copy_to(ipu: int, id: str, output: str, settings: Settings, *, backward: boo
 
 
 def delay_copies(graph: OpGraph) -> None:
-    """Has copies between IPUs run when nothing else can."""
+    """Has copies between IPUs, and gradients of kernels, run when nothing else can."""
     for op in graph.ops:
-        if op.type == COPY:
+        if op.type == COPY or op.type == "ConvWeightsGrad":
             op.settings = replace(op.settings, priority=float("-inf"))
 
 

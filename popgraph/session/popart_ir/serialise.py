@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.session.popart_ir.graph import Context, Op, OpGraph
+from popgraph.dialects.onnx.annotations import SERIALIZED
+from popgraph.session.popart_ir.graph import Context, Op, OpGraph, words
 from popgraph.session.popart_ir.layers import place_of
-from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, NO_PASS, PHASE, RIGHT
 from popgraph.session.popart_ir.placement import COPY
+from popgraph.session.popart_ir.serialized_matmuls import FACTOR, PRECISION
 
 _OWN = "popgraph."
 """What attributes begin with that are only ours."""
@@ -24,6 +27,19 @@ _NAMES = {
     "inputIsLogProbability": "input_is_log_probability",
 }
 """Attributes whose names in the IR are not those in models."""
+
+_MEMORY = "__available_memory"
+_MEMORY_OF = {
+    **dict.fromkeys(words("Gather GatherGrad GroupedGather PopartTiedGather TopK"), _MEMORY),
+    **dict.fromkeys(words("Scatter ScatterElements"), _MEMORY),
+    **dict.fromkeys(words("Conv ConvDataGrad ConvWeightsGrad"), "availableMemoryProportion"),
+}
+"""How operators of a type call the memory that they may take, where that is not the name."""
+
+_MODES = ["none", "input_channels", "reducing_dim", "output_channels"]
+PARTIALS = "__partials_type"
+_HIDDEN = frozenset([PARTIALS, SERIALIZED, FACTOR, PRECISION, "__output_type"])
+"""Attributes of products that they tell in other words, or not at all."""
 
 _REDUCTIONS = {"Sum": "0", "Mean": "1", "None": "2"}
 
@@ -71,15 +87,32 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
         yield "__pipeline_stage", str(settings.stage)
     yield "scope", graph.scope
     yield "recomputetype", _recomputed(op)
+    named = {**_NAMES, _MEMORY: _MEMORY_OF.get(op.type, _NAMES[_MEMORY])}
     for name, given in op.attributes.items():
-        if not name.startswith(_OWN) and given is not None:
-            yield _NAMES.get(name, name), _reduction(name, given)
+        hidden = op.type == "MatMul" and name in _HIDDEN
+        if not name.startswith(_OWN) and given is not None and not hidden:
+            yield named.get(name, name), _reduction(name, given)
     if op.type == "MatMul":
-        yield "fully_connected_pass", str(_PHASES[str(op.attributes.get(PHASE, FORWARD))])
+        yield from _product(op)
     if op.called:
         names = ("callee",) if len(op.called) == 1 else ("else_branch", "then_branch")
         yield from zip(names, op.called, strict=False)
-    yield "schedulePriority", _text(settings.priority)
+    yield "schedulePriority", _text(_single(settings.priority))
+
+
+def _product(op: Op) -> Iterator[tuple[str, str]]:
+    """What a product always tells."""
+    phase = _PHASES[str(op.attributes.get(PHASE, FORWARD))]
+    yield "fully_connected_pass", str(-1 if op.attributes.get(NO_PASS) else phase)
+    partials = str(op.attributes.get(PARTIALS, "float")).upper()
+    yield "partialsType", f"MatMulPartialsType::{partials}"
+    yield "serialization_mode", str(_MODES.index(str(op.attributes.get(SERIALIZED, "none"))))
+    yield "serialization_factor", str(op.integers_or(FACTOR, 0))
+
+
+def _single(priority: float) -> float:
+    """A number as single precision has it, where the largest are infinite."""
+    return ctypes.c_float(priority).value
 
 
 def _recomputed(op: Op) -> str:

@@ -11,11 +11,12 @@ from popgraph.session.limits import LAST_OPSET
 from popgraph.session.popart_ir.expression import added, finish
 from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
+from popgraph.session.popart_ir.moves import permutation
 from popgraph.session.popart_ir.updates import COMBINED
 from popgraph.support.logs import log_of
 
-_FACTOR = "__serialize_matmul_factor"
-_PRECISION = "__serialize_matmul_precision"
+FACTOR = "__serialize_matmul_factor"
+PRECISION = "__serialize_matmul_precision"
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ def serialize_matmuls(graph: OpGraph) -> None:
     for op in [op for op in graph.ops if op.type == "MatMul"]:
         phase = str(op.attributes.get(PHASE, FORWARD))
         plan = _PLANS.get((str(op.attributes.get(SERIALIZED)), phase))
-        if plan is not None and op.integers_or(_FACTOR, 1) > 1:
+        if plan is not None and op.integers_or(FACTOR, 1) > 1:
             _serialize(graph, op, plan)
 
 
 def _serialize(graph: OpGraph, op: Op, plan: _Plan) -> None:
-    count = op.integers_or(_FACTOR, 1)
+    count = op.integers_or(FACTOR, 1)
     parts = [_part(graph, op, plan, number, count) for number in range(count)]
     if plan.join == "add":
         finish(graph, op, _sum(graph, op, parts))
@@ -71,8 +72,12 @@ def _part(graph: OpGraph, op: Op, plan: _Plan, number: int, count: int) -> str:
     ]
     a, b = (graph.shape(id) for id in inputs)
     info = TensorInfo(graph.infos[op.output].data_type(), [*a[:-2], a[-2], b[-1]])
-    attributes = {name: value for name, value in op.attributes.items() if name != _FACTOR}
-    return added(graph, op, "MatMul", inputs, info, attributes)
+    told = (SERIALIZED, FACTOR, PRECISION)
+    attributes = {name: value for name, value in op.attributes.items() if name not in told}
+    made = added(graph, op, "MatMul", inputs, info, attributes)
+    for id in inputs:
+        graph.tie(id, made)
+    return made
 
 
 def _slice(graph: OpGraph, op: Op, id: str, axis: int | None, number: int, count: int) -> str:
@@ -100,12 +105,14 @@ def _sum(graph: OpGraph, op: Op, parts: list[str]) -> str:
     total = parts[0]
     for part in parts[1:]:
         total = _added(graph, op, "AddLhsInplace", [total, part], {})
-    if op.attributes.get(_PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
+    if op.attributes.get(PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
         total = _added(graph, op, "Cast", [total], {})
     return total
 
 
-_PASSED = ("Reshape", "ReshapeGrad", "Identity", "Transpose", "ReduceSum")
+_RESHAPES, _TRANSPOSES = ("Reshape", "ReshapeGrad"), ("Transpose", "TransposeGrad")
+_COPIES = ("Identity", "IdentityGrad", "CastGrad")
+_PASSED = (*_RESHAPES, *_TRANSPOSES, *_COPIES, "ReduceSum")
 """What may stand between a product and an update of slices."""
 _SHARED = "Do not currently support serializing ops for tensors which have more than 1 consumer"
 _BETWEEN = "Do not currently support %s when serializing matmuls"
@@ -145,12 +152,17 @@ def _update_parts(graph: OpGraph, op: Op, parts: list[str], path: list[Op], axis
     """Every part of the gradient updates its own slice of the weight."""
     update = path[-1]
     weight = update.input(0)
-    place = max(0, graph.infos[weight].rank() - (3 - axis))
+    made: Op | None = None
     for number, part in enumerate(parts):
+        first = graph.producer(part)
+        if made is not None and first is not None:
+            graph.run_after(first, made)
+        place = max(0, graph.infos[weight].rank() - (3 - axis))
         value = part
         for step in path[:-1]:
-            info = _cut(graph.infos[step.output], 3 - axis, len(parts))
-            value = added(graph, update, step.type, [value], info, dict(step.attributes))
+            value = _passed(graph, update, step, value, 3 - axis, len(parts))
+            if step.type in _TRANSPOSES:
+                place = permutation(graph, step)[place]
         info = graph.infos[weight]
         size = info.shape()[place] // len(parts)
         shape = info.shape()
@@ -162,12 +174,28 @@ def _update_parts(graph: OpGraph, op: Op, parts: list[str], path: list[Op], axis
         }
         own = TensorInfo(info.data_type(), shape)
         slice_ = added(graph, update, "SliceInplace", [weight], own, bounds)
+        cut, last = graph.producer(slice_), graph.producer(value)
+        if cut is not None and last is not None:
+            graph.run_after(cut, last)
         updated = added(graph, update, COMBINED, [slice_, value], own, dict(update.attributes))
         made = graph.producer(updated)
         assert made is not None, "an update was added"
         made.writes = True
     for gone in [*reversed(path), op]:
         graph.remove(gone)
+
+
+def _passed(graph: OpGraph, update: Op, step: Op, value: str, from_end: int, count: int) -> str:
+    """A part of a gradient behind what the whole one passes."""
+    if step.type in _COPIES:
+        return value
+    if step.type in _TRANSPOSES:
+        perm, info = permutation(graph, step), graph.infos[value]
+        turned = TensorInfo(info.data_type(), [info.shape()[axis] for axis in perm])
+        return added(graph, update, "Transpose", [value], turned, {"perm": perm})
+    type_ = "Reshape" if step.type in _RESHAPES else step.type
+    info = _cut(graph.infos[step.output], from_end, count)
+    return added(graph, update, type_, [value], info, dict(step.attributes))
 
 
 def _cut(info: TensorInfo, from_end: int, count: int) -> TensorInfo:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 from popgraph.session.popart_ir.graph import Op, OpGraph
-from popgraph.session.popart_ir.updates import COMBINED, Gathering, Update, reserved
+from popgraph.session.popart_ir.updates import COMBINED, Gathering, Turn, Update, reserved
 from popgraph.session.step_shape import StepShape
 from popgraph.support.replicas import Grouping
 
@@ -20,10 +20,11 @@ def decompose_updates(
     step: StepShape,
     scaling: str | None,
     shared_by: Callable[[str], Grouping],
+    turn: Turn,
 ) -> None:
     """Writes updates as the operators of a rule; `scaling` is a loss scale that the host writes."""
     for op in [op for op in graph.ops if op.type == COMBINED]:
-        update = Update(graph, op, rule, step, scaling, shared_by)
+        update = Update(graph, op, rule, step, scaling, shared_by, turn)
         match update.rule:
             case SGD() as own if not own.has_velocity:
                 _plain(update)
@@ -35,6 +36,7 @@ def decompose_updates(
                 _adam(own, update)
             case Adaptive() as own:
                 _adaptive(own, update)
+        graph.order_alike(op, update.made_first)
         graph.forget(op)
 
 
@@ -92,7 +94,7 @@ def _ahead(update: Update, gradient: str, velocity: str, form: int) -> Op:
     scaling = update.streamed(scales)
     if len(scaling) == len(scales):
         name = f"{update.variable}_sgdInverseLossScale"
-        inputs[3] = update.add("Mul", scaling, name, writes=False).output
+        inputs[3] = update.add("Mul", scaling, name, writes=False, name="_nesterov_0").output
     inputs |= update.streamed(
         {4: "sgdWeightDecay", 5: f"nesterovGradScaleFactor{form}", 6: "sgdMomentum"}
     )
@@ -105,9 +107,11 @@ def _velocity(rule: SGD, update: Update) -> None:
     gradient = update.accumulated()
     scalars = update.streamed({2: "scaledMomentum2", 3: "scaledWeightDecay1"})
     inputs = {0: state, 1: update.variable} | scalars
-    slowed = update.add("SGD1AcclUpdate", inputs, update.fresh(state))
+    name = "_accl_update_0_prev_v_w"
+    slowed = update.add("SGD1AcclUpdate", inputs, update.fresh(state), name=name)
     way, factor = Gathering.DAMPENED_ADD, {2: "dampeningScaleFactor2"}
-    made = update.accumulate(slowed.output, gradient, way=way, factor=factor)
+    name = "_accl_update_1_grads"
+    made = update.accumulate(slowed.output, gradient, way=way, factor=factor, name=name)
     if update.clears:
         update.clear(update.named("Accum"), made)
     value = _ahead(update, gradient, made.output, 2).output if rule.nesterov else made.output
@@ -131,7 +135,8 @@ def _adam(rule: Adam, update: Update) -> None:
         state = update.state(role)
         inputs = {0: state, 1: gradient} | update.streamed({2: factor}) | ratio
         output = update.fresh(state)
-        moments.append(update.add(type_, inputs, output, attributes=way.attributes))
+        name = f"_{role.lower()}"
+        moments.append(update.add(type_, inputs, output, attributes=way.attributes, name=name))
     if update.clears:
         update.clear(update.named("Accum"), *moments)
     inputs = {}
@@ -145,8 +150,8 @@ def _adam(rule: Adam, update: Update) -> None:
     change = update.add("AdamUpdater", inputs, update.named("AdamUpdater"), like=like).output
     inputs = {0: update.variable, 1: change}
     if rule.is_lamb and not (rule.max_weight_norm.constant and rule.max_weight_norm.value == 0):
-        inputs[2] = _square(update, update.variable, "LambR1Sq")
-        inputs[3] = _square(update, change, "LambR2Sq")
+        inputs[2] = _square(update, update.variable, "LambR1Sq", "_lamb1")
+        inputs[3] = _square(update, change, "LambR2Sq", "_lamb2")
     inputs |= update.streamed({4: "learningRate", 5: "maxWeightNorm"})
     update.add("AdamVarUpdate", inputs, update.updated)
 
@@ -166,11 +171,10 @@ def _ratio(update: Update) -> dict[int, str]:
     return {3: ratio}
 
 
-def _square(update: Update, tensor: str, role: str) -> str:
+def _square(update: Update, tensor: str, role: str, name: str) -> str:
     """The square of a norm."""
-    info = TensorInfo("FLOAT", [])
-    made = update.add("LambSquare", {0: tensor}, update.named(role), info=info, writes=False)
-    return made.output
+    info, output = TensorInfo("FLOAT", []), update.named(role)
+    return update.add("LambSquare", {0: tensor}, output, info=info, writes=False, name=name).output
 
 
 def _prepared(update: Update, scaling: str, *, decays: bool) -> str:
@@ -190,14 +194,16 @@ def _prepared(update: Update, scaling: str, *, decays: bool) -> str:
     return gradient
 
 
-def _scaled(update: Update, value: str, scalar: str, index: int) -> str:
+def _scaled(update: Update, value: str, scalar: str, index: int, name: str = "") -> str:
     """A value times a scalar: an input of this index if the host writes it, else an attribute."""
     streamed, output = update.streamed({index: scalar}), update.fresh(value)
     if streamed:
         inputs = streamed | {1 - index: value}
-        return update.add("Mul", inputs, output, like=value, writes=False).output
+        return update.add("Mul", inputs, output, like=value, writes=False, name=name).output
     attributes = {"scale": update.number(scalar)}
-    return update.add("Scale", {0: value}, output, writes=False, attributes=attributes).output
+    return update.add(
+        "Scale", {0: value}, output, writes=False, attributes=attributes, name=name
+    ).output
 
 
 def _adaptive(rule: Adaptive, update: Update) -> None:
@@ -205,11 +211,13 @@ def _adaptive(rule: Adaptive, update: Update) -> None:
     alpha = {2: "adaptiveAlpha"}
     squared = Gathering.MOVING_AVERAGE_SQUARE
     way = Gathering.DAMPENED_ADD_SQUARE if rule.mode == "ada_grad" else squared
-    squares = update.accumulate(update.state("Accl1"), gradient, way=way, factor=alpha)
+    state = update.state("Accl1")
+    squares = update.accumulate(state, gradient, way=way, factor=alpha, name="_accl1")
     readers, inputs = [squares], {0: gradient, 1: squares.output}
     if rule.mode == "centered_rms_prop":
         way = Gathering.MOVING_AVERAGE
-        means = update.accumulate(update.state("Accl2"), gradient, way=way, factor=alpha)
+        state = update.state("Accl2")
+        means = update.accumulate(state, gradient, way=way, factor=alpha, name="_accl2")
         readers.append(means)
         inputs[2] = means.output
     delta = rule.mode == "ada_delta"
@@ -222,7 +230,8 @@ def _adaptive(rule: Adaptive, update: Update) -> None:
     if update.clears:
         update.clear(update.named("Accum"), *readers, made)
     if delta:
-        update.accumulate(update.named("Accl2"), made.output, way=squared, factor=alpha)
+        state = update.named("Accl2")
+        update.accumulate(state, made.output, way=squared, factor=alpha, name="_accl2")
     inside = rule.tf_variant and rule.has_velocity
     value = made.output
     if rule.has_velocity:
@@ -236,6 +245,7 @@ def _adaptive(rule: Adaptive, update: Update) -> None:
 def _slowed(rule: Adaptive, update: Update, value: str) -> str:
     """What momentum makes of a change; TensorFlow's form has the learning rate in it."""
     if rule.tf_variant:
-        value = _scaled(update, value, "learningRate", 0)
+        value = _scaled(update, value, "learningRate", 0, "_tfrmspropupdatescaler")
     way, factor = Gathering.DECAY_ADD, {2: "adaptiveMomentum"}
-    return update.accumulate(update.state("Accl3"), value, way=way, factor=factor).output
+    state = update.state("Accl3")
+    return update.accumulate(state, value, way=way, factor=factor, name="_accl3").output

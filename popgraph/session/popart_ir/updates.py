@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 from popgraph.builder.opset.enums import CollectiveOperator
 from popgraph.builder.opset.tensorinfo import TensorInfo
@@ -12,6 +13,7 @@ from popgraph.builder.popart.names import GRADIENT, RESERVED_PREFIXES
 from popgraph.passes.graphcore.training.weight_context import state_dtype
 from popgraph.passes.optimizer_scalars import Compound
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.session.options import SessionOptions
 from popgraph.session.popart_ir.graph import (
     COLLECTIVES,
     Context,
@@ -42,6 +44,32 @@ WEIGHT = "popgraph.weight"
 
 COUNTER = "Counter___"
 _SCALAR = TensorInfo("FLOAT", [])
+_EACH = Context.NORMAL
+"""When what is done for each micro-batch runs."""
+
+
+_NAMES = {
+    "Accumulate": "_accumulate",
+    "AccumulatorScale": "_accumupdate",
+    "AdaDeltaUpdater": "_adadeltaupdater",
+    "AdamUpdater": "_adamupdater",
+    "AdamVarUpdate": "_var_update",
+    "Cast": "_gradCast",
+    "CopyVarUpdate": "_updatePrevLossScaling",
+    "Div": "_lsRatio",
+    "Mul": "_gradUnscale",
+    "RMSPropUpdater": "_rmspropupdater",
+    "ReplicatedAllReduce": "_reduce",
+    "ReplicatedAllReduceInplace": "_reduce",
+    "SGD0VarUpdate": "_var_update",
+    "SGD1AcclUpdate": "_accl_update",
+    "SGD1Nesterov": "_nesterov_1",
+    "SGD1VarUpdate": "_var_update",
+    "Scale": "_gradUnscale",
+    "ScaledAdd": "_weightDecayScale",
+    "ScaledVarUpdate": "_var_update",
+}
+"""How PopART calls what a rule is written as, unless it has another name there."""
 
 
 class Gathering(IntEnum):
@@ -53,6 +81,31 @@ class Gathering(IntEnum):
     @property
     def attributes(self) -> dict[str, Value]:
         return {"type": int(self)}
+
+
+class Turn(Enum):
+    """When updates that are made for each micro-batch run."""
+
+    ANY = "any"
+    LAST = "last"
+    LAST_BUT_SUMS = "last but sums"
+    """Gradients of micro-batches are added up as soon as they are there."""
+
+    @staticmethod
+    def of(options: SessionOptions) -> Turn:
+        """As PopART delays updates."""
+        settings = options.batchSerializationSettings, options.executionPhaseSettings
+        apart = settings[0].factor > 1 or settings[1].phases > 1
+        if not options.delayVarUpdates or apart or options.explicitRecomputation:
+            return Turn.ANY
+        if options.enableExplicitMainLoops:
+            return Turn.ANY
+        early = options.scheduleNonWeightUpdateGradientConsumersEarly
+        return Turn.LAST_BUT_SUMS if early else Turn.LAST
+
+    @property
+    def priority(self) -> float:
+        return 0.0 if self is Turn.ANY else float("-inf")
 
 
 def add_updates(graph: OpGraph, frozen: Collection[str]) -> None:
@@ -88,10 +141,11 @@ class Update:
         step: StepShape,
         scaling: str | None,
         shared_by: Callable[[str], Grouping],
+        turn: Turn,
     ) -> None:
         """`shared_by` tells which replicas have the same value of a variable."""
         self._graph, self._op, self._step, self._shared_by = graph, op, step, shared_by
-        self.scaling = scaling
+        self._turn, self.scaling = turn, scaling
         """The loss scale that the host writes, if it does."""
         self.variable, self.gradient = op.input(0), op.input(1)
         own = str(op.attributes[WEIGHT])
@@ -124,6 +178,15 @@ class Update:
     def reduces(self) -> bool:
         """Whether gradients of several replicas add up before the update."""
         return self._step.all_replicas > 1
+
+    @property
+    def made_first(self) -> Op:
+        """What takes the gradient of a micro-batch, once the rule is written; or the update."""
+        users = self._graph.consumers(self.gradient)
+        sums = (op for op in users if op.type == "Accumulate" and op.settings.context is _EACH)
+        made = next(sums, self._graph.producer(self.updated))
+        assert made is not None, "every rule updates its variable"
+        return made
 
     # tensors
 
@@ -190,6 +253,7 @@ class Update:
         writes: bool = True,
         for_each: bool = False,
         attributes: Mapping[str, Value] | None = None,
+        name: str = "",
     ) -> Op:
         """
         Adds an operator whose result is like its first input, or like another tensor.
@@ -200,7 +264,9 @@ class Update:
         graph.add_tensor(output, info or graph.infos[like or inputs[min(inputs)]])
         late = self.accumulates and not for_each
         context = Context.AFTER_BATCHES if late else Context.NORMAL
-        settings = replace(self._op.settings, name=type_, context=context)
+        priority = 0.0 if late else self._turn.priority
+        name = name or _NAMES[type_]
+        settings = replace(self._op.settings, name=name, context=context, priority=priority)
         made = Op(type_, dict(inputs), {0: output}, dict(attributes or {}), settings)
         made.writes, made.backward = writes, True
         made.optimizes = type_ not in COLLECTIVES
@@ -219,12 +285,13 @@ class Update:
         way: Gathering,
         factor: Mapping[int, str] | None = None,
         for_each: bool = False,
+        name: str = "",
     ) -> Op:
         """Brings a value into a variable."""
         inputs = {0: variable, 1: value} | self.streamed(factor or {})
         output = output or self.fresh(variable)
         told = way.attributes
-        return self.add("Accumulate", inputs, output, for_each=for_each, attributes=told)
+        return self.add("Accumulate", inputs, output, for_each=for_each, attributes=told, name=name)
 
     def reduced(self, value: str, output: str = "") -> str:
         """The sum over replicas: of gradients as they come, or in place of what is added up."""
@@ -252,6 +319,8 @@ class Update:
         way = Gathering.MEAN if self.rule.keeps_means else Gathering.ADD
         told = way.attributes
         made = self.add("Accumulate", inputs, output, for_each=True, attributes=told)
+        if self._turn is Turn.LAST_BUT_SUMS:
+            made.settings = replace(made.settings, priority=sys.float_info.max)
         if self.rule.keeps_means:
             self._graph.run_after(self._counting(inputs[2]), made)
         return output
@@ -269,8 +338,10 @@ class Update:
         if id not in self._graph.infos:
             self.own_number(id)
             one = self._graph.constant("one", 1.0, _SCALAR)
-            counted = self.accumulate(id, one, way=Gathering.ADD, for_each=True)
-            self.add("AccumulatorScale", {0: counted.output}, self.fresh(id))
+            name = "_counterIncrement"
+            counted = self.accumulate(id, one, way=Gathering.ADD, for_each=True, name=name)
+            inputs = {0: counted.output}
+            self.add("AccumulatorScale", inputs, self.fresh(id), name="_counterReset")
         return id
 
     @property
