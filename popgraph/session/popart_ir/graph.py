@@ -322,6 +322,18 @@ class OpGraph:
             or any(self.is_protected(id) for id in op.outputs.values())
         )
 
+    def before(self, op: Op) -> Iterator[Op]:
+        """What an operator depends on, it itself first."""
+        seen, waiting = {op: None}, [op]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            for id in one.inputs.values():
+                first = self._producers.get(id)
+                if first is not None and first not in seen:
+                    seen[first] = None
+                    waiting.append(first)
+
     def after(self, op: Op) -> Iterator[Op]:
         """What depends on an operator, it itself first."""
         seen, waiting = {op: None}, [op]

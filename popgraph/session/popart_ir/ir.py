@@ -436,7 +436,8 @@ class Ir:
         in_stages = options.enablePipelining and not explicit
         if asked and not in_stages and options.executionPhaseSettings.phases < _FEWEST_PHASES:
             kind = options.autoRecomputation
-            annotate_recomputation(main, kind, loss, explicit=explicit)
+            order = Scheduler.of(options, None if explicit else loss, phases=False).order(main)
+            annotate_recomputation(main, order, kind, loss, explicit=explicit)
         mark_behind_loss(main, loss)
         if explicit:
             _tell("ExplicitRecompute")

@@ -9,7 +9,6 @@ from math import sqrt
 
 from popgraph.builder.opset.enums import RecomputationType, RecomputeType
 from popgraph.session.popart_ir.graph import Op, OpGraph
-from popgraph.session.popart_ir.schedule import scheduled
 
 _NORMS = frozenset(["BatchNormalization", "GroupNormalization", "InstanceNormalization"])
 _ONCE = frozenset(["HostLoad", "HostStore", "RemoteStore", "MultiExchange", "PrintTensor", "Abort"])
@@ -19,13 +18,14 @@ _SHARE = 0.75
 
 
 def annotate_recomputation(
-    graph: OpGraph, kind: RecomputationType, loss: str, *, explicit: bool
+    graph: OpGraph, order: Sequence[Op], kind: RecomputationType, loss: str, *, explicit: bool
 ) -> None:
-    """Marks the operators on the way to the loss that are to be computed again."""
+    """Marks the operators on the way to the loss, in their order, that are computed again."""
     final = graph.producer(loss)
     if final is None:
         return
-    way = _leading_to(graph, final)
+    leading = set(graph.before(final))
+    way = [op for op in order if op in leading]
     match kind:
         case RecomputationType.NormOnly:
             _mark(graph.ops, RecomputeType.Checkpoint)
@@ -56,18 +56,6 @@ def _mark(ops: Sequence[Op], kind: RecomputeType) -> None:
 
 def _may(op: Op) -> bool:
     return not op.writes and op.type not in _ONCE
-
-
-def _leading_to(graph: OpGraph, final: Op) -> list[Op]:
-    """The operators of which the loss is computed, in their order."""
-    found, waiting = {final}, [final]
-    while waiting:
-        for id in waiting.pop().inputs.values():
-            before = graph.producer(id)
-            if before is not None and before not in found:
-                found.add(before)
-                waiting.append(before)
-    return [op for op in scheduled(graph) if op in found]
 
 
 def _keep_last(graph: OpGraph, final: Op) -> None:

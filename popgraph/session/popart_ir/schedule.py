@@ -179,20 +179,9 @@ class Scheduler:
                 if op.backward and EARLY not in op.attributes
                 for one in graph.after(op)
             }
-            before = set(_leading_to(graph, final)) - behind_loss
+            before = set(graph.before(final)) - behind_loss
             yield [[op for op in ops if op in one] for one in (before, behind_loss)]
         yield _by([(op.settings.context.place, op) for op in ops])
-
-
-def _leading_to(graph: OpGraph, final: Op) -> list[Op]:
-    found, waiting = {final: None}, [final]
-    while waiting:
-        for id in waiting.pop().inputs.values():
-            before = graph.producer(id)
-            if before is not None and before not in found:
-                found[before] = None
-                waiting.append(before)
-    return list(found)
 
 
 def _by(numbered: Sequence[tuple[int | None, Op]]) -> list[list[Op]]:
