@@ -49,8 +49,9 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.folding import left_to_the_device
-from popgraph.session.popart_ir.ir import Asked, Ir
+from popgraph.session.popart_ir.ir import Ir
 from popgraph.session.popart_ir.pipeline import RESTORED
+from popgraph.session.popart_ir.transforms import Asked
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
