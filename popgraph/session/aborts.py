@@ -8,7 +8,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.builder.opset.exceptions import poplar_application_runtime_error
+from popgraph.builder.opset.exceptions import (
+    popart_exception,
+    poplar_application_runtime_error,
+)
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import Initializer, model_of, op_class, value_name
 from popgraph.support.arrays import Array
@@ -32,6 +35,8 @@ def take_aborts(module: ModuleOp) -> Mapping[str, str]:
     for node in list(model.graph.nodes):
         if (node.domain, node.op_type) != ABORT:
             continue
+        if any(result.first_use is not None for result in node.results):
+            raise popart_exception("Abort has no results for others to read", node.where())
         condition = next(iter(node.input_values()), None)
         if condition is None:
             found[ALWAYS] = ALWAYS

@@ -752,6 +752,32 @@ def test_sessions_refuse_splits_that_no_builder_has_seen(
     assert str(caught.value.args[0]) == said
 
 
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "said"),
+    [
+        ("Reverse", 1, {"dimensions": 0}, "the attribute 'dimensions' is 0, and not a list of"),
+        ("L1", 1, {"reduction": 0.5}, "the attribute 'reduction' is 0.5, and not a text"),
+        ("Sort", 1, {"axis": [0]}, "the attribute 'axis' is [0], and not a whole number"),
+        ("MultiConv", 2, {}, "MultiConv takes images and their weights, not [4, 3] and [4, 3]"),
+        ("Abort", 0, {}, "Abort has no results for others to read"),
+    ],
+)
+def test_sessions_say_what_is_wrong_with_operators_without_a_schema(
+    op_type: str, inputs: int, attributes: dict[str, Any], said: str
+) -> None:
+    graph = helper.make_graph(
+        [helper.make_node(op_type, ["x"] * inputs, ["y"], domain="ai.graphcore", **attributes)],
+        "own",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    opsets = [helper.make_opsetid("", 11), helper.make_opsetid("ai.graphcore", 1)]
+    model = helper.make_model(graph, opset_imports=opsets)
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y"]))
+    assert str(caught.value.args[0]).startswith(said)
+
+
 def test_pads_that_leave_less_than_nothing_are_refused_at_the_call() -> None:
     written = Written(10)
     with pytest.raises(popart.popart_exception, match=r"invalid shape, \[2 -4\]. Values must be"):

@@ -143,8 +143,10 @@ def grid_sample(node: Seen) -> Complaints:
 def max_roi_pool(node: Seen) -> Complaints:
     yield from of_rank(node, 0, 4)
     regions, bins = node.shape(1), node.integers("pooled_shape") or []
-    if regions is not None:
+    if regions:
         yield from of_shape(node, 1, regions[0], 5)
+    else:
+        yield from of_rank(node, 1, 2)
     if len(bins) != 2 or min(bins) < 1:
         yield TypeConflict(f"`pooled_shape` is {list(bins)}", "it has a height and a width")
 

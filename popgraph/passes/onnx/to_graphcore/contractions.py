@@ -103,6 +103,9 @@ def _one_of_several(
 ) -> Operand:
     x, w = node[place], node[place + 1]
     rank = len(shape_of(w)) - 2
+    if rank < 1 or len(shape_of(x)) != rank + 2 or not shape_of(w)[1]:
+        shown = " and ".join(str(list(shape_of(one))) for one in (x, w))
+        raise TypeMismatchError(f"MultiConv takes images and their weights, not {shown}")
     spread, out = take("inDilations", rank, 1), take("outPads", 2 * rank, 0)
     result = gc.ConvOp(
         _padded(node, x, (0,) * 2 * rank, [step - 1 for step in spread]),

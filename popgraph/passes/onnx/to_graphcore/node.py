@@ -98,24 +98,43 @@ class Node:
         return name in self._attributes
 
     def integer(self, name: str, default: int = 0) -> int:
-        return cast(int, self._attributes.get(name, default))
+        return cast(int, self._of_kind(name, default, "a whole number", int))
 
     def real(self, name: str, default: float = 0.0) -> float:
-        return cast(float, self._attributes.get(name, default))
+        return cast(float, self._of_kind(name, default, "a number", int, float))
 
     def text(self, name: str, default: str = "") -> str:
-        value = self._attributes.get(name, default)
+        value = self._of_kind(name, default, "a text", str, bytes)
         return value.decode() if isinstance(value, bytes) else cast(str, value)
 
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        return tuple(cast(Sequence[int], self._attributes.get(name, default)))
+        return cast(tuple[int, ...], self._all_of_kind(name, default, "whole numbers", int))
 
     def reals(self, name: str) -> tuple[float, ...]:
-        return tuple(cast(Sequence[float], self._attributes.get(name, ())))
+        return cast(tuple[float, ...], self._all_of_kind(name, (), "numbers", int, float))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        values = cast(Sequence[bytes | str], self._attributes.get(name, ()))
-        return tuple(value.decode() if isinstance(value, bytes) else value for value in values)
+        values = self._all_of_kind(name, (), "texts", str, bytes)
+        return tuple(str(one, "utf-8") if isinstance(one, bytes) else str(one) for one in values)
+
+    def _of_kind(self, name: str, default: object, words: str, *kinds: type) -> object:
+        """An attribute; of operators without a schema nobody else has looked at its kind."""
+        value = self._attributes.get(name, default)
+        if name in self._attributes and not isinstance(value, kinds):
+            raise TypeMismatchError(f"the attribute {name!r} is {value!r}, and not {words}")
+        return value
+
+    def _all_of_kind(
+        self, name: str, default: Sequence[object], words: str, *kinds: type
+    ) -> tuple[object, ...]:
+        values = self._of_kind(name, default, f"a list of {words}", list, tuple, np.ndarray)
+        if isinstance(values, np.ndarray):
+            values = values.reshape(-1).tolist()
+        assert isinstance(values, Sequence), "it was looked at"
+        for one in values:
+            if not isinstance(one, kinds):
+                raise TypeMismatchError(f"the attribute {name!r} has {one!r} among its {words}")
+        return tuple(values)
 
     def value(self, name: str) -> object:
         return self._attributes[name]
