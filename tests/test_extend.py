@@ -490,9 +490,10 @@ def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
         extend.add_pass()
     with pytest.raises(ExtensionError, match="both before cse and after dce"):
         extend.add_pass(before="cse", after="dce")
-    for domain in ("", "ai.onnx", "ai.graphcore", "com.microsoft"):
+    for domain in ("", "ai.onnx", "ai.onnx.ml", "ai.graphcore", "com.microsoft"):
         with pytest.raises(ExtensionError, match="mean what others say"):
             extend.lowers("Gelu", domain=domain)(lambda node: node[0])
+    extend.lowers("Same", domain="ai.acme")(lambda node: node[0])  # of PopART's own examples
     extend.lowers("Same", domain="com.mine")(lambda node: node[0])
     with pytest.raises(ExtensionError, match=r"com\.mine\.Same is lowered twice"):
         extend.lowers("Same", domain="com.mine")(lambda node: node[0])

@@ -27,8 +27,8 @@ target), and is a module that registers it as a script does.
 OWN = "popgraph"
 
 
-_TAKEN = ("ai.", "com.microsoft")
-"""How the ONNX domains begin whose operators mean what others say."""
+_TAKEN = ("ai.onnx.", "ai.graphcore.", "com.microsoft.")
+"""How the ONNX domains, dots behind them, begin whose operators mean what others say."""
 
 
 def is_free(domain: str) -> bool:

@@ -30,7 +30,7 @@ GROUPS: list[tuple[VariableSettings, list[list[int]]]] = [
 @pytest.mark.parametrize(("settings", "groups"), GROUPS)
 def test_groups_of_eight_replicas(settings: VariableSettings, groups: list[list[int]]) -> None:
     assert settings.groups(8) == groups
-    assert settings.getGroupCount(8) == len(groups)
+    assert settings.getGroupCount(8) == settings.groupCount(8) == len(groups)
     assert settings.getRealGroupSize(8) == len(groups[0])
     assert [settings.getGroupRepresentative(n) for n in range(len(groups))] == [
         group[0] for group in groups

@@ -123,6 +123,10 @@ class VariableSettings:
     def getGroupCount(self, replicaCount: int) -> int:
         return len(self.groups(replicaCount))
 
+    def groupCount(self, replicaCount: int) -> int:
+        """`getGroupCount`, as PopART called it until 2.6."""
+        return self.getGroupCount(replicaCount)
+
     def getRealGroupSize(self, replicaCount: int) -> int:
         return self.getReplicaGrouping(replicaCount).groupSize
 
