@@ -102,11 +102,14 @@ def _is_half(value: SSAValue) -> bool:
 
 def _state(graph: GraphOp, weights: WeightStore) -> SSAValue:
     """The seed and the step, of which the next run has the next one."""
-    variables = {op.variable.text: op.result for op in graph.variables()}
-    if SEED in variables:
-        return variables[SEED]
     first = graph.block.first_op
     assert first is not None, "a graph returns something"
+    for held in graph.variables():
+        if held.variable.text == SEED:
+            if held is not first:  # It stands before its first reader, which others may precede.
+                held.detach()
+                graph.block.insert_op_before(held, first)
+            return held.result
     made = VariableOp(SEED, weights.attribute(np.zeros(2, np.int64)))
     Rewriter.insert_op(made, InsertPoint.before(first))
     with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
