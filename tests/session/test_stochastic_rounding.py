@@ -122,3 +122,28 @@ def test_what_an_operator_computes_is_rounded_and_what_is_only_moved_is_not() ->
     mean = (anchors[y] == found[1]).mean()
     assert abs(mean - share) < 4 * np.sqrt(share * (1 - share) / SIZE)
     np.testing.assert_array_equal(anchors[z], third)
+
+
+def test_what_rounds_before_the_first_dropout_draws_from_the_same_seed() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [SIZE], "x")
+    w = builder.addInitializedInputTensor(np.full(SIZE, 1.25, np.float16), "w")
+    product = builder.aiOnnx.mul([x, w])
+    (dropped,) = builder.aiOnnx.dropout([product], 1, 0.5)
+    loss = builder.aiGraphcore.identityloss([dropped], popart.ReductionType.Sum)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [product]),
+        loss,
+        popart.SGD({"defaultLearningRate": (RATE, True)}),
+        device("c"),
+        userOptions=options(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.full(SIZE, 1 + 2.0**-10, np.float16)}, anchors))
+    step = 2.0**-10
+    counts = (anchors[product].astype(np.float64) - 1.25) / step
+    assert set(counts.ravel()) == {1, 2}  # The product is a quarter of a step above the first.
+    assert abs((counts == 2).mean() - 0.25) < 0.04
