@@ -17,6 +17,9 @@ from popgraph.support.writing import put
 MARK = "// popgraph opt --passes "
 """How a reproducer's first line begins; the passes follow."""
 
+MOST_OPERATIONS = 2_000
+"""Of larger modules passes take so long that nobody waits to hear which one fails."""
+
 
 def text_of(module: ModuleOp, passes: Sequence[Pass]) -> str:
     """A module and the passes that are to run over it, as `popgraph opt` reads them."""
@@ -40,8 +43,11 @@ def reproducer(
     The smallest reproducer of a failure of one of these passes; `original` is spent.
 
     A pass also fails if `check` is given and says that it changed the meaning. Elements of large
-    weights are not in the text: `popgraph opt` makes some up.
+    weights are not in the text: `popgraph opt` makes some up. Of a large module it is the whole,
+    with all passes.
     """
+    if sum(1 for _ in original.walk()) > MOST_OPERATIONS:
+        return text_of(original, passes)
     for one in passes:
         before = original.clone()
         try:
