@@ -433,6 +433,7 @@ NUMBERS = {
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
     "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
+    "reproducer.py:MOST_OPERATIONS": "how long somebody waits for an error",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
     "structured/analysis/quotients.py:_GREATEST": "a share of the exponents of an f32",

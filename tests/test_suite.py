@@ -48,7 +48,6 @@ PRIVATE = {
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,
-    "_pack": DECIDED,
     "_splits": "small images fall into parts: a number that is no option yet",
     "_save": PLANTED,
     "_serializeIr": "of PopART: by this name its programs read the IR",

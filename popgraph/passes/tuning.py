@@ -101,6 +101,12 @@ class Tuning:
     """Cycles of a plain loop per product, where it does not run on vectors."""
     least_packed_extent: int = 4
     """Elements of a loop from which on it is worth running along vectors."""
+    near_contractions: int = 4
+    """
+    Contractions: so far apart, two share what is packed even where values are recomputed.
+
+    Those of a layer's gradients and its neighbour's are; it would be kept long for others.
+    """
     most_vectors: int = 8
     """Vectors of a panel."""
     chunk_cycles: float = 1.5

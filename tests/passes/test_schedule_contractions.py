@@ -20,7 +20,10 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule import schedule_contractions as scheduling
 from popgraph.passes.structured.schedule.cost import Candidate, Estimate
-from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+from popgraph.passes.structured.schedule.schedule_contractions import (
+    Packed,
+    ScheduleContractions,
+)
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.tuning import Target, Tuning
@@ -107,7 +110,7 @@ def check_any(
         fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
     elif fields["m_outer_dim"] < 0:
         fields["mr"] = data.draw(st.integers(1, fields["mr"]))
-    scheduling._apply(op, replace(candidate, numbers=fields), {})
+    scheduling._apply(op, replace(candidate, numbers=fields), Packed())
     tuning = Tuning(
         partial_sums=data.draw(st.sampled_from([2, 32])),
         prefetched_elements=data.draw(st.sampled_from([1, 4096])),
@@ -152,7 +155,7 @@ def check_packed(
     panels = AffineMap.from_callable(lambda n, k: (n // 8, k, n % 8))
     layout = LayoutAttr.of(panels, [-(-sizes[2] // 8), sizes[3], 8])
     block, chunk = steps
-    op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
+    op.operands[1] = Packed().of(op, op.rhs, layout)
     op.properties["schedule"] = ScheduleAttr.of(
         n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=k_outer
     )
@@ -169,11 +172,25 @@ def test_rows_with_panels_of_their_own(rows: int) -> None:
     after = before.clone()
     op = contraction(after)
     panels = AffineMap.from_callable(lambda k, p, n: (p, n // 8, k, n % 8))
-    op.operands[1] = scheduling._pack(op, op.rhs, LayoutAttr.of(panels, [4, 3, 40, 8]), {})
+    op.operands[1] = Packed().of(op, op.rhs, LayoutAttr.of(panels, [4, 3, 40, 8]))
     op.properties["schedule"] = ScheduleAttr.of(
         n_dim=1, n_vectors=2, m_dim=0, mr=rows, kc=16, lanes=4
     )
     check_kernels(before, after, sharing_all(64, 16, Tuning(prefetched_elements=1)))
+
+
+@pytest.mark.parametrize(("near", "apart", "packs"), [(None, 9, 1), (4, 4, 1), (4, 5, 2)])
+def test_what_is_packed_is_kept_for_others(near: int | None, apart: int, packs: int) -> None:
+    """Where memory is dear, only for those that are near."""
+    lhs, rhs = Operand(((1, 0, 0), (0, 0, 1))), Operand(((0, 0, 1), (0, 1, 0)))
+    op = contraction(ContractSpec("f32", (3, 16, 5), 2, lhs, rhs).module())
+    panels = AffineMap.from_callable(lambda k, n: (n // 8, k, n % 8))
+    layout, packed = LayoutAttr.of(panels, [2, 5, 8]), Packed(near)
+    made = {packed.of(op, op.rhs, layout)}
+    for _ in range(apart):
+        packed.begin()
+    made.add(packed.of(op, op.rhs, layout))
+    assert len(made) == packs
 
 
 @pytest.mark.parametrize("careless", [False, True])

@@ -40,7 +40,8 @@ class ScheduleContractions(Pass):
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
     `schedules` are the user's overrides, `measured` those that were found by measuring (see
-    `Overrides`). Their texts number the loops that `settle-loops` gave the contractions.
+    `Overrides`). Their texts number the loops that `settle-loops` gave the contractions. Where
+    values are recomputed, `memory_first`, factors are packed again rather than kept for long.
     """
 
     name = "schedule-contractions"
@@ -48,10 +49,12 @@ class ScheduleContractions(Pass):
     target: Target = Target()
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    memory_first: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ScheduleContractions:
-        return cls(options.target, options.schedules, options.measured or ())
+        first = bool(options.recompute)
+        return cls(options.target, options.schedules, options.measured or (), first)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         chosen: dict[Hashable, Candidate | None] = {}
@@ -62,7 +65,8 @@ class ScheduleContractions(Pass):
         def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
             return self._decided(op, (structures.of(op), fixed), overrides, possible, chosen)
 
-        _schedule(module, decide)
+        near = self.target.tuning.near_contractions if self.memory_first else None
+        _schedule(module, decide, near)
         overrides.check(winograd=False)
 
     def _decided(
@@ -121,9 +125,10 @@ def choose_schedules(
 def _schedule(
     module: ModuleOp,
     decide: Callable[[tile.ContractOp, tuple[bool, bool]], Candidate | None],
+    near: int | None = None,
 ) -> None:
     """Applies what is decided about each contraction that has no schedule yet."""
-    packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
+    packed = Packed(near)
     constants = Constants()
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp) and op.schedule is None:
@@ -314,10 +319,38 @@ def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
     return None if inner is None or outer is None else (outer, inner)
 
 
-def _apply(
-    op: tile.ContractOp, candidate: Candidate, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
-) -> None:
-    """Packs the factors (once for all that want them so) and writes the schedule down."""
+class Packed:
+    """Packs factors, once for all that want them so: or for all that are near, if that is said."""
+
+    def __init__(self, near: int | None = None) -> None:
+        self._near = near
+        self._made: dict[tuple[SSAValue, LayoutAttr], tuple[SSAValue, int]] = {}
+        """What is packed, and the number of the last contraction that reads it."""
+        self._contractions = 0
+
+    def begin(self) -> None:
+        """The next contraction."""
+        self._contractions += 1
+
+    def of(self, op: tile.ContractOp, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+        """
+        The value in this layout.
+
+        It is packed for the first that wants it so, which finds it near, and takes no memory
+        before.
+        """
+        found, last = self._made.get((value, layout), (None, 0))
+        if found is None or (self._near and self._contractions - last > self._near):
+            pack = tile.PackOp(value, with_layout(tensor(value), layout))
+            insert_made_for(op, pack)
+            found = pack.output
+        self._made[value, layout] = found, self._contractions
+        return found
+
+
+def _apply(op: tile.ContractOp, candidate: Candidate, packed: Packed) -> None:
+    """Packs the factors and writes the schedule down."""
+    packed.begin()
     if candidate.numbers["k_outer"]:
         op = split_epilogue(op)
     op.properties["schedule"] = candidate.schedule
@@ -328,22 +361,4 @@ def _apply(
         (1 - candidate.factor, candidate.scalars),
     ):
         if layout is not None:
-            op.operands[number] = _pack(op, op.operands[number], layout, packed)
-
-
-def _pack(
-    op: tile.ContractOp,
-    value: SSAValue,
-    layout: LayoutAttr,
-    packed: dict[tuple[SSAValue, LayoutAttr], SSAValue],
-) -> SSAValue:
-    """
-    The value in this layout, for all that want it so.
-
-    It is packed for the first of them, which finds it near, and takes no memory before.
-    """
-    if (value, layout) not in packed:
-        pack = tile.PackOp(value, with_layout(tensor(value), layout))
-        insert_made_for(op, pack)
-        packed[value, layout] = pack.output
-    return packed[value, layout]
+            op.operands[number] = packed.of(op, op.operands[number], layout)
