@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, TypeProto, helper
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 import popgraph
 from popgraph import compiler, extend
@@ -35,7 +36,8 @@ from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.to_graphcore import registry
 from popgraph.passes.pipeline import planned
 from popgraph.support import extensions
-from popgraph.support.errors import ExtensionError, PassError
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ExtensionError, PassError, PopgraphError
 from tests.commanded import run_command
 
 ROOT = Path(__file__).parent.parent
@@ -428,6 +430,56 @@ def test_what_is_behind_an_operator_from_outside_knows_its_shape(rows: int | str
     assert shapes == [(2, 6), (2,), (2, 6)]
     found = popgraph.compile(made, backend="reference")(x=X, x1=np.ones(1, np.float32))["y"]
     assert found.shape == (2, 6)
+
+
+def results(name: str, x: Array, count: int) -> list[Array]:
+    """What a node of the domain `com.mine` gives."""
+    names = [f"y{number}" for number in range(count)]
+    node = helper.make_node(name, ["x"], names, domain="com.mine")
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+    outputs = [helper.make_value_info(id, TypeProto()) for id in names]
+    graph = helper.make_graph([node], "net", [given], outputs)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.mine", 1)]
+    model = helper.make_model(graph, opset_imports=opsets)
+    found = popgraph.compile(model, backend="reference")(x=x)
+    return [found[id] for id in names]
+
+
+@pytest.mark.usefixtures("registries")
+def test_operators_are_made_of_others() -> None:
+    @extend.lowers("Largest", domain="com.mine")
+    def largest(node: extend.Node) -> list[SSAValue]:
+        values, places = node.apply(
+            "TopK", node[0], node.literal(np.array([2])), axis=1, outputs=2, opset=11
+        )
+        return [values, *node.apply("Cast", places, to=TensorProto.FLOAT)]
+
+    @extend.lowers("Scaled", domain="com.mine")
+    def scaled(node: extend.Node) -> list[SSAValue]:
+        return node.apply("Scale", node[0], domain="ai.graphcore", scale=3.0)
+
+    x = np.array([[3, 1, 2], [5, 9, 7]], np.float32)
+    values, places = results("Largest", x, 2)
+    assert values.tolist() == [[3, 2], [9, 7]] and places.tolist() == [[0, 2], [1, 2]]
+    np.testing.assert_array_equal(results("Scaled", x, 1)[0], 3 * x)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"op_type": "Rellu"}, "no operator 'Rellu'"),
+        ({"op_type": "Relu", "alpha": 1.0}, "alpha"),
+        ({"op_type": "MatMul"}, "MatMul"),
+        ({"op_type": "Cube", "domain": "com.unknown"}, "Cube"),
+    ],
+)
+def test_other_operators_that_do_not_fit_are_refused(asked: Any, message: str) -> None:
+    asked = dict(asked)
+    name = asked.pop("op_type")
+    extend.lowers("Other", domain="com.mine")(lambda node: node.apply(name, node[0], **asked))
+    with pytest.raises(PopgraphError, match=message):
+        results("Other", X, 1)
 
 
 @pytest.mark.usefixtures("registries")

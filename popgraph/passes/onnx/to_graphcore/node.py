@@ -6,15 +6,27 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.builder import Builder, ImplicitBuilder, InsertOpInvT
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
+from popgraph.dialects.onnx.contrib.call import OPSET
+from popgraph.dialects.onnx.types import tensor_type
+from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape
+
+
+class _Nowhere(Builder):
+    """Within this one, operations stand alone when they are made, for others to place."""
+
+    def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
+        return op
 
 
 class Node:
@@ -138,6 +150,35 @@ class Node:
 
     def value(self, name: str) -> object:
         return self._attributes[name]
+
+    # Other operators
+
+    def apply(
+        self,
+        op_type: str,
+        *inputs: Operand,
+        domain: str = "",
+        opset: int = OPSET,
+        outputs: int = 1,
+        **attributes: object,
+    ) -> list[SSAValue]:
+        """
+        What another operator gives for these values: of ONNX, or of PopART (`ai.graphcore`).
+
+        `opset` is the version of ONNX's operators that is meant. So an operator may be made of
+        others, or be one of them under another name, or with its inputs in another order.
+        """
+        writer = GraphWriter({"": opset, domain: opset}, self.lowering.weights, name=op_type)
+        values = [SSAValue.get(value) for value in inputs]
+        names = [f"x{number}" for number in range(len(values))]
+        with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
+            for name, value in zip(names, values, strict=True):
+                writer.add_input(name, tensor_type(dtype_of(value), shape_of(value)))
+            made = writer.add_node(op_type, names, attributes, domain=domain, outputs=outputs)
+            writer.set_outputs(made)
+            graph = writer.graph()
+        found = self.lowering.place(graph, values)
+        return [value for value in found if value is not None]
 
     def graph(self, name: str) -> Graph:
         """A graph inside the node."""
