@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.element_types import element_bytes
@@ -54,19 +54,27 @@ def is_literal(value: SSAValue) -> bool:
 
 def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
     """What a literal holds, or what comes of literals alone and may be too large to be one."""
-    return _computed(value, weights, {}) if is_literal(value) else None
-
-
-def _computed(value: SSAValue, weights: WeightStore, found: dict[SSAValue, Array]) -> Array:
-    if value not in found:
-        op = value.owner
+    if not is_literal(value):
+        return None
+    found: dict[SSAValue, Array] = {}
+    waiting = [value]
+    while waiting:
+        op = waiting[-1].owner
+        missing = [one for one in _read_by(op) if one not in found]
+        if missing:
+            waiting.extend(missing)
+            continue
+        made = waiting.pop()
         if isinstance(op, ConstantOp):
-            found[value] = weights.array(op.literal)
+            found[made] = weights.array(op.literal)
         else:
             assert isinstance(op, Elementwise | Movement)
-            operands = [_computed(operand, weights, found) for operand in op.operands]
-            found[value] = op.evaluate(*operands)[0]
+            found[made] = op.evaluate(*(found[operand] for operand in op.operands))[0]
     return found[value]
+
+
+def _read_by(owner: Operation | Block) -> Sequence[SSAValue]:
+    return owner.operands if isinstance(owner, Operation) else ()
 
 
 def bytes_of(value: SSAValue) -> int:
