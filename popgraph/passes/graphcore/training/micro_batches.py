@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeGuard
 
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.transforms.dead_code_elimination import region_dce
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.arithmetic import SubOp, WhereOp
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.program import (
     ConstantOp,
+    GraphOp,
     ReturnOp,
     UpdateOp,
-    VariableOp,
     WeightStore,
 )
-from popgraph.dialects.program.ops import names_attribute
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
@@ -76,34 +75,61 @@ def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
     they cannot be apart: outputs tell of the update, or it needs more than variables as they were,
     or ranks exchange gradients meanwhile.
     """
-    alone = module.clone()
-    graph, chosen = only_graph(alone), _count(alone)
+    graph, chosen = only_graph(module), _count(module)
     assert chosen is not None, "a program that is in turns counts micro-batches"
     decided = _decided_by(chosen.operands[0], graph.block)
-    before = {op.variable.text: op.result for op in graph.variables()}
-    own = {update.variable.text: update.value for update in graph.updates()}
-    moved = {name for name, value in own.items() if value not in decided} - {SEED}
     if not decided.isdisjoint(graph.outputs.values()):
         return None
-    if SEED in own:
-        _draw_as_before(before[SEED], own[SEED], weights)
-    for update in list(graph.updates()):
-        if update.value not in decided:
-            Rewriter.erase_op(update)
-        elif _empties(update.value.owner):
-            update.value.owner.operands[2].replace_all_uses_with(before[update.variable.text])
-    settle_turn(alone, weights, last=True)
-    Rewriter.erase_op(graph.return_op)
-    graph.block.add_op(ReturnOp([], []))
-    region_dce(graph.body)
-    needs_more = any(argument.first_use is not None for argument in graph.block.args)
-    is_late = any(op.variable.text in moved for op in graph.variables())
-    if needs_more or is_late or any(isinstance(op, ExchangeOp) for op in alone.walk()):
+    variables = {op.variable.text: op for op in graph.variables()}
+    updates = [op for op in graph.updates() if op.value in decided]
+    kept = {op.variable.text for op in updates}
+    late = {op.variable.text for op in graph.updates()} - kept - {SEED}
+    sums = {
+        op.value.owner.operands[2]: variables[op.variable.text].result
+        for op in updates
+        if _empties(op.value.owner)
+    }
+    needed = _needed(updates, sums)
+    if needed is None or any(variables[name] in needed for name in late if name in variables):
         return None
-    for argument in list(graph.block.args):
-        graph.block.erase_arg(argument)
-    graph.input_names = names_attribute(())
+    alone = _copied(graph, {*needed, *updates}, sums)
+    settle_turn(alone, weights, last=True)
+    _draw_as_before(only_graph(alone), weights)
     return alone
+
+
+def _needed(
+    updates: Sequence[UpdateOp], sums: Mapping[SSAValue, SSAValue]
+) -> set[Operation] | None:
+    """What updates are computed by, where sums are known; None if inputs or ranks are asked."""
+    found: set[Operation] = set()
+    waiting = [op.value for op in updates]
+    while waiting:
+        value = waiting.pop()
+        owner = sums.get(value, value).owner
+        if isinstance(owner, Block | ExchangeOp):
+            return None
+        if owner not in found:
+            found.add(owner)
+            waiting.extend(owner.operands)
+    return found
+
+
+def _copied(
+    graph: GraphOp, ops: Collection[Operation], known: Mapping[SSAValue, SSAValue]
+) -> ModuleOp:
+    """A module of some operations, in which values are others that are known."""
+    made = GraphOp(graph.sym_name.data, (), ())
+    made.location = graph.location
+    named = {other: value for value, other in known.items()}
+    copies: dict[SSAValue, SSAValue] = {}
+    for op in graph.block.ops:
+        if op not in ops:
+            continue
+        made.block.add_op(op.clone(copies))
+        copies |= {named[one]: copies[one] for one in op.results if one in named}
+    made.block.add_op(ReturnOp([], []))
+    return ModuleOp([made])
 
 
 def _decided_by(value: SSAValue, block: Block) -> set[SSAValue]:
@@ -115,12 +141,12 @@ def _decided_by(value: SSAValue, block: Block) -> set[SSAValue]:
     return found
 
 
-def _draw_as_before(state: SSAValue, following: SSAValue, weights: WeightStore) -> None:
+def _draw_as_before(graph: GraphOp, weights: WeightStore) -> None:
     """Whatever draws does so in the step that was counted already, each from its own stream."""
     step = weights.attribute(np.array([0, 1], np.int64))
-    assert isinstance(state.owner, VariableOp), "a seed is a variable"
-    with ImplicitBuilder(Builder(InsertPoint.after(state.owner))):
-        counted = SubOp(state, ConstantOp(step).result)
-    for use in list(state.uses):
-        if use.operation not in (counted, following.owner):
-            use.operation.operands[use.index] = counted.result
+    for held in [op for op in graph.variables() if op.variable.text == SEED]:
+        with ImplicitBuilder(Builder(InsertPoint.after(held))):
+            counted = SubOp(held.result, ConstantOp(step).result)
+        for use in list(held.result.uses):
+            if use.operation is not counted:
+                use.operation.operands[use.index] = counted.result
