@@ -13,7 +13,7 @@ _SURELY_FITS = 1 / 8
 """
 Share of the memory of all tiles: if no moment needs more, nobody asks the model.
 
-Most programs do, and would only wait for it.
+Most programs fit, and would only wait for the answer.
 """
 
 _HINT = (
