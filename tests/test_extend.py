@@ -458,7 +458,12 @@ def test_operators_are_made_of_others() -> None:
     def scaled(node: extend.Node) -> list[SSAValue]:
         return node.apply("Scale", node[0], domain="ai.graphcore", scale=3.0)
 
+    @extend.lowers("AtMost", domain="com.mine")
+    def at_most(node: extend.Node) -> list[SSAValue]:
+        return node.apply("Clip", node[0], None, node.scalar(4.0), opset=13)
+
     x = np.array([[3, 1, 2], [5, 9, 7]], np.float32)
+    np.testing.assert_array_equal(results("AtMost", x, 1)[0], np.minimum(x, 4))
     values, places = results("Largest", x, 2)
     assert values.tolist() == [[3, 2], [9, 7]] and places.tolist() == [[0, 2], [1, 2]]
     np.testing.assert_array_equal(results("Scaled", x, 1)[0], 3 * x)
@@ -468,6 +473,7 @@ def test_operators_are_made_of_others() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
+        ({"op_type": "Add", "second": 2.0}, "input 1 of Add is a float"),
         ({"op_type": "Rellu"}, "no operator 'Rellu'"),
         ({"op_type": "Relu", "alpha": 1.0}, "alpha"),
         ({"op_type": "MatMul"}, "MatMul"),
@@ -476,8 +482,9 @@ def test_operators_are_made_of_others() -> None:
 )
 def test_other_operators_that_do_not_fit_are_refused(asked: Any, message: str) -> None:
     asked = dict(asked)
-    name = asked.pop("op_type")
-    extend.lowers("Other", domain="com.mine")(lambda node: node.apply(name, node[0], **asked))
+    name, more = asked.pop("op_type"), [asked.pop("second")] if "second" in asked else []
+    other = extend.lowers("Other", domain="com.mine")
+    other(lambda node: node.apply(name, node[0], *more, **asked))
     with pytest.raises(PopgraphError, match=message):
         results("Other", X, 1)
 

@@ -16,10 +16,9 @@ from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.optimizers import SGD
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.session import Session
 from popgraph.session.step_io import PyStepIO
 from popgraph.support.arrays import Array
-
-_ERA = era_named("2020-05")
 
 _TYPES = {
     "torch.DoubleTensor": "FLOAT",
@@ -32,8 +31,10 @@ _TYPES = {
 }
 
 
-class _OfModule:
+class _OfModule(Session):
     """A module as a session: inputs `input_0`, outputs `output_0`, targets and losses likewise."""
+
+    ERA = era_named("2020-05")
 
     _mode: Any
     """Whether the module is exported as it trains."""
@@ -79,11 +80,18 @@ class _OfModule:
         arrays = (self._by_batch(one).detach().numpy() for one in tensors)
         return dict(zip(self._torch_names, arrays, strict=True)), name
 
+    def initAnchorArrays(self) -> dict[str, Array]:
+        self._torch_anchors: dict[str, Array] = super().initAnchorArrays()
+        return self._torch_anchors
+
+    def run(self, *data: Any) -> None:  # type: ignore[override]
+        step, name = self._arrays_of(data)
+        super().run(PyStepIO(step, self._torch_anchors), name)
+
 
 class InferenceSession(_OfModule, sessions.InferenceSession):
     """`InferenceSession(torchModel, inputs, targets, losses, deviceInfo, batch_size, ...)`."""
 
-    ERA = _ERA
     _mode = torch.onnx.TrainingMode.EVAL
 
     def __init__(
@@ -109,19 +117,10 @@ class InferenceSession(_OfModule, sessions.InferenceSession):
             **made,
         )
 
-    def initAnchorArrays(self) -> dict[str, Array]:
-        self._torch_anchors: dict[str, Array] = super().initAnchorArrays()
-        return self._torch_anchors
-
-    def run(self, *data: Any) -> None:  # type: ignore[override]
-        step, name = self._arrays_of(data)
-        super().run(PyStepIO(step, self._torch_anchors), name)
-
 
 class TrainingSession(_OfModule, sessions.TrainingSession):
     """`TrainingSession(torchModel, inputs, targets, optimizer, losses, deviceInfo, ...)`."""
 
-    ERA = _ERA
     _mode = torch.onnx.TrainingMode.TRAINING
 
     def __init__(
@@ -148,14 +147,6 @@ class TrainingSession(_OfModule, sessions.TrainingSession):
             userOptions=userOptions,
             **made,
         )
-
-    def initAnchorArrays(self) -> dict[str, Array]:
-        self._torch_anchors: dict[str, Array] = super().initAnchorArrays()
-        return self._torch_anchors
-
-    def run(self, *data: Any) -> None:  # type: ignore[override]
-        step, name = self._arrays_of(data)
-        super().run(PyStepIO(step, self._torch_anchors), name)
 
 
 def _several(tensors: Any) -> list[Any]:

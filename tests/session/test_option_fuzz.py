@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given, settings
+import pytest
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import popgraph.session as popart
+from popgraph.backends.c.run.turns import UpdatingApart
+from popgraph.session import program_code
 from popgraph.support.arrays import Array
 from popgraph.testing import assert_close
 
@@ -194,3 +197,20 @@ def test_pipelines_that_accumulate_are_what_they_are_without(one: Drawn) -> None
 @settings(max_examples=max(4, settings.default.max_examples // 10))
 def test_both_backends_train_alike(one: Drawn) -> None:
     assert_same(one, one.trained("c"), one.trained("reference"))
+
+
+def test_fuzz_kills_updates_that_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted where sessions that accumulate update apart."""
+
+    def late(others: Any, last: Any, counter: str, period: int) -> UpdatingApart:
+        return UpdatingApart(others, last, counter, period + 1)
+
+    monkeypatch.setattr(program_code, "UpdatingApart", late)
+
+    @settings(max_examples=100, phases=[Phase.generate], database=None)
+    @given(drawn())
+    def holds(one: Drawn) -> None:
+        assert_same(one, one.trained("c"), one.trained("reference"))
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        holds()

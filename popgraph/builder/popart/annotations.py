@@ -28,6 +28,8 @@ from popgraph.dialects.onnx.annotations import (
     PRIORITY,
     RECOMPUTE,
     SERIALIZED,
+    SERIALIZED_FACTOR,
+    SERIALIZED_PRECISION,
     STAGE,
     all_attributes,
     set_attribute,
@@ -375,8 +377,8 @@ class Annotations(ABC):
                 f"{', '.join(shown)} or {last}"
             )
         self._annotate(SERIALIZED, nodeOutputName, mode)
-        self._annotate("__serialize_matmul_factor", nodeOutputName, factor)
-        self._annotate("__serialize_matmul_precision", nodeOutputName, int(keep_precision))
+        self._annotate(SERIALIZED_FACTOR, nodeOutputName, factor)
+        self._annotate(SERIALIZED_PRECISION, nodeOutputName, int(keep_precision))
 
     def excludePatterns(self, nodeOutputName: NodeIds, patternNames: Sequence[str]) -> None:
         for name in patternNames:

@@ -74,9 +74,10 @@ class _Extreme(AxesReduction):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         chosen = CompareOp(self.x, self.kept(self.result), "eq")
-        ones = CastOp(chosen, to=tensor_of(self.x).element_type)
-        share = DivOp(self.kept(dy), ReduceSumOp(ones, axes=self.axes.data, keepdims=True))
-        return (WhereOp(chosen, share, scalar(0, dy)),)
+        wide = widened(self.kept(dy))  # as many equals as there are may be more than a half reaches
+        ones = CastOp(chosen, to=tensor_of(wide).element_type)
+        share = DivOp(wide, ReduceSumOp(ones, axes=self.axes.data, keepdims=True))
+        return (WhereOp(chosen, in_type_of(dy, share), scalar(0, dy)),)
 
 
 @operation

@@ -10,6 +10,7 @@ from popgraph.builder.opset.enums import (
     RecomputeType,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.dialects.onnx.annotations import PARTIALS
 from popgraph.session.popart_ir.dot_files import DotFiles
 from popgraph.session.popart_ir.duplicates import merge_duplicates
 from popgraph.session.popart_ir.graph import Op, OpGraph
@@ -19,7 +20,7 @@ from popgraph.session.popart_ir.moves import simplify_views
 from popgraph.session.popart_ir.outline import Outliner
 from popgraph.session.popart_ir.remote_ops import number_buffers
 from popgraph.session.popart_ir.schedule import Scheduler
-from popgraph.session.popart_ir.serialise import PARTIALS, serialised
+from popgraph.session.popart_ir.serialise import serialised
 from popgraph.session.popart_ir.transforms import FEWEST_PHASES, Asked, Transforms, tell
 
 
@@ -93,8 +94,8 @@ class Ir:
         tell("MergeDuplicateOps")
         merge_duplicates(graphs[0])
         if "InPlace" in self._enabled:
+            over_products = "UpdateInplacePrioritiesForIpu" in self._enabled
             for graph in graphs:
-                over_products = "UpdateInplacePrioritiesForIpu" in self._enabled
                 InPlace(graph, over_products=over_products).run()
         tell("RemoteSetup")
         number_buffers(graphs)

@@ -7,12 +7,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.dialects.onnx.annotations import SERIALIZED
+from popgraph.dialects.onnx.annotations import (
+    IPU,
+    MEMORY,
+    PARTIALS,
+    SERIALIZED,
+    SERIALIZED_FACTOR,
+    SERIALIZED_PRECISION,
+    STAGE,
+)
+from popgraph.dialects.onnx.annotations import PHASE as EXECUTION_PHASE
 from popgraph.session.popart_ir.graph import Context, Op, OpGraph, words
 from popgraph.session.popart_ir.layers import place_of
 from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, NO_PASS, PHASE, RIGHT
 from popgraph.session.popart_ir.placement import COPY
-from popgraph.session.popart_ir.serialized_matmuls import FACTOR, PRECISION
 
 _OWN = "popgraph."
 """What attributes begin with that are only ours."""
@@ -21,24 +29,24 @@ _PHASES = {FORWARD: 0, LEFT: 1, RIGHT: 2}
 
 _NAMES = {
     "reduction": "reduction_type",
-    "__available_memory": "available_memory_proportion",
-    "__partials_type": "partialsType",
+    MEMORY: "available_memory_proportion",
+    PARTIALS: "partialsType",
     "ignoreIndex": "ignore_index",
     "inputIsLogProbability": "input_is_log_probability",
 }
 """Attributes whose names in the IR are not those in models."""
 
-_MEMORY = "__available_memory"
 _MEMORY_OF = {
-    **dict.fromkeys(words("Gather GatherGrad GroupedGather PopartTiedGather TopK"), _MEMORY),
-    **dict.fromkeys(words("Scatter ScatterElements"), _MEMORY),
+    **dict.fromkeys(words("Gather GatherGrad GroupedGather PopartTiedGather TopK"), MEMORY),
+    **dict.fromkeys(words("Scatter ScatterElements"), MEMORY),
     **dict.fromkeys(words("Conv ConvDataGrad ConvWeightsGrad"), "availableMemoryProportion"),
 }
 """How operators of a type call the memory that they may take, where that is not the name."""
 
 _MODES = ["none", "input_channels", "reducing_dim", "output_channels"]
-PARTIALS = "__partials_type"
-_HIDDEN = frozenset([PARTIALS, SERIALIZED, FACTOR, PRECISION, "__output_type"])
+_HIDDEN = frozenset(
+    [PARTIALS, SERIALIZED, SERIALIZED_FACTOR, SERIALIZED_PRECISION, "__output_type"]
+)
 """Attributes of products that they tell in other words, or not at all."""
 
 _REDUCTIONS = {"Sum": "0", "Mean": "1", "None": "2"}
@@ -75,19 +83,19 @@ def _attributes(graph: OpGraph, op: Op) -> Iterator[tuple[str, str]]:
     yield "recompute", "YES" if settings.recompute is RecomputeType.Recompute else "NO"
     place = place_of(settings)
     if place is not None and op.type != COPY:  # a copy is on two of them
-        yield "__ipu_number", str(place)
+        yield IPU, str(place)
     yield "tileSet", str(int(settings.tiles))
     for key, value in settings.outline.items():
         yield key, f"{key}:{value}"
     if settings.phase is not None:
-        yield "__execution_phase", str(settings.phase)
+        yield EXECUTION_PHASE, str(settings.phase)
     inside = settings.context is Context.NORMAL and graph.scope
     yield "__execution_context", "Subgraph" if inside else settings.context.value
     if settings.stage is not None:
-        yield "__pipeline_stage", str(settings.stage)
+        yield STAGE, str(settings.stage)
     yield "scope", graph.scope
     yield "recomputetype", _recomputed(op)
-    named = {**_NAMES, _MEMORY: _MEMORY_OF.get(op.type, _NAMES[_MEMORY])}
+    named = {**_NAMES, MEMORY: _MEMORY_OF.get(op.type, _NAMES[MEMORY])}
     for name, given in op.attributes.items():
         hidden = op.type == "MatMul" and name in _HIDDEN
         if not name.startswith(_OWN) and given is not None and not hidden:
@@ -107,7 +115,7 @@ def _product(op: Op) -> Iterator[tuple[str, str]]:
     partials = str(op.attributes.get(PARTIALS, "float")).upper()
     yield "partialsType", f"MatMulPartialsType::{partials}"
     yield "serialization_mode", str(_MODES.index(str(op.attributes.get(SERIALIZED, "none"))))
-    yield "serialization_factor", str(op.integers_or(FACTOR, 0))
+    yield "serialization_factor", str(op.integers_or(SERIALIZED_FACTOR, 0))
 
 
 def _single(priority: float) -> float:

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.dialects.onnx import SCHEMAS
-from popgraph.dialects.onnx.annotations import SERIALIZED
+from popgraph.dialects.onnx.annotations import (
+    SERIALIZED,
+    SERIALIZED_FACTOR,
+    SERIALIZED_PRECISION,
+)
 from popgraph.session.limits import LAST_OPSET
 from popgraph.session.popart_ir.expression import added, finish
 from popgraph.session.popart_ir.graph import Op, OpGraph
@@ -14,9 +18,6 @@ from popgraph.session.popart_ir.matmuls import FORWARD, LEFT, PHASE, RIGHT
 from popgraph.session.popart_ir.moves import permutation
 from popgraph.session.popart_ir.updates import COMBINED
 from popgraph.support.logs import log_of
-
-FACTOR = "__serialize_matmul_factor"
-PRECISION = "__serialize_matmul_precision"
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ def serialize_matmuls(graph: OpGraph) -> None:
     for op in [op for op in graph.ops if op.type == "MatMul"]:
         phase = str(op.attributes.get(PHASE, FORWARD))
         plan = _PLANS.get((str(op.attributes.get(SERIALIZED)), phase))
-        if plan is not None and op.integers_or(FACTOR, 1) > 1:
+        if plan is not None and op.integers_or(SERIALIZED_FACTOR, 1) > 1:
             _serialize(graph, op, plan)
 
 
 def _serialize(graph: OpGraph, op: Op, plan: _Plan) -> None:
-    count = op.integers_or(FACTOR, 1)
+    count = op.integers_or(SERIALIZED_FACTOR, 1)
     parts = [_part(graph, op, plan, number, count) for number in range(count)]
     if plan.join == "add":
         finish(graph, op, _sum(graph, op, parts))
@@ -72,7 +73,7 @@ def _part(graph: OpGraph, op: Op, plan: _Plan, number: int, count: int) -> str:
     ]
     a, b = (graph.shape(id) for id in inputs)
     info = TensorInfo(graph.infos[op.output].data_type(), [*a[:-2], a[-2], b[-1]])
-    told = (SERIALIZED, FACTOR, PRECISION)
+    told = (SERIALIZED, SERIALIZED_FACTOR, SERIALIZED_PRECISION)
     attributes = {name: value for name, value in op.attributes.items() if name not in told}
     made = added(graph, op, "MatMul", inputs, info, attributes)
     for id in inputs:
@@ -105,7 +106,7 @@ def _sum(graph: OpGraph, op: Op, parts: list[str]) -> str:
     total = parts[0]
     for part in parts[1:]:
         total = _added(graph, op, "AddLhsInplace", [total, part], {})
-    if op.attributes.get(PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
+    if op.attributes.get(SERIALIZED_PRECISION) and graph.infos[op.output].data_type() != "FLOAT":
         total = _added(graph, op, "Cast", [total], {})
     return total
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.dialects.onnx.annotations import SERIALIZED
+from popgraph.dialects.onnx.annotations import SERIALIZED, SERIALIZED_FACTOR
 from popgraph.session.popart_ir.expression import added
 from popgraph.session.popart_ir.graph import TIED_GRADIENT, Context, Kind, Op, OpGraph, words
 from popgraph.session.popart_ir.matmuls import NO_PASS
-from popgraph.session.popart_ir.serialized_matmuls import FACTOR
 
 TIED = "PopartTiedGather"
 _VIEWS = words("Transpose Reshape ReshapeGrad Slice SliceInplace Detach Identity")
@@ -31,7 +30,10 @@ def tied_gather(graph: OpGraph, op: Op) -> bool:
     product = next((one for one in _readers(graph, root) if one.type == "MatMul"), None)
     if product is None or graph.kind(root) not in (Kind.VARIABLE, Kind.CONSTANT):
         return False
-    cut, count = str(product.attributes.get(SERIALIZED) or ""), product.integers_or(FACTOR, 1)
+    cut, count = (
+        str(product.attributes.get(SERIALIZED) or ""),
+        product.integers_or(SERIALIZED_FACTOR, 1),
+    )
     if count > 1 and cut not in _WHOLE:
         return False
     other = graph.producer(product.input(1))

@@ -8,6 +8,7 @@ import numpy as np
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import Complaints, partials, product_partials
+from popgraph.dialects.onnx.annotations import SERIALIZED, SERIALIZED_FACTOR
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
@@ -93,8 +94,8 @@ _SERIALISED = {
 
 
 def serialised(node: Node) -> Complaints:
-    mode = str(node.attributes.get("__serialize_matmul_mode", "none"))
-    factor = node.attributes.get("__serialize_matmul_factor", 0)
+    mode = str(node.attributes.get(SERIALIZED, "none"))
+    factor = node.attributes.get(SERIALIZED_FACTOR, 0)
     if mode not in _SERIALISED or not isinstance(factor, int):
         return
     if factor == 0:

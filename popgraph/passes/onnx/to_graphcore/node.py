@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder, InsertOpInvT
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
@@ -27,6 +27,14 @@ class _Nowhere(Builder):
 
     def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
         return op
+
+
+def _value(operand: object, place: str) -> SSAValue:
+    if isinstance(operand, SSAValue | Operation):
+        return SSAValue.get(operand)
+    raise TypeMismatchError(
+        f"{place} is a {type(operand).__name__}, and not a value", hint="node.literal makes one"
+    )
 
 
 class Node:
@@ -156,7 +164,7 @@ class Node:
     def apply(
         self,
         op_type: str,
-        *inputs: Operand,
+        *inputs: Operand | None,
         domain: str = "",
         opset: int = OPSET,
         outputs: int = 1,
@@ -165,19 +173,25 @@ class Node:
         """
         What another operator gives for these values: of ONNX, or of PopART (`ai.graphcore`).
 
-        `opset` is the version of ONNX's operators that is meant. So an operator may be made of
-        others, or be one of them under another name, or with its inputs in another order.
+        `opset` is the version of ONNX's operators that is meant. An input that is None is absent.
+        So an operator may be made of others, or be one of them under another name, or with its
+        inputs in another order.
         """
         writer = GraphWriter({"": opset, domain: opset}, self.lowering.weights, name=op_type)
-        values = [SSAValue.get(value) for value in inputs]
-        names = [f"x{number}" for number in range(len(values))]
+        given: list[SSAValue] = []
+        names: list[str | None] = []
         with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
-            for name, value in zip(names, values, strict=True):
-                writer.add_input(name, tensor_type(dtype_of(value), shape_of(value)))
+            for number, one in enumerate(inputs):
+                names.append(None if one is None else f"x{number}")
+                if one is None:
+                    continue
+                value = _value(one, f"input {number} of {op_type}")
+                writer.add_input(f"x{number}", tensor_type(dtype_of(value), shape_of(value)))
+                given.append(value)
             made = writer.add_node(op_type, names, attributes, domain=domain, outputs=outputs)
             writer.set_outputs(made)
             graph = writer.graph()
-        found = self.lowering.place(graph, values)
+        found = self.lowering.place(graph, given)
         return [value for value in found if value is not None]
 
     def graph(self, name: str) -> Graph:
