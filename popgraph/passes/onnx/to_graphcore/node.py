@@ -33,7 +33,8 @@ def _value(operand: object, place: str) -> SSAValue:
     if isinstance(operand, SSAValue | Operation):
         return SSAValue.get(operand)
     raise TypeMismatchError(
-        f"{place} is a {type(operand).__name__}, and not a value", hint="node.literal makes one"
+        f"{place} is of type {type(operand).__name__}, and not a value",
+        hint="node.literal makes one",
     )
 
 
