@@ -58,6 +58,8 @@ KINDS = {
     "export": EXPORTED,
 }
 """What there is to measure."""
+SECTIONS = {"halves": "Half precision"}
+"""Sections of the page whose title is not the name of their kind."""
 SCRIPTS = dict.fromkeys(("quantized", "halves", "architectures"), "inference")
 """Of other kinds, the script of that name measures one of these."""
 
@@ -269,12 +271,12 @@ def processor() -> str:
 
 
 def write(kind: str, text: str) -> None:
-    """Puts tables between the markers of this kind of machine, new ones where it has none yet."""
+    """Writes the tables of one kind between its markers for this target, added where missing."""
     from popgraph.backends.c.build.target import host_target
 
     place = f"{kind} with {host_target().name}"
     begin, end = f"<!-- {place} -->\n", f"<!-- end of {place} -->\n"
-    page, heading = PAGE.read_text(), f"## {kind.capitalize()}\n"
+    page, heading = PAGE.read_text(), f"## {SECTIONS.get(kind, kind.capitalize())}\n"
     if begin not in page:
         page = page.replace(heading, f"{heading}\n{begin}{end}")
     before, found, rest = page.partition(begin)
