@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from popgraph.session.popart_ir.patterns import IN_THE_IR
 
 from popgraph import session
 from popgraph.builder.opset import enums
@@ -17,7 +18,6 @@ from popgraph.compat import disable, enable, popart
 from popgraph.session.inference_session import InferenceSession
 from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
 from popgraph.session.patterns import PATTERNS
-from popgraph.session.popart_ir.patterns import IN_THE_IR
 from popgraph.session.session import Session
 from popgraph.session.surface import Entry, Standing, entries
 from popgraph.session.training_session import TrainingSession
