@@ -401,10 +401,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
         return {**self._model.exchange_strategies, **given}
 
-    def _frozen(self) -> Collection[str]:
-        """Weights that no step changes although the session trains."""
-        return ()
-
     def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
         """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""
         if format is not IrSerializationFormat.JSON:

@@ -131,9 +131,6 @@ class TrainingSession(TrainingOnly, Session):
         tracked = tracked_tensors(model, settings) if settings.enabled else ()
         return replace(super()._request(), frozen=self._selection.frozen, tracked=tuple(tracked))
 
-    def _frozen(self) -> Collection[str]:
-        return self._selection.frozen
-
     def _own(self) -> Collection[str]:
         """Those of them that no gradient moves: its sum over all replicas moves the others."""
         return set(super()._own()).difference(self._selection.trained)

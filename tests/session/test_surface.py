@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from popgraph.session.popart_ir.patterns import IN_THE_IR
 
 from popgraph import session
 from popgraph.builder.opset import enums
