@@ -51,6 +51,10 @@ class Names:
         """The name that a spelling stands for."""
         return self._meant.get(plain(given))
 
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """The other spellings of a name."""
+        return tuple(one for one, meant in self._spelled.items() if meant == name != one)
+
     def closest(self, given: str) -> str:
         """The spelling that looks most like this one; empty when none does."""
         return closest(given, self._spelled)

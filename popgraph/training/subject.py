@@ -34,7 +34,7 @@ from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice
 from popgraph.training.task import Task, task_of
-from popgraph.training.update_rule import Rates, optimizer_of, with_rate
+from popgraph.training.update_rule import OPTIMIZER_NAMES, Rates, optimizer_of, with_rate
 
 Optimizer: TypeAlias = Any
 """A text, `Adam(0.001)`; an `OptimizerSpec`; or one of PopART's, which has a `spec`."""
@@ -71,7 +71,7 @@ class Subject:
             self.module, compilation = load(model)
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
-        self._rule, self._schedule = self._update_rule()
+        self.rule, self._schedule = self._update_rule()
         if wishes.loss is not None:
             checked_loss(wishes.loss, _values(self.module), self.where)
         elif self._said is None:
@@ -114,7 +114,7 @@ class Subject:
                 )
         else:
             found = self._with_loss(samples)
-        return replace(found, rule=self._rule, schedule=self._schedule, choice=self.wishes.choice)
+        return replace(found, rule=self.rule, schedule=self._schedule, choice=self.wishes.choice)
 
     def without_loss(self) -> ModuleOp:
         """The model without what only training needs."""
@@ -189,7 +189,9 @@ class Subject:
             schedule = schedule or self._said.schedule
         else:
             raise ModelError(
-                "no optimizer is given", self.where, "optimizer 'SGD(0.1, momentum=0.9)'"
+                "no optimizer is given",
+                self.where,
+                f"optimizer 'SGD(0.1, momentum=0.9)'; {OPTIMIZER_NAMES.listed}",
             )
         return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
 
@@ -207,7 +209,11 @@ def _rule_of(given: Optimizer) -> OptimizerSpec:
         return optimizer_of(parse_optimizer(given))
     made = given.spec() if hasattr(given, "spec") else None
     if not isinstance(made, OptimizerSpec):
-        raise ModelError(f"{given!r} is no optimizer", "optimizer", "'Adam(0.001)'")
+        raise ModelError(
+            f"an optimizer is a text or an object of PopGraph, not {type(given).__name__}",
+            "optimizer",
+            f"'Adam(0.001)'; {OPTIMIZER_NAMES.listed}",
+        )
     return made
 
 

@@ -11,12 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.pgraph import parse
+from popgraph.builder.pgraph import parse, parse_schedule
 from popgraph.builder.pgraph.check.losses import LOSS_NAMES, LOSSES, ONE_HOT
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
+from popgraph.training.metrics import METRIC_NAMES, metrics_of
 from popgraph.training.trainer import Trainer
+from popgraph.training.update_rule import OPTIMIZER_NAMES
 
 NET = """
 graph net(x: f32[N, 4]) -> (y: f32[N, 3]) {
@@ -52,7 +54,7 @@ def sigmoid(z: Array) -> Array:
 
 def step(z: Array) -> Array:
     """The loss per element of Huber, for differences."""
-    return np.where(np.abs(z) <= 1, z * z / 2, np.abs(z) - 0.5)
+    return np.asarray(np.where(np.abs(z) <= 1, z * z / 2, np.abs(z) - 0.5))
 
 
 NUMPY: Mapping[str, Callable[[Array], Any]] = {
@@ -197,7 +199,7 @@ def test_an_axis_may_be_said_where_shapes_do_not_tell(axis: int) -> None:
     text = TOKENS.replace("END", "x @ w")
     trainer = Trainer(text, f"cross_entropy(y, labels, axis={axis})", "SGD(0)", backend="reference")
     (found,) = trainer.fit({"x": x, "labels": labels}, batch=6)["loss"]
-    scores = np.moveaxis(trainer.predict(x).astype(np.float64), axis, -1).reshape(-1, 5)
+    scores = np.moveaxis(np.array(trainer.predict(x), np.float64), axis, -1).reshape(-1, 5)
     wanted = -log_softmax(scores)[np.arange(30), labels.reshape(-1)].mean()
     assert found == pytest.approx(wanted, rel=1e-5)
 
@@ -342,3 +344,98 @@ def test_a_loss_that_is_no_text(loss: Any, hint: str) -> None:
     with pytest.raises(PopgraphError, match="a loss is a name or an expression") as caught:
         popgraph.train(net(""), X, loss, "SGD(0.5)")
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sgd", "SGD(learning_rate=0.1)"),
+        ("adam", "Adam(learning_rate=0.001)"),
+        ("adam_w", "Adam(learning_rate=0.001)"),
+        ("RMSprop", "RMSProp(learning_rate=0.01)"),
+        ("adadelta", "AdaDelta(learning_rate=1)"),
+        ("SGD(lr=0.3, momentum=0.9)", "SGD(learning_rate=0.3, momentum=0.9)"),
+        ("adam(beta_1=0.8, eps=1e-3)", "Adam(learning_rate=0.001, beta1=0.8, epsilon=0.001)"),
+        ("rmsprop(0.1, rho=0.9)", "RMSProp(learning_rate=0.1, alpha=0.9)"),
+        ("Lamb(max_grad_norm=2)", "Lamb(learning_rate=0.001, clip_norm=2)"),
+    ],
+)
+def test_optimizers_at_all_doors(written: str, meant: str, tmp_path: Path) -> None:
+    assert Trainer(net(""), "mse", written).optimizer == meant
+    section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
+    text = net("") + section.replace("SGD(0.5)", written)
+    assert Trainer(text).optimizer == meant
+    (tmp_path / "net.pgraph").write_text(net(""))
+    for name, array in (("x", X), ("target", ANSWERS)):
+        np.save(tmp_path / f"{name}.npy", array)
+    arguments = ["train", tmp_path / "net.pgraph", "--loss", "mse", "--optimizer", written]
+    arguments += [f"{name}={tmp_path}/{name}.npy" for name in ("x", "target")]
+    shown = CliRunner().invoke(app, [*map(str, arguments), "--backend", "reference"]).output
+    assert f"\noptimizer {meant}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "what", "hint"),
+    [
+        ("adan", "there is no optimizer 'adan'", f"did you mean 'Adam'? {OPTIMIZER_NAMES.listed}"),
+        (
+            "SGD(momentun=1)",
+            "SGD has no parameter 'momentun'",
+            "did you mean 'momentum'? the parameters are learning_rate, weight_decay, "
+            "loss_scaling, accum_type, momentum, dampening, velocity_scaling, nesterov, combined, "
+            "accl1_type, clip_norm",
+        ),
+        ("SGD(0.1, lr=1)", "'learning_rate' of SGD is given twice", ""),
+    ],
+)
+def test_wrong_optimizers_are_told_alike(optimizer: str, what: str, hint: str) -> None:
+    section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
+    doors = [(net(""), "mse", optimizer), (net("") + section.replace("SGD(0.5)", optimizer),)]
+    for arguments in doors:
+        with pytest.raises(PopgraphError) as caught:
+            Trainer(*arguments)
+        assert (caught.value.what, caught.value.hint) == (what, hint)
+
+
+def test_schedules_at_both_doors() -> None:
+    section = TRAIN.replace("TYPE", "f32[N, 3]").replace("LOSS", "mse(y, target)")
+    written = "CosineDecay(decay_steps=9, alpha=0.5, warmup_steps=1)"
+    schedule = parse_schedule("cosine(9, 0.5, warmup=1)")
+    assert parse_schedule(written) == schedule
+    document = parse(net("") + section.replace("optimizer", f"schedule = {written}\noptimizer"))
+    assert document.training is not None and document.training.schedule == schedule
+    decay = parse_schedule("ExponentialDecay(decay_steps=2, decay_rate=0.5)")
+    assert decay == parse_schedule("exponential(0.5, 2)")
+    with pytest.raises(PopgraphError) as caught:
+        Trainer(net(""), "mse", "sgd", schedule="cosin(steps=1)")
+    assert caught.value.what == "there is no schedule 'cosin'"
+    assert caught.value.hint == (
+        "did you mean 'cosine'? the schedules are constant, linear, cosine, step, exponential"
+    )
+
+
+@pytest.mark.parametrize("name", METRIC_NAMES.names)
+def test_metrics_have_one_meaning(name: str) -> None:
+    for one in (name, name.upper(), *METRIC_NAMES.aliases(name)):
+        assert metrics_of(one) == metrics_of(name)
+    assert metrics_of("Top_7")[0].name == "top7"
+    with pytest.raises(PopgraphError) as caught:
+        metrics_of("acuracy")
+    assert caught.value.hint == f"did you mean 'accuracy'? {METRIC_NAMES.listed}"
+
+
+def test_accuracy_takes_one_hot_labels() -> None:
+    for metric in metrics_of(["accuracy", "f1"]):
+        counts = metric.counts(ANSWERS, ONE_HOTS)
+        np.testing.assert_array_equal(counts, metric.counts(ANSWERS, CLASSES))
+
+
+def test_fit_takes_arrays_as_arguments() -> None:
+    apart, joined = (Trainer(net(""), "cross_entropy", "sgd", backend="reference") for _ in "ab")
+    assert apart.fit(X, CLASSES, epochs=2)["loss"] == joined.fit((X, CLASSES), epochs=2)["loss"]
+    assert apart.evaluate(X, CLASSES) == joined.evaluate((X, CLASSES))
+    assert apart.check(X, CLASSES).loss == joined.check((X, CLASSES)).loss
+    with pytest.raises(PopgraphError, match="options have names: batch=32"):
+        apart.evaluate((X, CLASSES), 32)
+    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
+        apart.fit(X, CLASSES, CLASSES)
