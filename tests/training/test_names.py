@@ -45,11 +45,11 @@ SPELLINGS = [(name, one) for name in COMPARING for one in (name, *LOSSES[name].a
 
 
 def log_softmax(z: Array) -> Array:
-    return z - np.log(np.exp(z).sum(1, keepdims=True))
+    return np.asarray(z - np.log(np.exp(z).sum(1, keepdims=True)))
 
 
 def sigmoid(z: Array) -> Array:
-    return 1 / (1 + np.exp(-z))
+    return np.asarray(1 / (1 + np.exp(-z)))
 
 
 def step(z: Array) -> Array:
