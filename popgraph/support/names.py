@@ -48,7 +48,7 @@ class Names:
         self._meant = {plain(one): name for one, name in self._spelled.items()}
 
     def find(self, given: str) -> str | None:
-        """The name that a spelling stands for."""
+        """The name of a spelling; None if it is unknown."""
         return self._meant.get(plain(given))
 
     def aliases(self, name: str) -> tuple[str, ...]:
@@ -70,5 +70,5 @@ class Names:
         return f"the {self.plural} are {', '.join(self.names)}"
 
     def unknown(self, given: str) -> tuple[str, str]:
-        """What is wrong with a name that `find` does not know, and what to do."""
+        """The error and the hint for a name that `find` does not know."""
         return f"there is no {self.kind} {given!r}", self.hint(given)

@@ -27,11 +27,11 @@ class Named:
     """An optimizer as users name it."""
 
     name: str
-    """As pages and messages write it."""
+    """The spelling of pages and messages."""
     kind: type[OptimizerSpec]
     mode: str
     learning_rate: float
-    """What is used if none is given."""
+    """The default."""
     aliases: str = ""
 
 

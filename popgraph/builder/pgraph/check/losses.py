@@ -1,4 +1,4 @@
-"""The table of losses by name, and the checks of what they compare."""
+"""The table of losses by name, and the checks of scores and labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.support import dtypes
 from popgraph.support.names import Names
 
 CLASS_NUMBERS, ONE_HOT, ALIKE = "class numbers", "one number for each class", "the same shape"
-"""What a loss compares its input with."""
+"""Kinds of targets."""
 
 AXIS, CLASS_WEIGHTS = "axis", "class_weights"
 """Options of all losses of classes."""
@@ -26,12 +26,12 @@ _OF_POPART = {"reduction": "reduction", "lambda": "lambda"}
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss as an expression of a text: `y` is what it is of, `t` the target."""
+    """A loss as an expression of a text: `y` is the output of the model, `t` the target."""
 
     name: str
     about: str
     aliases: str
-    """Other spellings, such as those of Keras and PyTorch, separated by blanks."""
+    """Other spellings, such as the names of Keras and PyTorch, separated by blanks."""
     formula: str
     """Empty for a loss that compares its input with nothing."""
     target: str = ALIKE
@@ -207,7 +207,7 @@ def class_axis(
 
 def _alike(one: Sequence[Dim], other: Sequence[Dim]) -> int:
     """
-    How many names of dimensions are the same in two shapes; -1 if these cannot be equal.
+    The number of named dimensions that two shapes share; -1 if the shapes cannot be equal.
 
     Equal numbers do not count: a sequence may be as long as there are classes, by chance.
     """
@@ -236,7 +236,7 @@ def _one_hot_axis(
 
 
 def _misfit(source: Source, span: Span, loss: Loss, scores: Attribute, labels: Attribute) -> Failed:
-    """Notes that labels do not fit scores, and what they probably are."""
+    """Notes that labels do not fit scores, with their probable kind."""
     rows, given = dims(scores) or (), dims(labels) or ()
     what = f"labels of type {describe(labels)} do not fit {describe(scores)}"
     one_each = f"one for each row of {describe(scores)}"
@@ -271,7 +271,7 @@ def check_class_numbers(source: Source, span: Span, loss: Loss, labels: Attribut
 
 def check_alike(source: Source, span: Span, loss: Loss, y: Attribute, target: Attribute) -> None:
     """
-    Fails unless the target has the shape of what it is compared with, or is one number.
+    Fails unless the target has the shape of the output, or is one number.
 
     Otherwise a difference of [N, 1] and [N] would be one of all pairs.
     """

@@ -66,7 +66,7 @@ def _is_defined(context: GraphContext, path: Path) -> bool:
 
 def _check_spelling(context: GraphContext, path: Path) -> None:
     """
-    Fails at what is meant to be a loss: no operator and no `def` looks more like it.
+    Fails at a misspelt loss, unless a `def` looks more like it.
 
     Names of operators begin with a capital letter.
     """
@@ -81,7 +81,7 @@ def _check_spelling(context: GraphContext, path: Path) -> None:
 def lower_loss(
     context: GraphContext, call: Call, loss: Loss, names: Sequence[str] | None
 ) -> list[SSAValue]:
-    """The nodes of a loss, of which the last has the name that is wanted."""
+    """The nodes of a loss; the last one gets the names of the results."""
     span = call.path.span
     inputs, options = _arguments(context, call, loss)
     meanings: dict[str, Expression] = {
@@ -144,7 +144,7 @@ def _arguments(
 def _target(
     context: GraphContext, loss: Loss, given: Expression, y: SSAValue, span: Span
 ) -> Expression:
-    """What an output is compared with, in its element type."""
+    """The target of an elementwise loss, in the element type of the output."""
     if is_literal(found := fold(context, given)):
         return found
     target = lower_value(context, found)

@@ -53,7 +53,7 @@ SCHEDULE_NAMES = Names(
     {**dict.fromkeys(SCHEDULES, ""), "cosine": "CosineDecay cosine_annealing"}
     | {"exponential": "ExponentialDecay"},
 )
-"""Names of PyTorch's schedules are no aliases: programs step these once an epoch."""
+"""PyTorch's schedules count epochs, ours count steps: their names are not aliases."""
 
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "cosine": {"decay_steps": "steps", "alpha": "end", "warmup_steps": "warmup"},

@@ -101,7 +101,7 @@ def lower_training_expression(
 
 
 def _check_called(context: GraphContext, name: Name) -> None:
-    """Fails at the name of a loss that stands for no value: it does not say what it is of."""
+    """Fails at the name of a loss without arguments, unless a value has this name."""
     loss = None if context.scope.taken(name.text) else loss_named(name.text)
     if loss is not None:
         context.source.parse_error(
