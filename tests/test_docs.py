@@ -13,16 +13,22 @@ from pathlib import Path
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from typer.testing import CliRunner
 
 import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
+from popgraph.builder.pgraph.check.losses import LOSS_NAMES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
-from popgraph.builder.pgraph.lower.schedules import SCHEDULES
+from popgraph.builder.pgraph.lower.schedules import SCHEDULE_NAMES, SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR
+from popgraph.cli import app
 from popgraph.passes import optimizer_spec
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from popgraph.training.metrics import METRIC_NAMES
+from popgraph.training.update_rule import OPTIMIZER_NAMES
+from tests import names_page
 from tests.api_page import documented, own_names
 
 ROOT = Path(__file__).parent.parent
@@ -119,6 +125,15 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`@{word}" in page
     for path in (ROOT / "examples").glob("*.pgraph"):
         assert f"`{path.name}`" in page
+
+
+def test_the_page_of_training_has_all_names() -> None:
+    """`python -m tests.names_page` writes them."""
+    assert names_page.PAGE.read_text() == names_page.page()
+    shown = CliRunner().invoke(app, ["train", "--help"]).output
+    for names in (LOSS_NAMES, OPTIMIZER_NAMES, METRIC_NAMES, SCHEDULE_NAMES):
+        for name in names.names:
+            assert re.search(rf"\b{name}\b", shown), name
 
 
 PATH = re.compile(r"`((?:[\w.]+/)*\w+\.(?:py|h)|(?:\w+/){2,})`")
