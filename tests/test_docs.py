@@ -172,6 +172,41 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert (tmp_path / "search/search_index.json").exists()
 
 
+def pages_of(part: object) -> set[str]:
+    """The pages in a part of the site's navigation."""
+    if isinstance(part, str):
+        return {part}
+    inside = part.values() if isinstance(part, Mapping) else part
+    return {page for one in inside for page in pages_of(one)}  # type: ignore[attr-defined]
+
+
+def test_the_readme_leads_to_every_page_under_the_section_that_it_has_in_the_site() -> None:
+    sections = {
+        name: pages_of(part)
+        for entry in load_config(str(ROOT / "mkdocs.yml")).nav
+        if isinstance(entry, Mapping)
+        for name, part in entry.items()
+    }
+    linked: dict[str, set[str]] = {}
+    table = (ROOT / "README.md").read_text().partition("## Where to go")[2]
+    for name, row in re.findall(r"^\| (?:\*\*(.+?)\*\* )?\|(.*)$", table, re.MULTILINE):
+        section = linked.setdefault(name or list(linked)[-1], set())
+        section |= {link.removeprefix("docs/") for link in re.findall(r"\]\((.+?)\)", row)}
+    linked = {
+        name: {link.replace(".ipynb", ".md").replace("decisions", "DECISIONS") for link in links}
+        for name, links in linked.items()
+    }
+    assert linked == sections
+
+
+def test_the_diagram_of_the_first_page_fits_a_telephone() -> None:
+    """A window of 420 pixels shows 47 characters of a code block; the rest is cut off."""
+    lines = re.findall(r"^    (\S.*|  .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = [line for line in lines if "│" in line or line.startswith("make ")]
+    assert len(shown) > 5
+    assert max(map(len, shown)) <= 47
+
+
 def test_the_readme_has_the_figures_of_the_performance_page() -> None:
     page = (ROOT / "docs/performance.md").read_text()
     for kind, part in (("inference", "inference"), ("a step of training", "training")):
