@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -102,6 +102,9 @@ accuracy: $(READY)  ## measure the errors of all functions, and write docs/accur
 
 operators: $(READY)  ## measure what of ONNX's tests passes, operator by operator, for docs/ops.md
 	$(BIN)/python -m tests.operators reference
+
+release-notes: $(READY)  ## move the fragments of changes/ into CHANGELOG.md, at a release
+	$(BIN)/python -m tests.release_notes
 
 sizes:  ## the largest files and functions
 	@$(PYTHON) tests/sizes.py
