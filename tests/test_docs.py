@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -176,6 +177,17 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "notebooks/training.html").read_text()
     assert (tmp_path / "files/popgraph/builder/pgraph/syntax/pgraph.lark").exists()
     assert (tmp_path / "search/search_index.json").exists()
+
+
+def test_the_page_of_compatibility_has_the_versions_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs/compatibility.md").read_text()
+    assert f"| packages | {', '.join(f'`{one}`' for one in project['dependencies'])} |" in page
+    assert f"`{project['requires-python']}`" in page
+    named = [one for one in project["classifiers"] if re.search(r"Python :: 3\.\d", one)]
+    assert named and all(re.search(rf"\b{one.split()[-1]}\b", page) for one in named)
+    (zig,) = project["optional-dependencies"]["zig"]
+    assert f"`{zig}`" in page
 
 
 def pages_of(part: object) -> set[str]:
