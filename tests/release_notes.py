@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 KINDS = ("added", "changed", "fixed", "removed")
 NAME = re.compile(rf"[a-z0-9]+(-[a-z0-9]+)*\.({'|'.join(KINDS)})\.md")
 MOST_CHARACTERS = 400
-"""Two long sentences; a longer note tells a history that belongs in the commit."""
+"""Two long sentences; a longer history belongs in the commit."""
 
 
 def fragments(folder: Path) -> list[Path]:
