@@ -37,6 +37,13 @@ class Era:
     """
     constant_weights: bool = True
     """Weights do not change in sessions that do not train, unless an option says so."""
+    strided_groups: bool = True
+    """
+    Group normalization has channel c in group c % groups, not in c // (channels / groups): until
+    May 2021, when an option was added.
+    """
+    group_variances: bool = False
+    """Its third result is the variance, not the inverse standard deviation: until May 2019."""
     unreadable: str = ""
     """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()
@@ -59,6 +66,7 @@ ERAS = (
         opset=9,
         gradient="d__",
         numbered=True,
+        group_variances=True,
         inference=("dataFeed", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", *_SHAPES),
         signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
@@ -71,6 +79,7 @@ ERAS = (
         unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
+        group_variances=True,
         inference=("dataFeed", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", *_SHAPES),
         signs=frozenset(["enableAutoRecomputation", "setDevice"]),
@@ -106,7 +115,7 @@ ERAS = (
             ]
         ),
     ),
-    Era("last", "popart", mandatory=True),
+    Era("last", "popart", mandatory=True, strided_groups=False),
 )
 """All eras, oldest first; the last is what `popgraph.session` is."""
 

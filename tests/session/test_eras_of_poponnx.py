@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
@@ -394,3 +395,37 @@ def test_pytest_runs_the_era_of_its_file(processes: list[str], tmp_path: Path) -
         timeout=300,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("era", ERAS[:-1], **by_name)
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_group_normalization_of_spread_channels(era: Era, backend: str) -> None:
+    """Group g had channels g, g + groups, ...; its third result was the variance at first."""
+    old, prefix = module_of(era), module_of(era).reservedGradientPrefix()
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    scale, factor = np.arange(1, 7, dtype=np.float32), np.square(x + 1)
+    builder = old.Builder()
+    ids = [builder.addInputTensor(old.TensorInfo("FLOAT", one.shape)) for one in (x, scale)]
+    bias = builder.addInitializedInputTensor(np.zeros(6, np.float32))
+    y, mean, third = builder.aiGraphcore.groupnormalization([*ids, bias], 2, 1e-3)
+    wanted = [y, mean, third, *(prefix + id for id in (*ids, bias))]
+    weighted = builder.aiOnnx.mul([y, builder.aiOnnx.constant(factor)])
+    losses = [old.L1Loss(weighted, "loss", 1.0)]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    session.setDevice(old.DeviceManager().createCpuDevice(backend=backend))
+    session.prepareDevice()
+    session.weightsFromHost()
+    found = session.initAnchorArrays()
+    session.run(old.PyStepIO(dict(zip(ids, (x, scale), strict=True)), found))
+
+    given = [torch.tensor(one, requires_grad=True) for one in (x, scale, np.zeros(6, np.float32))]
+    spread = given[0].reshape(2, 3, 2, 3).transpose(1, 2)
+    variance, average = torch.var_mean(spread, (2, 3), correction=0, keepdim=True)
+    inverse = 1 / (variance + 1e-3).sqrt()
+    normal = ((spread - average) * inverse).transpose(1, 2).reshape(2, 6, 3)
+    result = normal * given[1][:, None] + given[2][:, None]
+    (result * torch.tensor(factor)).abs().sum().backward()
+    last = variance if era.name in ("2018-12", "2019-03") else inverse
+    expected = [result, average.ravel(), last.ravel(), *(one.grad for one in given)]
+    for id, one in zip(wanted, expected, strict=True):
+        np.testing.assert_allclose(found[id], one.detach().numpy(), 1e-4, 1e-4, err_msg=id)

@@ -65,6 +65,9 @@ class _OfEra(session.Session):
     def _gradient_prefixes(self) -> tuple[str, ...]:
         return gradient_prefixes(self.ERA)
 
+    def _gives_group_variances(self) -> bool:
+        return self.ERA.group_variances
+
     def _insists_on_weights(self) -> bool:
         return self.ERA.checked
 
