@@ -44,6 +44,11 @@ class Era:
     """
     group_variances: bool = False
     """Its third result is the variance, not the inverse standard deviation: until May 2019."""
+    replicas_first: bool = False
+    """
+    Inputs and anchors of a step are [replicas, batches, ...], not [batches, replicas, ...]: until
+    October 2019.
+    """
     unreadable: str = ""
     """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()
@@ -60,6 +65,7 @@ ERAS = (
     Era(
         "2018-12",
         "poponnx",
+        replicas_first=True,
         checked=False,
         constant_weights=False,
         unreadable=_UNREADABLE,
@@ -74,6 +80,7 @@ ERAS = (
     Era(
         "2019-03",
         "poponnx",
+        replicas_first=True,
         checked=False,
         constant_weights=False,
         unreadable=_UNREADABLE,
@@ -87,6 +94,7 @@ ERAS = (
     Era(
         "2019-07",
         "poponnx",
+        replicas_first=True,
         checked=False,
         unreadable=_UNREADABLE,
         gradient="D___",

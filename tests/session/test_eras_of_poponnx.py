@@ -429,3 +429,40 @@ def test_group_normalization_of_spread_channels(era: Era, backend: str) -> None:
     expected = [result, average.ravel(), last.ravel(), *(one.grad for one in given)]
     for id, one in zip(wanted, expected, strict=True):
         np.testing.assert_allclose(found[id], one.detach().numpy(), 1e-4, 1e-4, err_msg=id)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_replicas_come_first_in_arrays_of_poponnx(era: Era, accumulation: int) -> None:
+    """Until October 2019; every batch of a step meets the weights that the last one has left."""
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    options = old.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+    options.enableGradientAccumulation = accumulation > 1
+    options.accumulationFactor = accumulation
+    kinds = {y: "ALL", "loss": "FINAL"}
+    flow = old.DataFlow(3, {id: old.AnchorReturnType(kind) for id, kind in kinds.items()})
+    losses = [old.L1Loss(y, "loss", 1.0)]
+    session = old.TrainingSession(
+        builder.getModelProto(),
+        dataFeed=flow,
+        losses=losses,
+        optimizer=old.SGD(0.25),
+        userOptions=options,
+    )
+    session.setDevice(old.DeviceManager().createCpuDevice(backend="reference"))
+    session.prepareDevice()
+    session.weightsFromHost()
+    by_batch: Array = np.random.default_rng(0).random((3, accumulation, 2, 2, 3), np.float32)
+    weights = 2 - 0.25 * np.cumsum(by_batch.sum((1, 2)), axis=0)
+    weights = np.concatenate([np.full((1, 2, 3), 2, np.float32), weights[:-1]])
+    wanted: dict[str, Array] = {y: by_batch * weights[:, None, None]}
+    wanted["loss"] = np.abs(wanted[y][-1, -1]).sum(-1)
+    if era.module == "poponnx":
+        by_batch, wanted[y] = (np.moveaxis(one, 2, 0) for one in (by_batch, wanted[y]))
+    anchors = session.initAnchorArrays()
+    assert anchors[y].shape == tuple(size for size in wanted[y].shape if size > 1)
+    session.run(old.PyStepIO({x: np.ascontiguousarray(by_batch)}, anchors))
+    for id, one in wanted.items():
+        np.testing.assert_allclose(anchors[id], one.reshape(anchors[id].shape), 1e-5, err_msg=id)
