@@ -29,7 +29,7 @@ from tests.session.era_modules import (
 
 __all__ = ["names_taken_away"]
 pytestmark = pytest.mark.usefixtures("names_taken_away")
-OLDEST, PLAIN, _, POPART, _ = ERAS
+OLDEST, PLAIN, SECOND, POPART, _ = ERAS
 ONES: Array = np.ones((2, 3), np.float32)
 
 
@@ -466,3 +466,78 @@ def test_replicas_come_first_in_arrays_of_poponnx(era: Era, accumulation: int) -
     session.run(old.PyStepIO({x: np.ascontiguousarray(by_batch)}, anchors))
     for id, one in wanted.items():
         np.testing.assert_allclose(anchors[id], one.reshape(anchors[id].shape), 1e-5, err_msg=id)
+
+
+def reshaped(builder: Any, x: str, shape: list[int], known: bool) -> str:
+    """A tensor in a shape that the builder need not know: constants of so many bytes are data."""
+    if known:
+        return str(builder.reshape_const(builder.aiOnnx, [x], shape))
+    many = np.concatenate([shape, np.zeros(300, np.int64)])
+    ends = [builder.aiOnnx.constant(np.array([end])) for end in (0, len(shape), 0)]
+    few = builder.aiOnnx.slice([builder.aiOnnx.constant(many), *ends])
+    y = str(builder.aiOnnx.reshape([x, few]))
+    with pytest.raises(popart_exception, match="not known"):
+        builder.getTensorShape(y)
+    return y
+
+
+@pytest.mark.parametrize("reduction", ["SUM", "MEAN"])
+@pytest.mark.parametrize("shape", [[12], [3, 4], [3, 2, 2]])
+@pytest.mark.parametrize("kind", ["L1Loss", "NllLoss", "ignoring"])
+def test_losses_of_shapes_that_a_builder_does_not_know(
+    kind: str, shape: list[int], reduction: str
+) -> None:
+    old = module_of(SECOND)
+    results = []
+    for known in (True, False):
+        builder = old.Builder()
+        x = builder.addInputTensor(old.TensorInfo("FLOAT", [12]))
+        w = builder.addInitializedInputTensor(np.linspace(1, 2, 12, dtype=np.float32))
+        y = reshaped(builder, builder.aiOnnx.mul([x, w]), shape, known)
+        feeds: dict[str, Array] = {x: np.linspace(-1, 1, 12, dtype=np.float32)}
+        reduced = getattr(old.ReductionType, reduction)
+        if kind == "L1Loss":
+            loss = old.L1Loss(y, "loss", 0.5, reduced)
+        else:
+            y = builder.aiOnnx.softmax([y], len(shape) - 1)
+            labels = builder.addInputTensor(old.TensorInfo("INT32", shape[:-1]))
+            feeds[labels] = np.arange(np.prod(shape[:-1]), dtype=np.int32).reshape(shape[:-1]) % 2
+            rest = [0] if kind == "ignoring" else []
+            loss = old.NllLoss(y, labels, "loss", *rest, reduction=reduced)
+        wanted = [old.reservedGradientPrefix() + w, "loss"]
+        session = training(old, builder.getModelProto(), wanted, [loss])
+        results.append(run_once(old, session, feeds))
+    for id, one in results[0].items():
+        np.testing.assert_allclose(results[1][id], one, 1e-5, 1e-7, err_msg=id)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_label_of_one_row_of_probabilities(era: Era) -> None:
+    old = module_of(era)
+    builder = old.Builder()
+    x = builder.addInitializedInputTensor(np.arange(3, dtype=np.float32))
+    labels = builder.addInputTensor(old.TensorInfo("INT32", [1]))
+    chances = builder.aiOnnx.softmax([x], 0)
+    wanted = [old.reservedGradientPrefix() + x, "loss"]
+    losses = [old.NllLoss(chances, labels, "loss")]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    found = run_once(old, session, {labels: np.ones(1, np.int32)})
+    chance = np.exp([0, 1, 2]) / np.exp([0, 1, 2]).sum()
+    np.testing.assert_allclose(found["loss"], [-np.log(chance[1])], 1e-5)
+    np.testing.assert_allclose(found[wanted[0]], chance - [0, 1, 0], 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
+    old = module_of(era)
+    builder = old.Builder()
+    indices = builder.addInputTensor(old.TensorInfo("INT32", [2]))
+    values = builder.addInitializedInputTensor(np.array([1, 3], np.float32))
+    depth = builder.aiOnnx.constant(np.array(6, np.int16))
+    hot = builder.aiOnnx.onehot([indices, depth, values], 0)
+    wanted = ["loss", old.reservedGradientPrefix() + values]
+    losses = [old.L1Loss(hot, "loss", 0.5, old.ReductionType.MEAN)]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    found = run_once(old, session, {indices: np.array([1, 4], np.int32)})
+    np.testing.assert_allclose(found["loss"], 0.5 * np.array([2, 4, 2, 2, 4, 2]) / 6)
+    np.testing.assert_allclose(found[wanted[1]], 0.5 * np.array([10, 2]) / 12)
