@@ -1,4 +1,4 @@
-"""Coordinates along axes of size 1 are finite, and those of onnxruntime or onnx.reference."""
+"""Coordinates along axes of size 1 are finite, and equal onnxruntime's or onnx.reference's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.resizings import COORDINATES, MODES
 
 
 class Node(NamedTuple):
-    """A node by its inputs, the first of which is fed, and its attributes."""
+    """The inputs of a node (the first is fed, the others are constants) and its attributes."""
 
     inputs: tuple[Array | None, ...]
     attributes: dict[str, Any]
@@ -72,7 +72,7 @@ OPERATORS = {
 
 
 def together(operator: str, nodes: list[Node]) -> tuple[ModelProto, dict[str, Array]]:
-    """All nodes in one model, which is compiled at once; and what it is fed."""
+    """One model of all nodes, which needs one compilation, and its inputs."""
     fed, infos, held, made, outputs = {}, [], [], [], []
     for place, (inputs, attributes) in enumerate(nodes):
         names = ["" if array is None else f"x{place}_{at}" for at, array in enumerate(inputs)]

@@ -56,10 +56,10 @@ class Printed:
 
 def _writer(value: Array, digits: int, form: int) -> Callable[[Any], str]:
     """
-    How an element is written: all with as many decimals, and as wide as the widest.
+    The formatter of elements: all have equally many decimals and the width of the widest.
 
-    `digits` counts those before the point, too: 8 make 1.0000000 and 100.00000. PopART documents
-    no rule for AUTO; here, fixed point is left where it would show no digit of some element.
+    `digits` includes those before the point: 8 give 1.0000000 and 100.00000. PopART documents no
+    rule for AUTO; here it is fixed point, unless that shows no digit of some element.
     """
     if not digits or form == PLAIN:
         return lambda one: f"{one:g}" if value.dtype.kind == "f" else str(one)

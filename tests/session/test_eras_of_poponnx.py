@@ -469,7 +469,7 @@ def test_replicas_come_first_in_arrays_of_poponnx(era: Era, accumulation: int) -
 
 
 def reshaped(builder: Any, x: str, shape: list[int], known: bool) -> str:
-    """A tensor in a shape that the builder need not know: constants of so many bytes are data."""
+    """Reshapes by a known shape, or by one sliced from a constant too large for inference."""
     if known:
         return str(builder.reshape_const(builder.aiOnnx, [x], shape))
     many = np.concatenate([shape, np.zeros(300, np.int64)])

@@ -232,7 +232,7 @@ def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str
 def test_tensors_are_printed_in_the_format_of_the_node(
     value: Array, settings: dict[str, int], said: str | None
 ) -> None:
-    """As PrintTensorFmt documents it: `digits` counts all digits, 0 switches a rule off."""
+    """The format is that of PrintTensorFmt: `digits` counts all digits, 0 switches a rule off."""
     whole = f"[{' '.join(f'{one:4}' for one in range(1200))}]"
     assert Printed("x", "t", settings).text(value) == f"t: {said or whole}"
 

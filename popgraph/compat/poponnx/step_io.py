@@ -30,8 +30,8 @@ class PyStepIO(modern.PyStepIO):
 
 class ReplicasFirst(modern.StepIO):
     """
-    One step of arrays [replicas, micro-batches, ...]; a session reads and writes micro-batches of
-    all replicas in turn.
+    One step of arrays [replicas, micro-batches, ...], for a session that reads and writes
+    [micro-batches, replicas, ...].
     """
 
     def __init__(self, given: modern.StepIO, step: StepShape, shared: Collection[str]) -> None:
