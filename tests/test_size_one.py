@@ -39,6 +39,7 @@ def resizings() -> Iterator[Node]:
     for mode, coordinates, (shape, size) in product(MODES, COORDINATES, shapes):
         roi = region if coordinates == "tf_crop_and_resize" else None
         attributes: dict[str, Any] = {"mode": mode}
+        attributes["coordinate_transformation_mode"] = coordinates
         yield Node((normal(shape), roi, None, np.array(size)), attributes)
 
 
@@ -59,6 +60,7 @@ def regions() -> Iterator[Node]:
     ):
         boxes = np.array([[0, 0, 0, 0], [0, 0, 1, 1]], np.float32)
         attributes: dict[str, Any] = {"mode": mode}
+        attributes["coordinate_transformation_mode"] = coordinates
         attributes |= {"output_height": side, "output_width": side}
         yield Node((normal((1, 1, 4, 1)), boxes, np.array([0, 0])), attributes)
 

@@ -153,7 +153,7 @@ def _ask(
 def types_if_admitted(
     op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
 ) -> InferredTypes:
-    """The types ONNX infers for a node with refused element types; unknown if shapes are refused."""
+    """The types that ONNX infers for a node whose element types its schema refuses."""
     unknown = (UNKNOWN,) * len(op.results)
     if op.GRAPHS or unmet(op, known):
         return unknown
