@@ -122,7 +122,13 @@ def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = 
     """The tables; with that of the suites, if they were named."""
     from importlib.metadata import version
 
-    from popgraph.conformance.report import failing_rows, group_rows, reason_rows, suite_rows
+    from popgraph.conformance.report import (
+        failing_rows,
+        group_rows,
+        host_lines,
+        reason_rows,
+        suite_rows,
+    )
     from popgraph.support.tables import table
 
     about = "suites" if suites else f"onnx {version('onnx')}"
@@ -130,6 +136,7 @@ def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = 
         f"{about} on {backend}",
         table(suite_rows(outcomes)) if suites else "",
         table(group_rows(outcomes)),
+        "\n".join(host_lines(outcomes)),
         table(failing_rows(outcomes, suites=suites) if listed else reason_rows(outcomes)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
