@@ -77,8 +77,8 @@ def host_lines(found: Sequence[Outcome]) -> list[str]:
     return [
         f"passed = {' + '.join(Computed)}: what computed the model when it ran. A host step is a",
         "node that Python computes; in a test that is host only no program in C runs.",
-        f"In {compared} of these tests, host steps call onnx.reference: ONNX's code is compared with",
-        "itself there.",
+        f"In {compared} of these tests, host steps call onnx.reference: what ONNX computes is",
+        "compared with what ONNX expects.",
     ]
 
 
