@@ -37,6 +37,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
+    DifferentiationError,
     PopgraphError,
     RunError,
     TypeMismatchError,
@@ -515,6 +516,17 @@ def test_programs_of_training_share_their_weights(backend: str) -> None:
         program = run.program({"x": x, "shape": np.array([rows, 6]), **given})
         assert set(program.variables) == {"w"}
         np.testing.assert_allclose(program.read("w"), w, rtol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_gradient_is_of_an_input_that_decides_the_structure(backend: str) -> None:
+    """Of floats, too, for which one could be asked: the program is compiled for each value."""
+    training = Training("loss", SGD(learning_rate=Scalar(0.5)), gradients=("x", "start"))
+    run = popgraph.compile(stepping(), backend=backend, options=Options(training=training))
+    scalars = zip(("start", "limit", "delta"), (1, 4, 1), strict=True)
+    given = {name: np.array(number, np.float32) for name, number in scalars}
+    with pytest.raises(DifferentiationError, match="no gradient of 'start': its values decide"):
+        run({"x": X[:2].reshape(-1), "shape": np.array([2, 6]), **given})
 
 
 # Commands

@@ -42,6 +42,7 @@ from popgraph.runner import Overriding, Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     BackendError,
+    DifferentiationError,
     ErrorGroup,
     NeedsHostError,
     PopgraphError,
@@ -228,6 +229,7 @@ class BuildRequest:
 
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
+        self._check_slopes(call)
         types = signature(self.module)
         for name, value in call.values.items():
             check_dtype(name, value, from_ir(types[name].element_type))
@@ -240,6 +242,16 @@ class BuildRequest:
                 raise Undecided(names)
         case = Case(lambda: self._text, repr(call.signature))
         return replace(self, module=module, compilation=compilation, settled=False, case=case)
+
+    def _check_slopes(self, call: Call) -> None:
+        """Refuses gradients of inputs whose values the program is compiled for."""
+        wanted = () if self.options.training is None else self.options.training.gradients
+        if names := [name for name in wanted if name in call.values]:
+            raise DifferentiationError(
+                f"there is no gradient of {', '.join(map(repr, names))}: its values decide the "
+                "structure of the program",
+                hint="ask for gradients of other inputs",
+            )
 
     @cached_property
     def _text(self) -> str:
