@@ -100,8 +100,10 @@ notebooks: $(READY)  ## run the notebooks of docs/notebooks, and keep what their
 accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md
 	$(BIN)/python -m tests.accuracy
 
-operators: $(READY)  ## measure what of ONNX's tests passes, operator by operator, for docs/ops.md
-	$(BIN)/python -m tests.operators reference
+operators: $(READY)  ## run ONNX's tests, and measure gradients and types, for docs/conformance.md and docs/ops.md
+	mkdir -p build
+	$(BIN)/popgraph conformance --backend c --json build/conformance.json
+	$(BIN)/python -m tests.operators build/conformance.json
 
 release-notes: $(READY)  ## move the fragments of changes/ into CHANGELOG.md, at a release
 	$(BIN)/python -m tests.release_notes

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -24,7 +26,9 @@ from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
 from popgraph.builder.pgraph.lower.schedules import SCHEDULE_NAMES, SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR
 from popgraph.cli import app
+from popgraph.conformance.outcome import Computed, Status
 from popgraph.passes import optimizer_spec
+from popgraph.passes.onnx.without_gradient import Flow, flows
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
 from popgraph.training.metrics import METRIC_NAMES
@@ -238,6 +242,41 @@ def test_the_diagram_of_the_first_page_fits_a_telephone() -> None:
     shown = [line for line in lines if "│" in line or line.startswith("make ")]
     assert len(shown) > 5
     assert max(map(len, shown)) <= 47
+
+
+def test_the_readme_has_the_figures_of_the_last_run_of_onnx_tests() -> None:
+    """As `make operators` wrote them; so has the page of conformance."""
+    record = json.loads((ROOT / "docs/operators.json").read_text())
+    found = record["conformance"]["all"]
+    computed = [found.get(by, 0) for by in Computed]
+    ends = [found.get(status, 0) for status in Status]
+    assert sum(computed) == found[Status.PASSED]
+    told = numbers_in("What is computed", "backend tests")
+    wanted = [sum(ends), ends[0], *computed, record["by_onnx"], found[Status.SKIPPED]]
+    assert told == wanted and not found.get(Status.WRONG)
+    assert sum(ends) == found[Status.PASSED] + found[Status.SKIPPED], "say what failed, too"
+    page = (ROOT / "docs/conformance.md").read_text()
+    row = [str(sum(ends)), str(ends[0]), *map(str, [*computed, *ends[1:]])]
+    assert f"| all | {' | '.join(row)} |" in page
+    assert f"In {record['by_onnx']} of these tests" in page
+    failing = f"{ends[0]:,} tests that pass and {found[Status.SKIPPED]} that fail"
+    assert failing in page
+
+
+def test_the_readme_counts_the_gradients_of_operators() -> None:
+    record = json.loads((ROOT / "docs/operators.json").read_text())["operators"]
+    found = flows({name: slopes for name, (_, slopes) in record.items() if slopes})
+    count = Counter(flow for flow, _ in found.values())
+    some = count[Flow.ALL] + count[Flow.SOME]
+    wanted = [len(found), some, count[Flow.ZERO], count[Flow.NONE]]
+    assert numbers_in("What is computed", "gradient") == wanted
+
+
+def numbers_in(section: str, word: str) -> list[int]:
+    """Those of the paragraph of the README with this word."""
+    part = (ROOT / "README.md").read_text().partition(f"## {section}\n")[2].partition("\n## ")[0]
+    (paragraph,) = (one for one in part.strip().split("\n\n") if word in one)
+    return [int(one.replace(",", "")) for one in re.findall(r"\b\d[\d,]*\b", paragraph)]
 
 
 def test_the_readme_has_the_figures_of_the_performance_page() -> None:
