@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 from models import model
 from onnx import helper
+from spent import Spent
 
 from popgraph.support.files import SETTLED
 
@@ -26,11 +27,15 @@ STATUS = Path("/proc/self/status")
 """Where Linux says how much memory a process has had."""
 
 STARTUP = """
-import sys, time
-start = time.perf_counter()
-import popgraph
-popgraph.compile(sys.argv[1])
-print(time.perf_counter() - start)
+import json, sys
+sys.path.append(sys.argv[2])
+from spent import spent
+
+def start():
+    import popgraph
+    popgraph.compile(sys.argv[1])
+
+print(json.dumps(spent(start)))
 """
 
 MEMORY = """
@@ -56,24 +61,26 @@ onnxruntime.InferenceSession(path, options).run(None, inputs)
 }
 
 
-def startup(path: Path) -> float:
-    """Seconds from `import popgraph` to a model that can be called, in a new process."""
-    return said(STARTUP, path)
+def startup(path: Path) -> Spent:
+    """What it takes from `import popgraph` to a model that can be called, in a new process."""
+    found: Spent = said(STARTUP, path, Path(__file__).parent)
+    return found
 
 
 def memory(path: Path, types: Types, module: str) -> float:
     """Megabytes that reading a model and running it once add at most to what is imported."""
-    return said(MEMORY.format(module=module, run=RUNS[module]), path, json.dumps(types))
+    script = MEMORY.format(module=module, run=RUNS[module])
+    return float(said(script, path, json.dumps(types)))
 
 
-def said(script: str, *arguments: object) -> float:
-    """The number that a script prints, in a new process."""
+def said(script: str, *arguments: object) -> Any:
+    """What a script prints as JSON, in a new process."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise SystemExit(lines[-1] if lines else f"exit code {done.returncode} of {command[0]}")
-    return float(done.stdout)
+    return json.loads(done.stdout)
 
 
 def types_of(path: Path) -> Types:
@@ -107,7 +114,7 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
     found = asdict(comparison.result(arguments.accuracy))
     ran = [row["name"] for row in found["rows"] if row["name"] in RUNS and not row["refusal"]]
     took = {module: memory(path, types, module) for module in ran if STATUS.exists()}
-    return found | {"cold_s": cold, "warm_s": warm, "memory_mb": took}
+    return found | {"cold": cold, "warm": warm, "memory_mb": took}
 
 
 def profile(arguments: argparse.Namespace, path: Path) -> str:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import onnx
 import torch
 from networks import Recurrent, recurrent
+from spent import spent
 from torch import Tensor, nn
 from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
@@ -260,13 +260,6 @@ class Trained:
         return step
 
 
-def first_call(call: Callable[[], object]) -> float:
-    """Seconds on the clock: compilers do not work in this thread only."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def losses(trained: Trained, executable: Executable, steps: int) -> float:
     """How far the losses of the first steps of both are apart, relative to the first."""
     step = trained.theirs(False)
@@ -283,7 +276,7 @@ def compiled(trained: Trained) -> tuple[Callable[[], float] | None, float, str]:
     """A step of torch.compile after its first, the seconds of that one, or why there is none."""
     step = trained.theirs(True)
     try:
-        return step, first_call(step), ""
+        return step, spent(step)["wall"], ""
     except Exception as error:  # its compiler wants headers that not every machine has
         return None, 0.0, f"torch.compile does not work here: {type(error).__name__}"
 
@@ -292,7 +285,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything about one network."""
     trained = Trained(name)
     made: list[Executable] = []
-    cold = first_call(lambda: made.append(trained.ours()))
+    cold = spent(lambda: made.append(trained.ours()))
     (executable,) = made
     arrays = trained.arrays
     difference = losses(trained, executable, 3)
@@ -319,7 +312,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
             for each in contestants
         ],
         "refusal": refusal,
-        "first_step_s": cold,
+        "cold": cold,
         "theirs_first_step_s": theirs_cold,
         "losses_differ_by": difference,
     }

@@ -10,6 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_he
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 from onnx.defs import get_schema, onnx_opset_version
 
+from popgraph.backends.base import ComputedBy
 from popgraph.compiler import admits
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
@@ -34,6 +35,11 @@ class PreparedModel(BackendRep):  # type: ignore[misc]
         found = self._runner(self._named(inputs))
         outputs: tuple[Any, ...] = self._outputs(*(found[name] for name in self._names))
         return outputs
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed the runs so far: programs in C, and Python where it must."""
+        return self._runner.computed_by
 
     def _named(self, inputs: Inputs) -> dict[str, Any]:
         if isinstance(inputs, Mapping):

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import TypeAlias
 from weakref import WeakSet, ref
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import ComputedBy, Executable
 from popgraph.support.arrays import Array
 from popgraph.support.locks import Lock
 from popgraph.support.warnings import UntunedProgramWarning
@@ -55,6 +55,10 @@ class QuickProgram(Executable):
     def tuned(self) -> bool:
         """Whether the tuned program is there."""
         return self._settled.is_set() and not self._failure
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        return self.program.computed_by
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the tuned program is there, or cannot be; says whether it is there."""

@@ -6,12 +6,13 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TypeAlias
 
 import numpy as np
 
-from popgraph.backends.base import Executable, as_array
+from popgraph.backends.base import ComputedBy, Executable, as_array
 from popgraph.backends.c.run.warm_start import KnownModel
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError, UnsupportedError
@@ -200,6 +201,13 @@ class OpenModel:
         """The calls for which a program is kept, the most recently used last."""
         with self._looking:
             return [call for call, _ in self._programs.values()]
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What computes the programs that are kept."""
+        with self._looking:
+            programs = [program for _, program in self._programs.values()]
+        return reduce(or_, (program.computed_by for program in programs), ComputedBy())
 
     def _keep(self, call: Call, program: Executable) -> None:
         """Another one is forgotten for it: its code and memory go when nobody runs it any more."""

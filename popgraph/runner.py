@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Protocol
 
 import numpy as np
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import ComputedBy, Executable
 from popgraph.background import Backlog
 from popgraph.open_model import Call, OpenModel
 from popgraph.support.arrays import Array
@@ -24,6 +25,10 @@ class Called(Protocol):
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for inputs like these."""
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed its runs so far."""
 
 
 class Overriding:
@@ -42,6 +47,11 @@ class Overriding:
         if names and names not in self._made:
             self._made[names] = self.make(names)
         return self._made.get(names)
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed the calls that brought other values."""
+        return reduce(or_, (made.computed_by for made in self._made.values()), ComputedBy())
 
 
 class Runner:
@@ -113,6 +123,12 @@ class Runner:
     def kept(self) -> list[Call]:
         """The calls (shapes, and values of structural inputs) for which a program is kept here."""
         return [] if self.open is None else self.open.kept
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed the runs so far: programs in C, and Python where it must."""
+        others = self.overriding.computed_by if self.overriding else ComputedBy()
+        return self.made.computed_by | others
 
     def __repr__(self) -> str:
         return as_text(*self._told())

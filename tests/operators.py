@@ -1,25 +1,36 @@
-"""Measures every operator: how many of ONNX's cases pass, and by which inputs gradients flow."""
+"""
+Measures every operator: what computed ONNX's cases, and by which inputs gradients flow.
+
+`python -m tests.operators FOUND.json` reads what `popgraph conformance --json` wrote, and brings
+docs/operators.json and the table of docs/conformance.md up to date. With `--cases`, gradients and
+types stay as they were measured before.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from popgraph.backend import CBackend, ReferenceBackend
 from popgraph.conformance.cases import Case, all_cases
-from popgraph.conformance.outcome import Status, outcome
+from popgraph.conformance.outcome import Outcome, Status
+from popgraph.conformance.report import counts, group_rows, host_lines, reason_rows
+from popgraph.support.tables import markdown_table
 from tests.every_type import schemas
 from tests.gradient_cases import all_samples
 from tests.gradients import slopes_of
 from tests.type_outcomes import first_types
 
-RECORD = Path(__file__).parent.parent / "docs" / "operators.json"
+DOCS = Path(__file__).parent.parent / "docs"
+RECORD = DOCS / "operators.json"
+PAGE = DOCS / "conformance.md"
+BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
+"""Around what stands in the page of the last run."""
 
 
 def operator(model: onnx.ModelProto) -> str:
@@ -32,20 +43,72 @@ def is_about_one(case: Case) -> bool:
     return case.kind == "node" and "_expanded" not in case.name and len(case.model.graph.node) == 1
 
 
-def measured(on: str) -> dict[str, Any]:
-    """By operator: how many cases pass, of how many, and the slopes by its inputs."""
-    backend = {"c": CBackend, "reference": ReferenceBackend}[on]
-    found: dict[str, list[Any]] = defaultdict(lambda: [0, 0, None])
-    for name, slopes in slopes_of(all_samples()).items():
-        found[name][2] = slopes or None
+def record(outcomes: list[Outcome], known: dict[str, Any]) -> dict[str, Any]:
+    """
+    All cases by group and by operator, the slopes by an operator's inputs, and its types.
+
+    What is `known` of the last two is not measured again.
+    """
+    slopes = known.get("slopes") or slopes_of(all_samples())
+    cases = of_operators(outcomes)
+    operators = {
+        name: [dict(cases[name]), slopes.get(name) or None]
+        for name in sorted(cases.keys() | slopes.keys())
+    }
+    return {
+        "onnx": onnx.__version__,
+        "conformance": counts(outcomes),
+        "by_onnx": sum(each.status == Status.PASSED and bool(each.by_onnx) for each in outcomes),
+        "operators": operators,
+        "types": known.get("types") or measured_types(),
+    }
+
+
+def of_operators(outcomes: list[Outcome]) -> dict[str, Counter[str]]:
+    """By operator, how many of the cases about it were computed by what, or ended how."""
+    ended = {each.name: each for each in outcomes}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for case in filter(is_about_one, all_cases()):
-        row = found[operator(case.model)]
-        result = outcome(case, backend)
-        row[0] += result.status == Status.PASSED
-        row[1] += 1
-    operators = {name: found[name] for name in sorted(found)}
-    head = {"onnx": onnx.__version__, "backend": on}
-    return {**head, "operators": operators, "types": measured_types()}
+        each = ended[case.name]
+        passed = each.status == Status.PASSED and each.computed
+        found[operator(case.model)][str(passed or each.status)] += 1
+    return found
+
+
+def section(outcomes: list[Outcome]) -> str:
+    """The tables of docs/conformance.md."""
+    heading, *rows = group_rows(outcomes)
+    reasons = reason_rows(outcomes)
+    return "\n".join(
+        [
+            f"All tests of onnx {onnx.__version__}, on the C backend:",
+            "",
+            markdown_table(heading, rows, " " + "r" * (len(heading) - 1)),
+            "",
+            *host_lines(outcomes),
+            "",
+            markdown_table(reasons[0], reasons[1:], "r"),
+            "",
+        ]
+    )
+
+
+def put_into_page(outcomes: list[Outcome]) -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{section(outcomes)}\n{END}{rest.partition(END)[2]}")
+
+
+def read(file: str) -> list[Outcome]:
+    """What `popgraph conformance --backend c --json` wrote."""
+    tests = json.loads(Path(file).read_text())["backends"]["c"]["tests"]
+    return [Outcome(**{**each, "status": Status(each["status"])}) for each in tests]
+
+
+def known() -> dict[str, Any]:
+    """The slopes and types that were measured before."""
+    old = json.loads(RECORD.read_text())
+    slopes = {name: row[-1] for name, row in old["operators"].items()}
+    return {"slopes": slopes, "types": old["types"]}
 
 
 PARTS = 16
@@ -64,11 +127,11 @@ def measured_types() -> dict[str, list[Any]]:
     return {name: found[name] for name in sorted(found)}
 
 
-def lines(record: dict[str, Any]) -> str:
+def lines(found: dict[str, Any]) -> str:
     """JSON with an operator in each line."""
     tables = ("operators", "types")
-    head = {key: value for key, value in record.items() if key not in tables}
-    parts = [f'"{name}": {{\n' + ",\n".join(_rows(record[name])) + "\n}" for name in tables]
+    head = {key: value for key, value in found.items() if key not in tables}
+    parts = [f'"{name}": {{\n' + ",\n".join(_rows(found[name])) + "\n}" for name in tables]
     return json.dumps(head)[:-1] + ", " + ", ".join(parts) + "}\n"
 
 
@@ -77,4 +140,7 @@ def _rows(table: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    RECORD.write_text(lines(measured(sys.argv[1] if len(sys.argv) > 1 else "c")))
+    file, *options = sys.argv[1:]
+    run = read(file)
+    RECORD.write_text(lines(record(run, known() if "--cases" in options else {})))
+    put_into_page(run)

@@ -30,8 +30,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "training": "support dialects builder passes backends background open_model runner "
         "compiler",
         "session": "support dialects builder passes backends background compiler training measure",
-        "backend": "support passes compiler runner start",
-        "conformance": "support backend",
+        "backend": "support passes backends compiler runner start",
+        "conformance": "support backends backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
         "viewer": "support dialects builder passes backends compiler training measure",

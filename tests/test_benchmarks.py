@@ -43,8 +43,8 @@ def found(*rows: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": "net",
         "rows": list(rows),
-        "cold_s": 4.0,
-        "warm_s": 0.25,
+        "cold": {"wall": 4.0, "own_cpu": 1.25, "compiler_cpu": 5.75},
+        "warm": {"wall": 0.25, "own_cpu": 0.2, "compiler_cpu": 0.0},
         "memory_mb": {"popgraph": 20.4, "onnxruntime": 31.0},
         "arena": 110,
         "largest_live_set": 100,
@@ -58,7 +58,7 @@ def test_the_best_peer_counts(page: ModuleType) -> None:
         runtime("openvino", 3.0),
     )
     assert page.row("inference", found(*rows)) == (
-        "| net | 2.00 | 5.00 | 3.00 | **1.50** | 50 | 50% | 4.0 | 0.25 | 20 | 31 "
+        "| net | 2.00 | 5.00 | 3.00 | **1.50** | 50 | 50% | 4.0 | 1.2 | 5.8 | 0.25 | 20 | 31 "
         "| 1.10 | 1.0e-07 | 2.0e-07 |"
     )
 
@@ -70,6 +70,42 @@ def test_a_peer_that_refuses_does_not_count(page: ModuleType) -> None:
         runtime("openvino", 0.0, refusal="no"),
     )
     assert "| 5.00 | refused | **2.50** |" in page.row("inference", found(*rows))
+
+
+def test_a_row_of_training_tells_what_the_first_step_takes(page: ModuleType) -> None:
+    rows = [runtime("popgraph", 2.0), runtime("eager", 5.0)]
+    more = {"theirs_first_step_s": 9.0, "losses_differ_by": 1e-6}
+    line = page.row("training", {**found(*rows), **more})
+    assert line == "| net | 2.00 | 5.00 | refused | **2.50** | 4.0 | 1.2 | 5.8 | 9.0 | 1.0e-06 |"
+
+
+def test_tables_of_the_page_have_the_columns_and_no_empty_cell(page: ModuleType) -> None:
+    """Also those that were measured before a column was added."""
+    headings = {cells[0]: list(cells) for cells in (page.INFERENCE, page.TRAINING)}
+    heading: list[str] = []
+    tables = 0
+    for line in page.PAGE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            heading = []
+        elif "ours ms" in cells and {"cold s", "first step s"} & set(cells):
+            heading, tables = cells, tables + 1
+            assert heading == headings[heading[0]]
+        elif heading:
+            why = cells[1].startswith(("skipped: ", "not compiled: "))
+            assert why or (len(cells) == len(heading) and all(cells)), line
+    assert tables > 5
+
+
+def test_processor_time_is_told_apart_from_that_of_other_processes() -> None:
+    """Loops of so many steps: a share of the time of others would show in the wrong column."""
+    from spent import spent
+
+    loop = "for _ in range(3_000_000): pass"
+    here = spent(lambda: exec(loop))
+    there = spent(lambda: subprocess.run([sys.executable, "-c", loop], check=True))
+    assert here["own_cpu"] > 0 and here["compiler_cpu"] == 0
+    assert there["compiler_cpu"] > there["own_cpu"]
 
 
 def test_what_does_not_compile_has_its_row(

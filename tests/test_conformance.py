@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 from onnx.backend.test.case.test_case import TestCase
 from typer.testing import CliRunner
 
-from popgraph.backend import ReferenceBackend
+from popgraph.backend import CBackend, ReferenceBackend
 from popgraph.cli import app
 from popgraph.conformance.cases import KINDS, Case, all_cases, cases_like
 from popgraph.conformance.groups import GROUPS, group_of
-from popgraph.conformance.outcome import Status, differences, outcome
+from popgraph.conformance.outcome import Computed, Status, differences, outcome
+from popgraph.conformance.report import counts, group_rows, host_lines
 from popgraph.conformance.workers import outcomes
 
 LONG = 300.0
@@ -124,6 +126,65 @@ def test_wrong_answers_and_all_other_ends_are_told() -> None:
     assert "Mismatched elements" in found["test_relu"].reason
 
 
+MIXED = """
+<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (float[4] y, int64[1, N] where)
+{
+    y = Exp (x)
+    where = NonZero (y)
+}
+"""
+BRANCH = """
+<ir_version: 9, opset_import: ["" : 18]> graph (bool take, float[4] x) => (seq(float[4]) z)
+{
+    z = If (take) <
+        then_branch = g () => (seq(float[4]) s) { y = Exp (x) s = SequenceConstruct (y, y) },
+        else_branch = g () => (seq(float[4]) t) { t = SequenceConstruct (x, x) }
+    >
+}
+"""
+LISTED = '<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (seq(float[4]) z)'
+"""What Python must compute, with and without something for C, and no names of it anywhere."""
+
+
+def own_case(name: str, text: str, inputs: list[Any], outputs: list[Any]) -> Case:
+    model = onnx.parser.parse_model(text)
+    return Case("node", TestCase(name, name, None, None, model, [(inputs, outputs)], "node", 0, 0))
+
+
+def test_what_computes_a_test_is_counted() -> None:
+    """By what has run: programs in C, and nodes that Python has computed."""
+    x = np.zeros(4, np.float32)
+    found = [
+        outcome(one, CBackend)
+        for one in (
+            case("test_strnormalizer_nostopwords_nochangecase"),
+            own_case("test_list", f"{LISTED} {{ z = SequenceConstruct (x, x) }}", [x], [[x, x]]),
+            own_case("test_mixed", MIXED, [x], [x + 1, np.array([[0, 1, 2, 3]])]),
+            own_case("test_branch", BRANCH, [np.array(False), x], [[x, x]]),
+            case("test_relu"),
+        )
+    ]
+    assert [each.status for each in found] == [Status.PASSED] * 5
+    host, other, mixed, branch, plain = found
+    assert (host.computed, host.in_python) == (Computed.HOST, ("StringNormalizer",))
+    assert (other.computed, other.in_python) == (Computed.HOST, ("SequenceConstruct",))
+    assert (mixed.computed, mixed.in_python) == (Computed.MIXED, ("NonZero",))
+    assert (plain.computed, plain.in_python, plain.by_onnx) == (Computed.C, (), ())
+    assert branch.computed == Computed.HOST and branch.in_python == ("If", "SequenceConstruct")
+    heading, *_, row = group_rows(found)
+    counted = dict(zip(heading, row, strict=True))
+    assert [counted[each] for each in Computed] == ["1", "1", "3"]
+    with_onnx = sum(bool(each.by_onnx) for each in found)
+    assert with_onnx and f"In {with_onnx} of these tests" in " ".join(host_lines(found))
+
+
+def test_what_numpy_computes_is_no_claim_about_c() -> None:
+    found = [outcome(case("test_relu"), ReferenceBackend)]
+    assert found[0].computed is None and not host_lines(found)
+    assert counts(found)["all"] == {Status.PASSED: 1}
+    assert group_rows(found)[0] == ("group", "tests", *Status)
+
+
 def test_who_takes_too_long_is_not_waited_for() -> None:
     (found,) = outcomes([case("test_exp")], Scripted, 2, 0.5)
     assert found.status == Status.FAILED
@@ -156,6 +217,12 @@ structure fed at run time  1      1       0      0       0        0
 other                      5      3       0      0       1        1
 all                        6      4       0      0       1        1
 """
+TABLE_OF_C = """
+group                      tests  passed  C  C and host  host only  wrong  failed  refused  skipped
+structure fed at run time  1      1       1  0           0          0      0       0        0
+other                      5      3       3  0           0          0      0       1        1
+all                        6      4       4  0           0          0      0       1        1
+"""
 REFUSED = "test_mystery"
 NOT_PASSED = ["test_bernoulli", REFUSED]
 """By name."""
@@ -182,12 +249,14 @@ def test_the_command_prints_tables_and_writes_all_outcomes(tmp_path: Path) -> No
     both = ["--backend", "c", "--backend", "reference", "--jobs", "1", "--limit", str(LONG)]
     ran = CliRunner().invoke(app, ["conformance", "--only", ONLY, "--json", str(file), *both])
     assert ran.exit_code == 0, ran.output
-    assert ran.stdout.count(GROUP_TABLE) == 2
+    assert ran.stdout.count(GROUP_TABLE) == ran.stdout.count(TABLE_OF_C) == 1
     assert f"\n1      refused  {REFUSAL}\n" in ran.stdout
     found = json.loads(file.read_text())["backends"]
     assert set(found) == {"c", "reference"}
+    ended = {"passed": 4, "refused": 1, "skipped": 1}
+    assert found["reference"]["counts"]["all"] == ended
+    assert found["c"]["counts"]["all"] == {**ended, "C": 4}
     for each in found.values():
-        assert each["counts"]["all"] == {"passed": 4, "refused": 1, "skipped": 1}
         refused = [test for test in each["tests"] if test["name"] == REFUSED]
         assert [test["reason"] for test in refused] == [REFUSAL]
 

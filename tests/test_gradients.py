@@ -38,7 +38,7 @@ IN_C = 15
 def recorded() -> Mapping[str, Mapping[str, str]]:
     """By operator and input, what `make operators` has measured."""
     operators = json.loads(RECORD.read_text())["operators"]
-    return {name: gradient or {} for name, (_, _, gradient) in operators.items()}
+    return {name: gradient or {} for name, (_, gradient) in operators.items()}
 
 
 def todays() -> list[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,11 +38,13 @@ from popgraph.passes.options import Options, Training
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
+    DifferentiationError,
     PopgraphError,
     RunError,
     TypeMismatchError,
     UnsupportedError,
 )
+from popgraph.support.shapes import prod
 from popgraph.support.warnings import ManyProgramsWarning
 from tests.passes.test_onnx_to_graphcore import as_array, compare, todays_node_cases
 from tests.sampling import WHOLE
@@ -792,3 +795,41 @@ def test_programs_of_other_options_are_not_mixed_up(
 def known_signature(known: warm_start.KnownModel, x: Array, sizes: list[int]) -> object:
     interface = open_model.Interface(**known.interface)
     return interface.call({"x": x, "shape": np.array(sizes)}).signature
+
+
+CROPPED = """y = Resize <coordinate_transformation_mode="tf_crop_and_resize", mode="linear">
+    (x, {}, , sizes)"""
+READERS = {
+    "region": ("float[4] v", f"sizes = Constant <value_ints = [1, 6]> () {CROPPED.format('v')}"),
+    "computed": (
+        "float[4] v",
+        f"sizes = Constant <value_ints = [1, 6]> () r = Mul(v, v) {CROPPED.format('r')}",
+    ),
+    "scales": ("float[2] v", 'y = Resize <mode="linear"> (x, , v)'),
+    "sizes": ("int64[2] v", 'y = Resize <mode="linear"> (x, , , v)'),
+    "axes": ("int64[1] v", "y = ReduceSum (x, v)"),
+    "count": ("int64[1] v", "y, i = TopK (x, v)"),
+    "shape": ("int64[1] v", "y = Reshape (x, v)"),
+    "start": ("float v", "e = Constant <value_float = 9.0> () y = Range (v, e, e)"),
+}
+"""An input or initializer `v` that an operator must know, and the nodes up to `y`."""
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("initialized", [False, True])
+def test_what_is_read_as_a_constant_has_no_gradient(kind: str, initialized: bool) -> None:
+    declared, nodes = READERS[kind]
+    if initialized and declared.startswith("int64"):
+        pytest.skip("initializers of integers are no weights")
+    count = max(prod(int(one) for one in re.findall(r"\[(\d)\]", declared)), 1)
+    held = f"<{declared} = {{{', '.join(['0.5'] * count)}}}>" if initialized else ""
+    inputs = "float[4,6] x" if initialized else f"float[4,6] x, {declared}"
+    both = "a = ReduceSum <keepdims=0> (y) b = ReduceSum <keepdims=0> (x) l = Add(a, b)"
+    text = f"g ({inputs}) => (float l) {held} {{{nodes} {both}}}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+    training = Training("l", SGD(), gradients=("x", "v"))
+    with pytest.raises(DifferentiationError) as caught:
+        popgraph.compile(model, options=Options(training=training), backend="reference")
+    value = "a value computed from 'v'" if kind == "computed" else "'v'"
+    assert f"reads {value} as a constant, so it has no gradient" in str(caught.value)
+    assert "node 'y'" in caught.value.where

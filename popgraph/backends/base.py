@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,25 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.shapes import Shape, text
+
+
+@dataclass(frozen=True)
+class ComputedBy:
+    """What computes a model: programs in C, and nodes that Python computes."""
+
+    in_c: bool = False
+    """Whether there is a program in C."""
+    in_python: frozenset[str] = frozenset()
+    """The operators of the nodes that Python has computed so far."""
+    by_onnx: frozenset[str] = frozenset()
+    """Those of them whose results `onnx.reference` has computed."""
+
+    def __or__(self, other: ComputedBy) -> ComputedBy:
+        return ComputedBy(
+            self.in_c or other.in_c,
+            self.in_python | other.in_python,
+            self.by_onnx | other.by_onnx,
+        )
 
 
 def as_array(name: str, value: object) -> Array:
@@ -68,6 +88,11 @@ class Executable(ABC):
     def donations(self) -> Mapping[str, str]:
         """The inputs that can be donated, with the output that is made in the memory of each."""
         return {}
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed its runs so far."""
+        return ComputedBy()
 
     @abstractmethod
     def read(self, variable: str) -> Array:

@@ -61,7 +61,9 @@ def command(
 
     Inputs are fed when a model runs, as ONNX's runner does. What PopGraph refuses with a message
     counts as refused; other numbers than ONNX expects as wrong; anything else, a crash or a test
-    that takes too long, as failed. Ends with status 1 if a test is wrong or failed.
+    that takes too long, as failed. Ends with status 1 if a test is wrong or failed. On the C
+    backend, tests that pass are counted by what computed them: C, C and host, or host only, where
+    Python computes every node. Tests that nobody can pass are skipped, with the reason.
 
     Wheels of onnx up to 1.22 hold the tests of their release, in older versions of the operators:
     `pip download --no-deps --python-version 3.10 onnx==1.12.0` gets one. They are unpacked to a
@@ -122,7 +124,13 @@ def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = 
     """The tables; with that of the suites, if they were named."""
     from importlib.metadata import version
 
-    from popgraph.conformance.report import failing_rows, group_rows, reason_rows, suite_rows
+    from popgraph.conformance.report import (
+        failing_rows,
+        group_rows,
+        host_lines,
+        reason_rows,
+        suite_rows,
+    )
     from popgraph.support.tables import table
 
     about = "suites" if suites else f"onnx {version('onnx')}"
@@ -130,6 +138,7 @@ def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = 
         f"{about} on {backend}",
         table(suite_rows(outcomes)) if suites else "",
         table(group_rows(outcomes)),
+        "\n".join(host_lines(outcomes)),
         table(failing_rows(outcomes, suites=suites) if listed else reason_rows(outcomes)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"

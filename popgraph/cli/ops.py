@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -34,11 +35,13 @@ ABOUT = {
     "operators, or by Python (a host step). The element types are those of the first input for "
     "which the result was measured to be right, in every version that admits them, and then those "
     "that are not computed, and why. Tests are those of ONNX's suite that are about "
-    "one node of the operator, in whatever version, and count what passes as the reference backend "
-    "runs it (`make operators` measures it). A gradient was compared with central differences by "
+    "one node of the operator, in whatever version, and count what passes on the C backend, "
+    "and of these what Python computes (host only); those that nobody can pass are skipped "
+    "(`make operators` measures it). A gradient was compared with central differences by "
     "every input of floats, but for those that decide a structure (scales and regions of Resize, "
     "bounds of Range) and settings (the ratio of Dropout); where not all inputs have one, those "
-    "are named that do. Below the table stands which operators have none, and why.",
+    "are named that do. Below the table is how many operators have a gradient, which have one that "
+    "is zero, which have none, and why.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
@@ -97,7 +100,7 @@ def command(
             columns = (*COLUMNS, *(MEASURED if record else ()))
         typer.echo(markdown_page("Operators", ABOUT[level], columns, found))
         if level == Level.ONNX and not pattern:
-            typer.echo(_without_gradient())
+            typer.echo(_of_gradients(_slopes(record)))
     else:
         show(table(found))
 
@@ -117,9 +120,26 @@ def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
         return {}
     operators = json.loads(read_text(record))["operators"]
     return {
-        name: (_gradient(slopes or {}), f"{passed} of {total}" if total else "")
-        for name, (passed, total, slopes) in operators.items()
+        name: (_gradient(slopes or {}), _tests(cases))
+        for name, (cases, slopes) in operators.items()
     }
+
+
+def _slopes(record: Path | None) -> dict[str, dict[str, str]]:
+    """By operator and input, whether the result moves with the input, as was recorded."""
+    if record is None:
+        return {}
+    operators = json.loads(read_text(record))["operators"]
+    return {name: slopes for name, (_, slopes) in operators.items() if slopes}
+
+
+def _tests(cases: Mapping[str, int]) -> str:
+    """`8 of 8`; `5 of 5, 5 host only`: all but C is named."""
+    from popgraph.conformance.outcome import Computed
+
+    passed, total = sum(cases.get(by, 0) for by in Computed), sum(cases.values())
+    others = [f"{count} {name}" for name, count in cases.items() if name != Computed.C]
+    return ", ".join([f"{passed} of {total}", *others]) if total else ""
 
 
 def _measured_types(record: Path | None) -> dict[str, str]:
@@ -148,18 +168,30 @@ def _gradient(slopes: Mapping[str, str]) -> str:
     return "yes" if len(moving) == len(slopes) else f"by {', '.join(moving)}"
 
 
-def _without_gradient() -> str:
-    """The section that says why operators have no gradient, by reason."""
-    from popgraph.passes.onnx.operator_ways import Way, rows
-    from popgraph.passes.onnx.without_gradient import reason
+def _of_gradients(slopes: Mapping[str, Mapping[str, str]]) -> str:
+    """The sections that count operators by their gradient, and say why some have none."""
+    from popgraph.passes.onnx.without_gradient import Flow, flows
 
-    found: dict[str, dict[str, None]] = {}
-    for row in {row.title: row for row in rows()}.values():
-        why = reason(row)
-        if why and row.way != Way.REMOVED:
-            found.setdefault(why, {})[row.title] = None
-    items = [f"- {why}: {', '.join(names)}" for why, names in found.items()]
-    return "\n".join(["", "## Without a gradient", "", *items])
+    found = flows(slopes)
+    count = Counter(flow for flow, _ in found.values())
+    reasons: dict[Flow, dict[str, list[str]]] = {Flow.ZERO: {}, Flow.NONE: {}}
+    for name, (flow, why) in found.items():
+        if flow in reasons:
+            reasons[flow].setdefault(why, []).append(name)
+    lists = {
+        flow: [f"- {why}: {', '.join(names)}" for why, names in whys.items()]
+        for flow, whys in reasons.items()
+    }
+    return "\n".join(
+        [
+            *("", "## Gradients", ""),
+            f"Of {len(found)} operators, {count[Flow.ALL] + count[Flow.SOME]} have a gradient "
+            f"({count[Flow.SOME]} of them by some of their inputs), {count[Flow.ZERO]} have one "
+            f"that is zero by definition, and {count[Flow.NONE]} have none.",
+            *("", "## A gradient of zero", "", *lists[Flow.ZERO]),
+            *("", "## Without a gradient", "", *lists[Flow.NONE]),
+        ]
+    )
 
 
 def _onnx(

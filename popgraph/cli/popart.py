@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from popgraph.session.effects import Entry
+
 ABOUT = """Every public name of PopART 3.4 and what it does here. "Works": what PopART's documents
 say. "Accepted without effect": programs may use it, and results do not depend on it. "Refused": the
-error says so, as without an IPU. Methods of both kinds of session stand under `Session`, the names
-of patterns under `Patterns`. Members of enumerations and the functions `reserved...Prefix` are not
-listed: all of them are there."""
+error says so, as without an IPU. Methods of both kinds of session are under `Session`. Members of
+enumerations and the functions `reserved...Prefix` are not listed: all of them exist.
+
+Options of a session and patterns are listed by what they change. "Changes the program": results,
+speed or memory of what runs, or what a session keeps or refuses; the last column says which.
+"Changes reports only": the summary or the modelled cycles. "Shown in the IR only": in `getIr`,
+`_serializeIr` and the pictures of `dotChecks`, which show what PopART would do; the program that
+runs is the same. "No effect": accepted, checked as PopART checks it, and nothing differs."""
+
+
+def _counted(what: str, found: Sequence[Entry]) -> str:
+    """How many have which effect."""
+    counts = Counter(one.effect.value for one in found).most_common()
+    return f"Of {len(found)} {what}: {'; '.join(f'{n} {name}' for name, n in counts)}."
 
 
 def command(
@@ -24,9 +40,11 @@ def command(
     popgraph popart --markdown > popart.md
 
     A name works, is accepted without effect, is refused as PopART refuses it without an IPU, or is
-    not here yet; the last column says why.
+    not here yet; an option or a pattern changes the program, reports only, is shown in the IR only,
+    or has no effect. The last column says what it changes, or why it changes nothing.
     """
     from popgraph.cli.report import markdown_page
+    from popgraph.session.effects import options, patterns
     from popgraph.session.surface import entries
     from popgraph.support.tables import table
 
@@ -35,6 +53,7 @@ def command(
         for one in entries()
     ]
     if markdown:
-        typer.echo(markdown_page("PopART's names", ABOUT, ("name", "here", "why"), rows))
+        about = f"{ABOUT}\n\n{_counted('options', options())} {_counted('patterns', patterns())}"
+        typer.echo(markdown_page("PopART's names", about, ("name", "here", "why"), rows))
     else:
         typer.echo(table(rows))

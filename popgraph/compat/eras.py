@@ -37,6 +37,18 @@ class Era:
     """
     constant_weights: bool = True
     """Weights do not change in sessions that do not train, unless an option says so."""
+    strided_groups: bool = True
+    """
+    Group normalization has channel c in group c % groups, not in c // (channels / groups): until
+    May 2021, when an option was added.
+    """
+    group_variances: bool = False
+    """Its third result is the variance, not the inverse standard deviation: until May 2019."""
+    replicas_first: bool = False
+    """
+    Inputs and anchors of a step are [replicas, batches, ...], not [batches, replicas, ...]: until
+    October 2019.
+    """
     unreadable: str = ""
     """What is said of what is no model, where it is not what is said today."""
     inference: tuple[str, ...] = ()
@@ -53,12 +65,14 @@ ERAS = (
     Era(
         "2018-12",
         "poponnx",
+        replicas_first=True,
         checked=False,
         constant_weights=False,
         unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
         numbered=True,
+        group_variances=True,
         inference=("dataFeed", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", *_SHAPES),
         signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
@@ -66,11 +80,13 @@ ERAS = (
     Era(
         "2019-03",
         "poponnx",
+        replicas_first=True,
         checked=False,
         constant_weights=False,
         unreadable=_UNREADABLE,
         opset=9,
         gradient="d__",
+        group_variances=True,
         inference=("dataFeed", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", *_SHAPES),
         signs=frozenset(["enableAutoRecomputation", "setDevice"]),
@@ -78,6 +94,7 @@ ERAS = (
     Era(
         "2019-07",
         "poponnx",
+        replicas_first=True,
         checked=False,
         unreadable=_UNREADABLE,
         gradient="D___",
@@ -106,7 +123,7 @@ ERAS = (
             ]
         ),
     ),
-    Era("last", "popart", mandatory=True),
+    Era("last", "popart", mandatory=True, strided_groups=False),
 )
 """All eras, oldest first; the last is what `popgraph.session` is."""
 

@@ -18,6 +18,7 @@ from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.evaluate_constants import evaluate_constants
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.select_known import select_known
+from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
@@ -122,8 +123,11 @@ def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -
     Nodes that nothing but Python computes are computed now, where all inputs are constants, or
     are lookups, where it is known what they select.
 
-    Before nodes are told apart, each Gradient gets what it names.
+    Before nodes are told apart, each Gradient gets what it names, and gradients are refused of
+    what operators read as constants.
     """
+    if options.training is not None:
+        check_gradients(module, weights, options.training.gradients)
     enclose_gradients(module)
     trained = options.training is not None or options.variables
     evaluate_constants(module, weights, trained=trained)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from onnx.backend.base import Backend
+from onnx.backend.base import Backend, BackendRep
 from onnx.backend.test.runner import Runner
 
+from popgraph.backend import CBackend, PreparedModel
+from popgraph.backends.base import ComputedBy
 from popgraph.conformance.cases import Case
 from popgraph.conformance.groups import OTHER, group_of
 from popgraph.support.errors import PopgraphError
@@ -28,6 +30,22 @@ class Status(StrEnum):
     REFUSED = "refused"
     """A `PopgraphError` that says what is not supported."""
     SKIPPED = "skipped"
+
+
+class Computed(StrEnum):
+    """What computes a model."""
+
+    C = "C"
+    MIXED = "C and host"
+    """Programs in C run between nodes that Python computes."""
+    HOST = "host only"
+    """No program in C runs: Python computes all nodes."""
+
+    @classmethod
+    def of(cls, by: ComputedBy) -> Computed:
+        if not by.in_c:
+            return cls.HOST
+        return cls.MIXED if by.in_python else cls.C
 
 
 BROKEN = (Status.WRONG, Status.FAILED)
@@ -49,11 +67,26 @@ class Outcome:
     seconds: float = 0.0
     suites: tuple[str, ...] = ("",)
     """All that have the case."""
+    computed: Computed | None = None
+    """What has computed it, where a backend in C ran it to its end."""
+    in_python: tuple[str, ...] = ()
+    """The operators that Python has computed."""
+    by_onnx: tuple[str, ...] = ()
+    """Those that `onnx.reference` has computed: ONNX's code is compared with itself."""
 
     @classmethod
     def of(cls, case: Case, status: Status, reason: str = "", seconds: float = 0.0) -> Outcome:
         text = " ".join(reason.split())[:LONGEST]
         return cls(case.name, case.kind, _group(case), status, text, round(seconds, 3), case.suites)
+
+    def computed_by(self, by: ComputedBy) -> Outcome:
+        """The same, with what has computed the case."""
+        return replace(
+            self,
+            computed=Computed.of(by),
+            in_python=tuple(sorted(by.in_python)),
+            by_onnx=tuple(sorted(by.by_onnx)),
+        )
 
     @property
     def general_reason(self) -> str:
@@ -75,22 +108,30 @@ def _group(case: Case) -> str:
 def outcome(case: Case, backend: type[Backend]) -> Outcome:
     """Runs a case in this process; every exception is one of the outcomes."""
     began = time.monotonic()
+    by: ComputedBy | None = None
     try:
         skipped = case.why_skipped()
         if skipped:
             return Outcome.of(case, Status.SKIPPED, skipped)
-        found = next(wrong_in(case, backend), "")
+        prepared = backend.prepare(case.model)
+        found = next(wrong_in(case, prepared), "")
+        if isinstance(prepared, PreparedModel) and _is_in_c(backend):
+            by = prepared.computed_by
         status, reason = Status.WRONG if found else Status.PASSED, found
     except PopgraphError as error:
         status, reason = Status.REFUSED, error.what
     except Exception as error:  # whatever it is: the next case is to run
         status, reason = Status.FAILED, f"{type(error).__name__}: {error}"
-    return Outcome.of(case, status, reason, time.monotonic() - began)
+    made = Outcome.of(case, status, reason, time.monotonic() - began)
+    return made if by is None else made.computed_by(by)
 
 
-def wrong_in(case: Case, backend: type[Backend]) -> Iterator[str]:
-    """What is wrong with the outputs of each data set; the model is prepared once."""
-    prepared = backend.prepare(case.model)
+def _is_in_c(backend: type[Backend]) -> bool:
+    return issubclass(backend, CBackend) and backend.NAME == CBackend.NAME
+
+
+def wrong_in(case: Case, prepared: BackendRep) -> Iterator[str]:
+    """What is wrong with the outputs of each data set."""
     for inputs, wanted in case.data_sets():
         difference = differences(wanted, prepared.run(inputs), case.found.rtol, case.found.atol)
         if difference:

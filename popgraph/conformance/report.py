@@ -7,27 +7,37 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 from popgraph.conformance.groups import GROUPS
-from popgraph.conformance.outcome import Outcome, Status
+from popgraph.conformance.outcome import Computed, Outcome, Status
+
+Counts: TypeAlias = Counter[Status | Computed]
+"""How many tests ended how, and how many of those that passed were computed by what."""
 
 
-def counts(found: Sequence[Outcome]) -> dict[str, Counter[Status]]:
+def _counted(each: Outcome, times: int = 1) -> Counts:
+    row: Counts = Counter({each.status: times})
+    if each.status == Status.PASSED and each.computed is not None:
+        row[each.computed] += times
+    return row
+
+
+def counts(found: Sequence[Outcome]) -> dict[str, Counts]:
     """How many of each group ended how; the last row is of all."""
-    groups = {group: Counter[Status]() for group in GROUPS}
+    groups: dict[str, Counts] = {group: Counter() for group in GROUPS}
     for each in found:
-        groups.setdefault(each.group, Counter())[each.status] += len(each.suites)
+        groups.setdefault(each.group, Counter()).update(_counted(each, len(each.suites)))
     rows = {group: row for group, row in groups.items() if row}
-    return rows | {"all": sum(rows.values(), Counter[Status]())}
+    return rows | {"all": sum(rows.values(), Counter[Status | Computed]())}
 
 
-def counts_of_suites(found: Sequence[Outcome]) -> dict[str, Counter[Status]]:
+def counts_of_suites(found: Sequence[Outcome]) -> dict[str, Counts]:
     """How many of each suite ended how."""
-    suites: dict[str, Counter[Status]] = {}
+    suites: dict[str, Counts] = {}
     for each in found:
         for suite in each.suites:
-            suites.setdefault(suite, Counter())[each.status] += 1
+            suites.setdefault(suite, Counter()).update(_counted(each))
     return {suite: suites[suite] for suite in sorted(suites, key=_natural)}
 
 
@@ -46,12 +56,30 @@ def suite_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
     return _table("suite", counts_of_suites(found))
 
 
-def _table(heading: str, counted: dict[str, Counter[Status]]) -> list[tuple[str, ...]]:
+def _table(heading: str, counted: dict[str, Counts]) -> list[tuple[str, ...]]:
+    """Where programs in C ran, tests that passed are also counted by what computed them."""
+    in_c = any(row[by] for row in counted.values() for by in Computed)
+    passed, *others = Status
+    columns = [passed, *(Computed if in_c else ()), *others]
     rows = [
-        (name, str(row.total()), *(str(row[status]) for status in Status))
+        (name, str(sum(row[status] for status in Status)), *(str(row[one]) for one in columns))
         for name, row in counted.items()
     ]
-    return [(heading, "tests", *Status), *rows]
+    return [(heading, "tests", *columns), *rows]
+
+
+def host_lines(found: Sequence[Outcome]) -> list[str]:
+    """What the columns of a table by what computed a test mean, if it has them."""
+    passed = [each for each in found if each.status == Status.PASSED and each.computed]
+    if not passed:
+        return []
+    compared = sum(len(each.suites) for each in passed if each.by_onnx)
+    return [
+        f"passed = {' + '.join(Computed)}: what computed the model when it ran. A host step is a",
+        "node that Python computes; in a test that is host only no program in C runs.",
+        f"In {compared} of these tests, host steps call onnx.reference: what ONNX computes is",
+        "compared with what ONNX expects.",
+    ]
 
 
 def reason_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:

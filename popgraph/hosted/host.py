@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.backends.base import as_array
+from popgraph.backends.base import ComputedBy, as_array
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
-from popgraph.passes.onnx.partition import alone, host_nodes, piece_of
+from popgraph.passes.onnx.partition import alone, host_nodes, is_literal, piece_of
 from popgraph.support import dtypes
 
 TURNS = frozenset({"Loop", "Scan"})
@@ -36,6 +38,25 @@ class Host(Interpreter):
         self._parts: dict[Graph, Part | None] = {}
         self._drawing: dict[tuple[OnnxOp, tuple[Attribute, ...]], Part] = {}
         """Nodes that draw, each compiled for inputs of these types."""
+        self._computed: set[str] = set()
+        self._by_onnx: set[str] = set()
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """The nodes that it has computed so far, and the programs of graphs inside them."""
+        own = ComputedBy(False, frozenset(self._computed), frozenset(self._by_onnx))
+        parts = [*filter(None, self._parts.values()), *self._drawing.values()]
+        return reduce(or_, (part.computed_by for part in parts), own)
+
+    def node(self, op: OnnxOp, values: Values) -> None:
+        if not is_literal(op):
+            self._computed.add(op.op_type)
+        super().node(op, values)
+
+    def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
+        if not is_literal(op):
+            self._by_onnx.add(op.op_type)
+        return super().evaluate(op, values)
 
     def body(self, graph: Graph, arguments: Sequence[Any], values: Values) -> list[Any]:
         inner = dict(values)

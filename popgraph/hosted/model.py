@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.base import Executable, refuse_donations
+from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
@@ -128,6 +130,13 @@ class HostedModel:
         graph = self._model.graph
         yielded = zip(graph.output_names, graph.yielded, strict=True)
         return {name: as_output(values[value]) for name, value in yielded}
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed its steps so far."""
+        with self._changing:
+            parts = [self._parts[step] for step in self.steps if isinstance(step, Segment)]
+        return reduce(or_, (part.computed_by for part in parts), self._host.computed_by)
 
     def again(self, step: HostStep, values: Values) -> None:
         """Computes a node once more."""
@@ -271,6 +280,10 @@ class HostedExecutable(Executable):
     def run(self, inputs: Mapping[str, Any], donate: Collection[str] = ()) -> dict[str, Any]:
         refuse_donations(donate, WHY_NOT)
         return self._model.run({**inputs, **self._known})
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        return self._model.computed_by
 
     def read(self, variable: str) -> Array:
         raise _no_variable(variable)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.backends.base import as_array
+from popgraph.backends.base import ComputedBy, as_array
 from popgraph.open_model import SPECIALISATIONS, Signature
 from popgraph.passes.onnx.partition import Piece
 from popgraph.runner import Runner
@@ -85,6 +85,12 @@ class Part:
                 pass  # The program says whether that was an error.
         made = self._runner(given)
         return {value: made[name] for name, value in self.piece.outputs.items()}
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        """What has computed its program, if there is one."""
+        runner = self.__dict__.get("_runner")
+        return runner.computed_by if isinstance(runner, Runner) else ComputedBy()
 
     def _pays(self, given: Mapping[str, Array]) -> bool:
         """Whether a program for these arrays will run often enough to be compiled."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import ReductionType
@@ -15,7 +16,7 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.support.shapes import prod
 
 
@@ -73,15 +74,30 @@ class Loss(ABC):
 
         `counted` is the number of samples that a mean divides by, where not all of them count.
         """
-        if self._reduction is ReductionType.Mean and counted is not None:
-            id = str(builder.aiOnnx.div([id, counted]))
-        elif self._reduction is ReductionType.Mean:
-            factor /= prod(static_shape(builder.type_of(id)) or (1,))
         if self._reduction is ReductionType.Mean:
+            shape = static_shape(builder.type_of(id))
+            if counted is None and shape is not None:
+                factor /= prod(shape)
+            else:
+                id = str(builder.aiOnnx.div([id, counted or self._elements(builder, id)]))
             factor /= self._replicas
         attributes = {"scale": factor}
         types = [builder.type_of(id)]
         builder.named_node("Scale", DOMAIN, [id], attributes, [self._output], types)
+
+    def _elements(self, builder: Builder, id: str) -> str:
+        """The number of elements of a tensor of any shape, in the type of the loss."""
+        ops = builder.aiOnnx
+        return self._number(builder, ops.reduceprod([ops.shape([id])], keepdims=0))
+
+    def _number(self, builder: Builder, id: str) -> str:
+        """A tensor in the type of the loss."""
+        return str(builder.aiOnnx.cast([id], TensorInfo(self._dtype(builder), []).data_type()))
+
+    def _dtype(self, builder: Builder) -> np.dtype[np.generic]:
+        """The type of the loss; single precision where the builder does not know it."""
+        is_known = isinstance(builder.type_of(self._inputs[0]), TensorType)
+        return np.dtype(builder.getTensorDtypeString(self._inputs[0]) if is_known else "float32")
 
 
 @typed
@@ -119,12 +135,10 @@ class NllLoss(Loss):
         """How many samples are not ignored, but at least 1, as the modern loss counts them."""
         if self._ignored is None:
             return None
-        ops, dtype = builder.aiOnnx, builder.getTensorDtypeString(self._inputs[0])
-        ignored, one = ops.constant(np.array(self._ignored)), ops.constant(np.ones((), dtype))
+        ops, one = builder.aiOnnx, np.ones((), self._dtype(builder))
+        ignored, one = ops.constant(np.array(self._ignored)), ops.constant(one)
         is_ignored = ops.equal([ops.cast([self._inputs[1]], "INT64"), ignored])
-        ones = ops.cast(
-            [ops.logical_not([is_ignored])], TensorInfo(np.dtype(dtype), []).data_type()
-        )
+        ones = self._number(builder, ops.logical_not([is_ignored]))
         return str(ops.max([ops.reducesum([ones], keepdims=0), one]))
 
 
@@ -149,12 +163,14 @@ class L1Loss(Loss):
         return self._lambda
 
     def append(self, builder: Builder) -> None:
-        shape = static_shape(builder.type_of(self._inputs[0]))
-        if not shape:
+        axes = dims(builder.type_of(self._inputs[0]))
+        if axes == ():
             raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
         none = ReductionType.NoReduction
         sizes = builder.aiGraphcore.l1loss(self._inputs, self._lambda, none)
-        self._scaled(builder, _summed(builder, sizes, range(1, len(shape))), 1.0)
+        if axes is None:
+            sizes, axes = builder.aiOnnx.flatten([sizes], 1), (None, None)
+        self._scaled(builder, _summed(builder, sizes, range(1, len(axes))), 1.0)
 
 
 def _summed(builder: Builder, id: str, axes: Sequence[int]) -> str:

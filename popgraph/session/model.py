@@ -192,14 +192,17 @@ class SessionModel:
         nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
         return any(is_collective(op) for op in nodes)
 
-    def heed(self, options: SessionOptions) -> None:
-        """Puts on nodes what options say of their meaning; refuses what PopART refuses."""
+    def heed(self, options: SessionOptions, *, group_variances: bool) -> None:
+        """Writes meanings that options choose on nodes; refuses what PopART refuses."""
         self.check_recomputation(options)
-        if options.groupNormStridedChannelGrouping:
-            strided = from_python("strided", 1, None, self.weights)
-            for op in self.graph.nodes:
-                if (op.domain, op.op_type) == (DOMAIN, "GroupNormalization"):
-                    set_attribute(op, "strided", strided, self.weights)
+        notes = {
+            "strided": options.groupNormStridedChannelGrouping,
+            "variances": group_variances,
+        }
+        for op in self.module.walk():
+            if isinstance(op, OnnxOp) and (op.domain, op.op_type) == (DOMAIN, "GroupNormalization"):
+                for name in filter(notes.get, notes):
+                    set_attribute(op, name, from_python(name, 1, None, self.weights), self.weights)
 
     def check_recomputation(self, options: SessionOptions) -> None:
         """What is recomputed is chosen either by an option or by the user, node by node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from popgraph.dialects.onnx import Graph, OnnxOp, value_name
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
-AUTO, FIXED, SCIENTIFIC = 0, 1, 2
-"""PopART's numbers of these ways to write floats."""
+AUTO, FIXED, SCIENTIFIC, PLAIN = 0, 1, 2, 3
+"""PopART's numbers of these ways to write floats; by the last, each has a format of its own."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Printed:
     settings: Mapping[str, Any]
 
     def text(self, value: Array) -> str:
-        """As NumPy writes it, with the settings of the node."""
+        """
+        In NumPy's layout, with the settings of the node.
+
+        A threshold of 0 summarises nothing, a width of 0 splits no line.
+        """
         given = self.settings
-        digits, form = given.get("digits", 8), given.get("floatFormat", AUTO)
-        kinds: Mapping[int, Any] = {
-            FIXED: lambda one: f"{one:.{digits}f}",
-            SCIENTIFIC: lambda one: f"{one:.{digits}e}",
-        }
-        is_float = np.issubdtype(value.dtype, np.floating)
+        if value.dtype.kind == "V":  # half precision of other libraries
+            value = value.astype(np.float32)
+        write = _writer(value, given.get("digits", 8), given.get("floatFormat", AUTO))
         text = np.array2string(
             value,
-            max_line_width=given.get("maxLineWidth", 75),
-            precision=digits,
+            max_line_width=given.get("maxLineWidth", 75) or sys.maxsize,
             separator=_character(given.get("separator"), " "),
-            threshold=given.get("summariseThreshold", 1000),
+            threshold=given.get("summariseThreshold", 1000) or sys.maxsize,
             edgeitems=given.get("edgeItems", 3),
-            formatter={"float_kind": kinds[form]} if is_float and form in kinds else None,
+            formatter={"all": write},
         )
         brackets = str.maketrans(
             {
@@ -52,6 +52,33 @@ class Printed:
             }
         )
         return f"{self.title}: {text.translate(brackets)}"
+
+
+def _writer(value: Array, digits: int, form: int) -> Callable[[Any], str]:
+    """
+    The formatter of elements: all have equally many decimals and the width of the widest.
+
+    `digits` includes those before the point: 8 give 1.0000000 and 100.00000. PopART documents no
+    rule for AUTO; here it is fixed point, unless that shows no digit of some element.
+    """
+    if not digits or form == PLAIN:
+        return lambda one: f"{one:g}" if value.dtype.kind == "f" else str(one)
+    write: Callable[[Any], str] = str
+    if value.dtype.kind == "f":
+        sizes = np.abs(value[np.isfinite(value) & (value != 0)], dtype=np.float64)
+        most, least = (sizes.max(), sizes.min()) if sizes.size else (1.0, 1.0)
+        decimals = digits - len(str(int(most)))
+        fits = decimals >= 0 and least >= 10.0**-decimals
+        if form == SCIENTIFIC or (form == AUTO and not fits):
+            write = f"{{:.{digits - 1}e}}".format
+        else:
+            write = f"{{:.{max(decimals, 0)}f}}".format
+    finite = np.isfinite(value)
+    widest = [*np.unique(value[~finite])]
+    if finite.any():
+        widest += [value[finite].max(), value[finite].min()]
+    width = max((len(write(one)) for one in widest), default=0)
+    return lambda one: write(one).rjust(width)
 
 
 def _character(given: object, usual: str) -> str:

@@ -142,7 +142,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
-            self._model.heed(self._options)
+            self._model.heed(self._options, group_variances=self._gives_group_variances())
             check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
             tell_notices(self._model)
@@ -248,6 +248,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     def _gradient_prefixes(self) -> tuple[str, ...]:
         """What the names of gradients may begin with."""
         return (GRADIENT,)
+
+    def _gives_group_variances(self) -> bool:
+        """Whether group normalization gives variances, not inverse standard deviations."""
+        return False
 
     def _insists_on_weights(self) -> bool:
         """Whether training is refused before `weightsFromHost`."""

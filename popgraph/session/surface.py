@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from popgraph.builder.popart.pattern_names import OTHERS as LATER_PATTERNS
-from popgraph.builder.popart.pattern_names import PRE_ALIAS
+from popgraph.session.effects import Effect, options, patterns
 
 
 class Standing(Enum):
@@ -25,19 +24,18 @@ class Entry:
 
     owner: str
     name: str
-    standing: Standing
+    standing: Standing | Effect
     why: str = ""
 
 
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
-_SHOWN = "shown in `_serializeIr`; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
 WORKS: Mapping[str, str] = {
     "": """
-        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
+        Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
         AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11 AnchorReturnType
         AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
         DataFlow DebugContext defaultAiGraphcoreOpset
@@ -94,21 +92,6 @@ WORKS: Mapping[str, str] = {
         getCycleCount getSerializedGraph getSummaryReport getTensorTileMap
         updateExternallySavedTensorLocations
     """,
-    "SessionOptions": """
-        accumulationAndReplicationReductionType accumulationFactor
-        accumulatorTensorLocationSettings
-        automaticLossScalingSettings autoRecomputation constantWeights
-        createImplicitPipeliningFwdOnlyProgram disableGradAccumulationTensorStreams
-        disableOptimizerStateTensorStreams dotChecks dotOpNames
-        enableExplicitIR enableExplicitMainLoops enableFloatingPointChecks explicitRecomputation
-        enableGradientAccumulation enableLoadAndOffloadRNGState enableStochasticRounding
-        enableDistributedReplicatedGraphs enablePipelining enableReplicatedGraphs engineOptions
-        finalDotOp firstDotOp globalReplicaOffset globalReplicationFactor
-        getGlobalReplicationFactor groupNormStridedChannelGrouping logDir
-        meanAccumulationAndReplicationReductionStrategy
-        optimizerStateTensorLocationSettings replicatedGraphCount syntheticDataMode useHostCopyOps
-        weightTensorLocationSettings
-    """,
 }
 """What each class, and the module, has that does what it says."""
 
@@ -118,8 +101,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
         """,
         (Standing.QUIET, _SCHEDULE): """
-            AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
-            ExperimentalSettings
+            AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
+            ExecutionPhaseSettings ExperimentalSettings
         """,
         (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",
@@ -141,86 +124,8 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
         (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
     },
-    "SessionOptions": {
-        (Standing.REFUSED, "other values than the default would change results"): """
-            customCodelets
-        """,
-        (Standing.QUIET, _ONE_DEVICE): """
-            groupHostSync virtualGraphMode
-            virtualGraphSplitRatios
-        """,
-        (Standing.QUIET, _SHOWN): """
-            activationTensorLocationSettings decomposeGradSum delayVarUpdates enableOutlining
-            enableFullyConnectedPass ensureFp32LossScaleTensor
-            enableMergeExchange executionPhaseSettings mergeVarUpdate mergeVarUpdateMemThreshold
-            numIOTiles replicatedCollectivesSettings batchSerializationSettings
-            kahnTieBreaker outlineThreshold partialsTypeMatMuls
-            scheduleNonWeightUpdateGradientConsumersEarly
-            swapLimitScheduler tensorLocationSettingsOverride timeLimitScheduler
-        """,
-        (Standing.QUIET, _SCHEDULE): """
-            accumulateOuterFragmentSettings aliasZeroCopy
-            bufferingDepthMap defaultBufferingDepth
-            defaultPrefetchBufferingDepth
-            enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
-            enableInplaceAmbiguityChecking
-            enableOutliningCopyCostPruning enablePrefetchDatastreams
-            experimentalSettings outlineSequenceBreakCost
-            prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
-            separateCallOpPdfs
-            stashAllTensorsInferencePipeline subgraphCopyingStrategy
-            transitiveClosureOptimizationThreshold useLoopCandidateCreator
-        """,
-        (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
-            convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
-            gclOptions lstmOptions matmulOptions
-            _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
-        """,
-        (Standing.QUIET, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
-            updatableNamedBuffers
-        """,
-        (Standing.QUIET, "64-bit numbers stay what they are"): """
-            enableSupportedDataTypeCasting
-        """,
-        (Standing.QUIET, "every operator keeps the version that its model asks for"): """
-            strictOpVersions
-        """,
-        (Standing.QUIET, "instruments, logs or draws what is not there; `popgraph print` does"): """
-            exportPoplarComputationGraph exportPoplarVertexGraph
-            hardwareInstrumentations instrumentWithHardwareCycleCounter
-            opxAliasChecking opxModifyChecking reportOptions serializedPoprithmsAnnealGraphsDir
-            serializedPoprithmsShiftGraphsDir
-        """,
-        (Standing.QUIET, "kernels are cached by themselves"): """
-            cachePath compileEngine enableEngineCaching enableVariablesCaching
-        """,
-    },
-    "Patterns": {
-        (Standing.QUIET, "only operators of PopXL need it"): """
-            AllReduceToIdentity DecomposeBinaryConstScalar
-        """,
-        (Standing.QUIET, "says where an IPU's tiles keep or overwrite what; getIr is the same"): """
-            InitAccumulate
-        """,
-        (Standing.QUIET, "getIr shows this operator, and the bodies of loops, as written"): """
-            LoopScanOut PackedDataBlock
-        """,
-        (Standing.QUIET, "getIr takes the norm of a weight, be it used in parts or not"): """
-            LambSerialisedWeight
-        """,
-        (Standing.QUIET, "a loss scale is made in the type that the loss has"): """
-            RemoveUnnecessaryLossGradCast
-        """,
-        (Standing.QUIET, _ONE_DEVICE): "SplitGather",
-    },
 }
 """What does less than its name says, or is not here, by what it does and why."""
-
-
-def _patterns_that_work() -> str:
-    """Those that change what `getIr` shows, or switch a pass."""
-    quiet = {name for names in OTHERS["Patterns"].values() for name in names.split()}
-    return " ".join((PRE_ALIAS | LATER_PATTERNS) - quiet)
 
 
 def entries() -> Iterator[Entry]:
@@ -228,8 +133,10 @@ def entries() -> Iterator[Entry]:
     Every public name of PopART but the members of enumerations, classes one after the other, and
     then the patterns.
     """
-    for owner, names in {**WORKS, "Patterns": _patterns_that_work()}.items():
+    for owner, names in WORKS.items():
         found = [Entry(owner, name, Standing.WORKS) for name in names.split()]
         for (standing, why), others in OTHERS.get(owner, {}).items():
             found += [Entry(owner, name, standing, why) for name in others.split()]
         yield from sorted(found, key=lambda entry: entry.name.lower())
+    for owner, effects in {"SessionOptions": options(), "Patterns": patterns()}.items():
+        yield from (Entry(owner, one.name, one.effect, one.why) for one in effects)

@@ -620,3 +620,20 @@ def test_weights_of_texts_are_not_trained() -> None:
     assert builder.getTrainableTensorIds() == [w]
     with pytest.raises(popart_exception, match="holds no numbers"):
         builder.getTensorDtypeString(words)
+
+
+def test_nodes_that_a_session_will_refuse_have_shapes() -> None:
+    """PopART's builder infers them without a look at element types."""
+    builder = Builder()
+    a = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
+    b = builder.addInputTensor(TensorInfo("FLOAT", [4, 1, 3]))
+    both = builder.aiOnnx.logical_and([a, b])
+    assert builder.getTensorShape(both) == [4, 2, 3]
+    assert builder.getTensorDtypeString(both) == "bool"
+    assert builder.getTensorShape(builder.aiOnnx.logical_not([a])) == [2, 3]
+    labels = builder.addInputTensor(TensorInfo("INT32", [3]))
+    loss = builder.aiGraphcore.nllloss([a, labels], ReductionType.Mean)
+    assert builder.getTensorShape(loss) == []
+    builder.addOutputTensor(both)
+    with pytest.raises(PopgraphError, match="its input `A` is not f32"):
+        InferenceSession(builder.getModelProto(), DataFlow(1, [both]))

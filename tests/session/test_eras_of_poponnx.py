@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
 from popgraph.builder.opset.exceptions import popart_exception, popart_unsupported_exception
@@ -28,7 +29,7 @@ from tests.session.era_modules import (
 
 __all__ = ["names_taken_away"]
 pytestmark = pytest.mark.usefixtures("names_taken_away")
-OLDEST, PLAIN, _, POPART, _ = ERAS
+OLDEST, PLAIN, SECOND, POPART, _ = ERAS
 ONES: Array = np.ones((2, 3), np.float32)
 
 
@@ -394,3 +395,149 @@ def test_pytest_runs_the_era_of_its_file(processes: list[str], tmp_path: Path) -
         timeout=300,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("era", ERAS[:-1], **by_name)
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_group_normalization_of_spread_channels(era: Era, backend: str) -> None:
+    """Group g had channels g, g + groups, ...; its third result was the variance at first."""
+    old, prefix = module_of(era), module_of(era).reservedGradientPrefix()
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    scale, factor = np.arange(1, 7, dtype=np.float32), np.square(x + 1)
+    builder = old.Builder()
+    ids = [builder.addInputTensor(old.TensorInfo("FLOAT", one.shape)) for one in (x, scale)]
+    bias = builder.addInitializedInputTensor(np.zeros(6, np.float32))
+    y, mean, third = builder.aiGraphcore.groupnormalization([*ids, bias], 2, 1e-3)
+    wanted = [y, mean, third, *(prefix + id for id in (*ids, bias))]
+    weighted = builder.aiOnnx.mul([y, builder.aiOnnx.constant(factor)])
+    losses = [old.L1Loss(weighted, "loss", 1.0)]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    session.setDevice(old.DeviceManager().createCpuDevice(backend=backend))
+    session.prepareDevice()
+    session.weightsFromHost()
+    found = session.initAnchorArrays()
+    session.run(old.PyStepIO(dict(zip(ids, (x, scale), strict=True)), found))
+
+    given = [torch.tensor(one, requires_grad=True) for one in (x, scale, np.zeros(6, np.float32))]
+    spread = given[0].reshape(2, 3, 2, 3).transpose(1, 2)
+    variance, average = torch.var_mean(spread, (2, 3), correction=0, keepdim=True)
+    inverse = 1 / (variance + 1e-3).sqrt()
+    normal = ((spread - average) * inverse).transpose(1, 2).reshape(2, 6, 3)
+    result = normal * given[1][:, None] + given[2][:, None]
+    (result * torch.tensor(factor)).abs().sum().backward()
+    last = variance if era.name in ("2018-12", "2019-03") else inverse
+    expected = [result, average.ravel(), last.ravel(), *(one.grad for one in given)]
+    for id, one in zip(wanted, expected, strict=True):
+        np.testing.assert_allclose(found[id], one.detach().numpy(), 1e-4, 1e-4, err_msg=id)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_replicas_come_first_in_arrays_of_poponnx(era: Era, accumulation: int) -> None:
+    """Until October 2019; every batch of a step meets the weights that the last one has left."""
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    options = old.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+    options.enableGradientAccumulation = accumulation > 1
+    options.accumulationFactor = accumulation
+    kinds = {y: "ALL", "loss": "FINAL"}
+    flow = old.DataFlow(3, {id: old.AnchorReturnType(kind) for id, kind in kinds.items()})
+    losses = [old.L1Loss(y, "loss", 1.0)]
+    session = old.TrainingSession(
+        builder.getModelProto(),
+        dataFeed=flow,
+        losses=losses,
+        optimizer=old.SGD(0.25),
+        userOptions=options,
+    )
+    session.setDevice(old.DeviceManager().createCpuDevice(backend="reference"))
+    session.prepareDevice()
+    session.weightsFromHost()
+    by_batch: Array = np.random.default_rng(0).random((3, accumulation, 2, 2, 3), np.float32)
+    weights = 2 - 0.25 * np.cumsum(by_batch.sum((1, 2)), axis=0)
+    weights = np.concatenate([np.full((1, 2, 3), 2, np.float32), weights[:-1]])
+    wanted: dict[str, Array] = {y: by_batch * weights[:, None, None]}
+    wanted["loss"] = np.abs(wanted[y][-1, -1]).sum(-1)
+    if era.module == "poponnx":
+        by_batch, wanted[y] = (np.moveaxis(one, 2, 0) for one in (by_batch, wanted[y]))
+    anchors = session.initAnchorArrays()
+    assert anchors[y].shape == tuple(size for size in wanted[y].shape if size > 1)
+    session.run(old.PyStepIO({x: np.ascontiguousarray(by_batch)}, anchors))
+    for id, one in wanted.items():
+        np.testing.assert_allclose(anchors[id], one.reshape(anchors[id].shape), 1e-5, err_msg=id)
+
+
+def reshaped(builder: Any, x: str, shape: list[int], known: bool) -> str:
+    """Reshapes by a known shape, or by one sliced from a constant too large for inference."""
+    if known:
+        return str(builder.reshape_const(builder.aiOnnx, [x], shape))
+    many = np.concatenate([shape, np.zeros(300, np.int64)])
+    ends = [builder.aiOnnx.constant(np.array([end])) for end in (0, len(shape), 0)]
+    few = builder.aiOnnx.slice([builder.aiOnnx.constant(many), *ends])
+    y = str(builder.aiOnnx.reshape([x, few]))
+    with pytest.raises(popart_exception, match="not known"):
+        builder.getTensorShape(y)
+    return y
+
+
+@pytest.mark.parametrize("reduction", ["SUM", "MEAN"])
+@pytest.mark.parametrize("shape", [[12], [3, 4], [3, 2, 2]])
+@pytest.mark.parametrize("kind", ["L1Loss", "NllLoss", "ignoring"])
+def test_losses_of_shapes_that_a_builder_does_not_know(
+    kind: str, shape: list[int], reduction: str
+) -> None:
+    old = module_of(SECOND)
+    results = []
+    for known in (True, False):
+        builder = old.Builder()
+        x = builder.addInputTensor(old.TensorInfo("FLOAT", [12]))
+        w = builder.addInitializedInputTensor(np.linspace(1, 2, 12, dtype=np.float32))
+        y = reshaped(builder, builder.aiOnnx.mul([x, w]), shape, known)
+        feeds: dict[str, Array] = {x: np.linspace(-1, 1, 12, dtype=np.float32)}
+        reduced = getattr(old.ReductionType, reduction)
+        if kind == "L1Loss":
+            loss = old.L1Loss(y, "loss", 0.5, reduced)
+        else:
+            y = builder.aiOnnx.softmax([y], len(shape) - 1)
+            labels = builder.addInputTensor(old.TensorInfo("INT32", shape[:-1]))
+            feeds[labels] = np.arange(np.prod(shape[:-1]), dtype=np.int32).reshape(shape[:-1]) % 2
+            rest = [0] if kind == "ignoring" else []
+            loss = old.NllLoss(y, labels, "loss", *rest, reduction=reduced)
+        wanted = [old.reservedGradientPrefix() + w, "loss"]
+        session = training(old, builder.getModelProto(), wanted, [loss])
+        results.append(run_once(old, session, feeds))
+    for id, one in results[0].items():
+        np.testing.assert_allclose(results[1][id], one, 1e-5, 1e-7, err_msg=id)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_label_of_one_row_of_probabilities(era: Era) -> None:
+    old = module_of(era)
+    builder = old.Builder()
+    x = builder.addInitializedInputTensor(np.arange(3, dtype=np.float32))
+    labels = builder.addInputTensor(old.TensorInfo("INT32", [1]))
+    chances = builder.aiOnnx.softmax([x], 0)
+    wanted = [old.reservedGradientPrefix() + x, "loss"]
+    losses = [old.NllLoss(chances, labels, "loss")]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    found = run_once(old, session, {labels: np.ones(1, np.int32)})
+    chance = np.exp([0, 1, 2]) / np.exp([0, 1, 2]).sum()
+    np.testing.assert_allclose(found["loss"], [-np.log(chance[1])], 1e-5)
+    np.testing.assert_allclose(found[wanted[0]], chance - [0, 1, 0], 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
+    old = module_of(era)
+    builder = old.Builder()
+    indices = builder.addInputTensor(old.TensorInfo("INT32", [2]))
+    values = builder.addInitializedInputTensor(np.array([1, 3], np.float32))
+    depth = builder.aiOnnx.constant(np.array(6, np.int16))
+    hot = builder.aiOnnx.onehot([indices, depth, values], 0)
+    wanted = ["loss", old.reservedGradientPrefix() + values]
+    losses = [old.L1Loss(hot, "loss", 0.5, old.ReductionType.MEAN)]
+    session = training(old, builder.getModelProto(), wanted, losses)
+    found = run_once(old, session, {indices: np.array([1, 4], np.int32)})
+    np.testing.assert_allclose(found["loss"], 0.5 * np.array([2, 4, 2, 2, 4, 2]) / 6)
+    np.testing.assert_allclose(found[wanted[1]], 0.5 * np.array([10, 2]) / 12)

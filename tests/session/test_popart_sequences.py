@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import popgraph
 import popgraph.session as popart
+from popgraph.session.printed_tensors import Printed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from tests.dialects.broken_nodes import Broken, model_of, row
@@ -195,15 +197,44 @@ def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str
     assert set(anchors) == {loss}
     lines = capfd.readouterr().err.splitlines()
     assert lines == [
-        "product: [ 2.  8. 18.]",
-        "product_gradient: [1. 1. 1.]",
-        f"{x}: <2. 4. 6.]",
-        "beside: [-2. -4. -6.]",
-        "product: [ 8.   20.   36.75]",
-        "product_gradient: [1. 1. 1.]",
-        f"{x}: < 8.  10.  12.2]",
-        "beside: [ -8.   -10.   -12.25]",
+        "product: [ 2.000000  8.000000 18.000000]",
+        "product_gradient: [1.0000000 1.0000000 1.0000000]",
+        f"{x}: <2 4 6]",
+        "beside: [-2.0000000 -4.0000000 -6.0000000]",
+        "product: [ 8.000000 20.000000 36.750000]",
+        "product_gradient: [1.0000000 1.0000000 1.0000000]",
+        f"{x}: <8e+00 1e+01 1e+01]",
+        "beside: [ -8.000000 -10.000000 -12.250000]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "settings", "said"),
+    [
+        (np.arange(1200), {"summariseThreshold": 0, "maxLineWidth": 0}, None),
+        (np.arange(1200), {"edgeItems": 1}, "[   0 ... 1199]"),
+        (np.arange(9), {"maxLineWidth": 9}, "[0 1 2 3\n 4 5 6 7\n 8]"),
+        (np.array([1.5, 22.25], np.float32), {"floatFormat": 1, "digits": 5}, "[ 1.500 22.250]"),
+        (
+            np.array([1.5, 22.25], np.float32),
+            {"floatFormat": 2, "digits": 4},
+            "[1.500e+00 2.225e+01]",
+        ),
+        (np.array([1.5, 22.25], np.float32), {"floatFormat": 3}, "[1.5 22.25]"),
+        (np.array([1.5, 22.25], np.float32), {"digits": 0}, "[1.5 22.25]"),
+        (np.arange(9, 11), {"digits": 0}, "[9 10]"),
+        (np.array([2**-40, -1], np.float32), {"digits": 3}, "[ 9.09e-13 -1.00e+00]"),
+        (np.array([np.nan, np.inf, 2], np.float32), {"digits": 2}, "[nan inf 2.0]"),
+        (np.zeros((0, 2), np.float32), {}, "[]"),
+        (np.array([1, 2], ml_dtypes.bfloat16), {"digits": 2}, "[1.0 2.0]"),
+    ],
+)
+def test_tensors_are_printed_in_the_format_of_the_node(
+    value: Array, settings: dict[str, int], said: str | None
+) -> None:
+    """The format is that of PrintTensorFmt: `digits` counts all digits, 0 switches a rule off."""
+    whole = f"[{' '.join(f'{one:4}' for one in range(1200))}]"
+    assert Printed("x", "t", settings).text(value) == f"t: {said or whole}"
 
 
 @pytest.mark.parametrize("checked", [False, True])

@@ -71,7 +71,7 @@ class Operands:
         return tensor_type(type_.element_type, shape)
 
     def _refuses(self, op_type: str, args: Sequence[str], attributes: Mapping[str, object]) -> bool:
-        """Whether a session will not take the operator as it is: its results have no types."""
+        """Whether a session will not take the operator as it is."""
         given = {name: value for name, value in attributes.items() if value is not None}
         return self._builder.refuses(op_type, DOMAIN, args, given)
 
@@ -145,8 +145,13 @@ def _adding(
         context = next(given[name] for name in CONTEXTS if name in given)
         self, ids = given["self"], given["args"]
         refused = self._refuses(op_type, ids, attributes)
-        unknown = [UNKNOWN] * (given["num_outputs"] if count is None else count)
-        results: Results = unknown if refused else rule(*args, **named)
+        results: Results
+        try:
+            results = rule(*args, **named)
+        except Exception:  # rules rely on what the checks refuse
+            if not refused:
+                raise
+            results = [UNKNOWN] * (given["num_outputs"] if count is None else count)
         return returned(self._add(op_type, ids, attributes, results, context))
 
     shown = signature.replace(return_annotation=annotation)

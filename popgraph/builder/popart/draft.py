@@ -23,6 +23,7 @@ from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.schema_inference import types_if_admitted
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
@@ -171,7 +172,7 @@ class Draft:
                 said = self._refused(error, op_type, domain, name, args, ids, attributes)
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
                     raise said from error
-                values = list(error.node.results)
+                values = self._inferred_anyway(error.node)
                 for key, note in refusal_note(said).items():
                     self.notes.setdefault(key, note)
         self._nodes += 1
@@ -181,6 +182,15 @@ class Draft:
         if _LOG.isEnabledFor(DEBUG):
             self._log_node(owner, domain)
         return owner
+
+    def _inferred_anyway(self, op: OnnxOp) -> list[SSAValue]:
+        """The results of a node that a session will refuse, with the types that PopART infers."""
+        if isinstance(op, SchemaOp):
+            inference = self.writer.inference
+            types = types_if_admitted(op, inference.known, inference.store, inference.opsets)
+            for value, type_ in zip(op.results, types, strict=True):
+                set_type(value, type_)
+        return list(op.results)
 
     def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
         """Which operands are places that must have 32 bits, as what they stand beside has."""

@@ -38,8 +38,13 @@ class L1Loss(modern.L1Loss):
         super().__init__(input, output, value, reduction)
 
     def trained(self, builder: Builder) -> str:
-        shape = static_shape(builder.type_of(self._inputs[0])) or ()
-        if self._reduction is not ReductionType.Mean or not prod(shape[1:]):
+        if self._reduction is not ReductionType.Mean:
+            return self._output
+        shape = static_shape(builder.type_of(self._inputs[0]))
+        if shape is None:
+            counts = [self._elements(builder, id) for id in (self._inputs[0], self._output)]
+            return str(builder.aiOnnx.div([self._output, builder.aiOnnx.div(counts)]))
+        if not prod(shape[1:]):
             return self._output
         id, types = f"{self._output}/elements", [builder.type_of(self._output)]
         factor = {"scale": 1 / prod(shape[1:])}
@@ -55,10 +60,10 @@ class NllLoss(modern.NllLoss):
 
     def _of_samples(self, builder: Builder) -> str:
         probabilities, labels = self._inputs
-        rows = (dims(builder.type_of(probabilities)) or ())[:-1]
+        axes, shape = dims(builder.type_of(probabilities)), static_shape(builder.type_of(labels))
+        rows = (axes or ())[:-1]
         samples = [one for one in rows if isinstance(one, int)]
-        shape = static_shape(builder.type_of(labels))
-        if not rows or shape is None or len(samples) < len(rows) or samples == list(shape):
+        if not axes or shape is None or len(samples) < len(rows) or samples == list(shape):
             return super()._of_samples(builder)
         if prod(samples) != prod(shape):
             return super()._of_samples(builder)

@@ -114,6 +114,7 @@ class SessionOptions(modern.SessionOptions):
         object.__setattr__(self, "_old", old)
         super().__init__()
         self.constantWeights = self.ERA.constant_weights
+        self.groupNormStridedChannelGrouping = self.ERA.strided_groups
 
     def __getattr__(self, name: str) -> object:
         if name != "_old" and name in self._old:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from popgraph.compat.eras import PLAIN_POPONNX, Era, gradient_prefixes, of_era
 from popgraph.compat.poponnx import options as old_options
 from popgraph.compat.poponnx.losses import anchored, shared
+from popgraph.compat.poponnx.step_io import ReplicasFirst
 from popgraph.compat.poponnx.unreadable import in_words_of
 from popgraph.session import inference_session, session, training_session
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
@@ -16,6 +19,8 @@ from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.step_io import StepIO
+from popgraph.support.arrays import Array
 
 KINDS: dict[str, Callable[[object], bool]] = {
     "fnModel": lambda value: True,
@@ -65,8 +70,35 @@ class _OfEra(session.Session):
     def _gradient_prefixes(self) -> tuple[str, ...]:
         return gradient_prefixes(self.ERA)
 
+    def _gives_group_variances(self) -> bool:
+        return self.ERA.group_variances
+
     def _insists_on_weights(self) -> bool:
         return self.ERA.checked
+
+    @property
+    def _has_replicas_first(self) -> bool:
+        return self.ERA.replicas_first and self._step.replicas > 1
+
+    def initAnchorArrays(self) -> dict[str, Array]:
+        arrays = super().initAnchorArrays()
+        if not self._has_replicas_first:
+            return arrays
+        moved = {}
+        for id, array in arrays.items():
+            axis = array.ndim - len(self._program.outputs[id].shape) - 1
+            # A DataFlow with a batch size adds no axes of its own.
+            moved[id] = np.ascontiguousarray(np.moveaxis(array, max(axis, 0), 0))
+        return moved
+
+    def run(self, stepio: Any, *rest: Any, **named: Any) -> None:
+        """One step."""
+        if not self._has_replicas_first or not isinstance(stepio, StepIO):
+            super().run(stepio, *rest, **named)
+            return
+        turned = ReplicasFirst(stepio, self._step, self._model.broadcast_inputs)
+        super().run(turned, *rest, **named)
+        turned.finish()
 
     def getGraphReport(self, useCbor: bool = False, use_cbor: bool = False) -> bytes:
         return super().getGraphReport(useCbor or use_cbor)

@@ -125,17 +125,27 @@ def _retype_bound(proto: FunctionProto, op: SchemaOp) -> None:
         proto.node.insert(list(proto.node).index(compared), made)
 
 
-def _squeeze_rows_only(proto: FunctionProto, op: SchemaOp) -> None:
-    """The body of AffineGrid squeezes all axes of size 1 where it means the one it has split."""
-    for node in proto.node:
-        for attribute in node.attribute:
-            for inner in attribute.g.node:
-                if inner.op_type == "Squeeze" and len(inner.input) == 1:
-                    inner.input.append("one_1d")
+def _allow_size_one(proto: FunctionProto, op: SchemaOp) -> None:
+    """
+    Mends the body of AffineGrid where a spatial size is 1.
+
+    Squeeze(r)  ->  Squeeze(r, [1]): it means the axis that was split, not every axis of size 1.
+    2 / (size - 1)  ->  2 / max(size - 1, 1), so the only coordinate is -1 (the start). The body
+    itself guards the depth so; onnx.reference has -1 for every axis, onnxruntime has 1.
+    """
+    for graph in (attribute.g for node in proto.node for attribute in node.attribute):
+        for at, inner in reversed(list(enumerate(graph.node))):
+            if inner.op_type == "Squeeze" and len(inner.input) == 1:
+                inner.input.append("one_1d")
+            elif inner.op_type == "Sub":
+                intervals, size = inner.output[0], inner.input[0]
+                inner.output[0] = f"popgraph_{size}_less_one"
+                bounded = helper.make_node("Max", [inner.output[0], "one_f"], [intervals])
+                graph.node.insert(at + 1, bounded)
 
 
 MENDED: Mapping[str, Callable[[FunctionProto, SchemaOp], None]] = {
-    "AffineGrid": _squeeze_rows_only,
+    "AffineGrid": _allow_size_one,
     "Attention": _retype_mask,
     "CenterCropPad": _retype_sizes,
     "Shrink": _retype_bound,

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, get_schema
-from onnx.shape_inference import InferenceError, infer_node_outputs
+from onnx.shape_inference import InferenceError, infer_node_outputs, infer_shapes
 from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -147,6 +147,26 @@ def _ask(
         about_shapes = narrow and "ShapeInferenceError" in str(error)  # of the wider reading
         raise mismatch(op, str(error), elements=not about_shapes) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
+    return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
+
+
+def types_if_admitted(
+    op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
+) -> InferredTypes:
+    """The types that ONNX infers for a node whose element types its schema refuses."""
+    unknown = (UNKNOWN,) * len(op.results)
+    if op.GRAPHS or unmet(op, known):
+        return unknown
+    names: dict[SSAValue, str] = {}
+    node = write_node(op, store, lambda value: names.setdefault(value, f"v{len(names)}"))
+    inputs = [
+        helper.make_value_info(names[value], _type_proto(value.type))
+        for value in dict.fromkeys(op.operands)
+    ]
+    graph = helper.make_graph([node], "g", inputs, [])
+    imported = [helper.make_opsetid(*pair) for pair in opsets.items()]
+    inferred = infer_shapes(helper.make_model(graph, opset_imports=imported)).graph.value_info
+    read = {info.name: _type_of(info.type.SerializeToString()) for info in inferred}
     return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.traits import Pure
 
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx.containers import Function, model_of
+from popgraph.dialects.onnx.containers import Function, model_of, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import body_of_call, function_of, outputs_of_call
@@ -21,6 +21,7 @@ from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.to_graphcore.registry import lowering_of, structural_operands
+from popgraph.support.errors import DifferentiationError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 Sources: TypeAlias = frozenset[str] | None
@@ -39,7 +40,7 @@ def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     operators (see `lowers`), through functions, and past whatever looks at shapes alone. What is
     large, or has several axes, is followed no further: it is data.
     """
-    found = _walked(module, store).found
+    found = _walked(module, store).readers
     return tuple(name for name in model_of(module).graph.input_names if name in found)
 
 
@@ -51,18 +52,48 @@ def branching_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     """
     walk = _walked(module, store)
     names = model_of(module).graph.input_names
-    return tuple(name for name in names if name in walk.branching - walk.found)
+    return tuple(name for name in names if name in walk.branching - walk.readers.keys())
 
 
-def _walked(module: ModuleOp, store: WeightStore) -> _Walk:
+def check_gradients(module: ModuleOp, store: WeightStore, names: Iterable[str]) -> None:
+    """
+    An error for a tensor of these whose values decide structure: it has no gradient.
+
+    An initializer may reach integers and booleans (through what rounds or compares): its gradient
+    along that path is 0.
+    """
+    wanted = frozenset(names)
+    if not wanted:
+        return
+    walk = _walked(module, store, wanted)
+    inputs = model_of(module).graph.input_names
+    for name in sorted(wanted & walk.readers.keys()):
+        op, operand = walk.readers[name]
+        if name in inputs or _is_float(operand):
+            computed = "" if value_name(operand) == name else "a value computed from "
+            raise DifferentiationError(
+                f"{op.op_type} reads {computed}{name!r} as a constant, so it has no gradient",
+                op.where(),
+                f"leave {name!r} out of the gradients: the program is compiled for its values",
+            )
+
+
+def _is_float(value: SSAValue) -> bool:
+    element = getattr(value.type, "element_type", None)
+    return element is None or (
+        element_types.is_number(element) and element_types.from_ir(element).is_float
+    )
+
+
+def _walked(module: ModuleOp, store: WeightStore, weights: Container[str] = ()) -> _Walk:
     model = model_of(module)
-    walk = _Walk(model.functions, model.opset_versions, store)
+    walk = _Walk(model.functions, model.opset_versions, store, weights)
     graph = model.graph
     sources: dict[SSAValue, Sources] = {
         argument: frozenset([name]) if _may_decide(argument.type) else None
         for name, argument in zip(graph.input_names, graph.block.args, strict=True)
     }
-    if any(sources.values()):
+    if weights or any(sources.values()):
         walk.follow(graph, sources)
     return walk
 
@@ -99,14 +130,18 @@ class _Walk:
     functions: Mapping[tuple[str, str, str], Function]
     opsets: Mapping[str, int]
     store: WeightStore
-    found: set[str] = field(default_factory=set)
+    weights: Container[str] = ()
+    """Initializers that are followed as inputs are."""
+    readers: dict[str, tuple[OnnxOp, SSAValue]] = field(default_factory=dict)
+    """By what a value is computed from: the first node that must know it, and the value."""
     branching: set[str] = field(default_factory=set)
 
     def follow(self, body: Body, sources: dict[SSAValue, Sources]) -> None:
         """Adds the sources of all values in a body to `sources`, which has those of its inputs."""
         for op in body.block.ops:
             if isinstance(op, Initializer):
-                sources[op.result] = CONSTANT
+                name = op.value_name.text
+                sources[op.result] = frozenset([name]) if name in self.weights else CONSTANT
             elif isinstance(op, OnnxOp):
                 given = [CONSTANT if one is None else sources.get(one) for one in op.input_values()]
                 self._note_demands(op, given)
@@ -116,9 +151,12 @@ class _Walk:
                         sources[value] = source
 
     def _note_demands(self, op: OnnxOp, given: Sequence[Sources]) -> None:
-        for index in structural_operands(op):
-            if index < len(given):
-                self.found |= given[index] or frozenset()
+        values = op.input_values()
+        for index in sorted(structural_operands(op)):
+            value = values[index] if index < len(values) else None
+            if value is not None:
+                for name in given[index] or ():
+                    self.readers.setdefault(name, (op, value))
         if (op.domain, op.op_type) == ("", "If") and not _are_known(op):
             self.branching |= given[0] or frozenset()
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from popgraph.dialects.onnx import SCHEMAS
-from popgraph.passes.onnx.operator_ways import Row, Way
+from popgraph.passes.onnx.operator_ways import Row, Way, rows
 
 STEPS = "between its jumps the result does not move: the gradient is zero"
 INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
 STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
 HOSTED = "Python computes it, and models with such nodes are not trained"
+
+DRAWN = "the result is drawn"
+DETACHED = "that is its meaning"
+ZERO = frozenset((STEPS, INTEGERS, DRAWN, DETACHED))
+"""Reasons for which the gradient is zero: it is there, and moves nothing."""
 
 REASONS: Mapping[str, str] = {
     name: why
@@ -34,11 +40,11 @@ REASONS: Mapping[str, str] = {
             "com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch com.microsoft.Unique",
             HOSTED,
         ),
-        ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
+        ("Bernoulli RandomNormalLike RandomUniformLike", DRAWN),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
         ("BitCast", "it is about the bits of numbers, which have no slope"),
         ("EyeLike", "only the shape of its input counts"),
-        ("ai.graphcore.Detach", "that is its meaning"),
+        ("ai.graphcore.Detach", DETACHED),
         ("ai.graphcore.BitwiseAnd ai.graphcore.BitwiseNot", "it takes integers"),
         ("ai.graphcore.BitwiseOr ai.graphcore.BitwiseXor", "it takes integers"),
         ("ai.graphcore.BitwiseXnor", "it takes integers"),
@@ -48,6 +54,41 @@ REASONS: Mapping[str, str] = {
     )
     for name in names.split()
 }
+
+
+class Flow(StrEnum):
+    """Whether an operator has a gradient."""
+
+    ALL = "by all inputs that can have one"
+    SOME = "by some of its inputs"
+    ZERO = "zero"
+    """Nothing that training could follow: the result does not move with the input."""
+    NONE = "none"
+
+
+MOVES = "yes"
+"""The slope of a result that moves with an input."""
+
+
+def flows(slopes: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Flow, str]]:
+    """Of every operator that is computed, the gradient and why it is no more; by its title."""
+    latest = {row.title: row for row in rows()}
+    return {
+        title: (flow(row, slopes.get(title, {})), reason(row))
+        for title, row in latest.items()
+        if row.way != Way.REMOVED or title in slopes
+    }
+
+
+def flow(row: Row, slopes: Mapping[str, str]) -> Flow:
+    """Whether an operator has a gradient, by what was measured of its inputs."""
+    if MOVES in slopes.values():
+        return Flow.ALL if set(slopes.values()) == {MOVES} else Flow.SOME
+    why = reason(row)
+    if why:
+        return Flow.ZERO if slopes or why in ZERO else Flow.NONE
+    return Flow.ALL
+
 
 FLOATS = {"tensor(float)", "tensor(double)", "tensor(float16)"}
 

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from popgraph.backends.base import Executable, as_array
+from popgraph.backends.base import ComputedBy, Executable, as_array
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated, in_memory_of
@@ -196,6 +196,10 @@ class CExecutable(Executable):
     @property
     def donations(self) -> Mapping[str, str]:
         return self.table.donations
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        return ComputedBy(in_c=True)
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         taken = self._donated(inputs, donate) if donate else {}

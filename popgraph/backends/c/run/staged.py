@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from popgraph.backends.base import Executable, refuse_donations
+from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.backends.c.run.mail import Edge, GivenUpError, Mail
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -163,6 +163,10 @@ class StagedExecutable(Executable):
             if name in self.outputs
         }
         return _Route(places, edges, homes)
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        return ComputedBy(in_c=True)
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from popgraph.backends.base import Executable, refuse_donations
+from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.support.arrays import Array
 
@@ -27,6 +27,10 @@ class InTurns(Executable):
         self._counter = others.variable(counter)
         self.inputs, self.outputs = others.inputs, others.outputs
         self.variables = others.variables | last.variables
+
+    @property
+    def computed_by(self) -> ComputedBy:
+        return ComputedBy(in_c=True)
 
     @property
     def _before(self) -> int:

@@ -202,15 +202,26 @@ def group_normalization(node: Node) -> Lowered:
 
 @lowers("GroupNormalization", domain=GRAPHCORE)
 def graphcore_group_normalization(node: Node) -> Lowered:
-    """With `strided`, every so manieth channel is of a group, as PopART's sessions may have it."""
+    """
+    The third result is 1 / sqrt(variance + epsilon); with `variances`, the variance.
+
+    With `strided`, channel c is in group c % groups.
+    """
     groups, strided = _group_count(node), node.integer("strided", 0)
     x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
-    normalized, *statistics = _groups(node, computing(node), x).results
+    normalized, mean, inverse = _groups(node, computing(node), x).results
     whole = reshaped(normalized, node.shape)
     whole = _turned(whole, groups) if strided else whole
     result = _scaled(cast(whole, node.dtype), node[1], node[2])
-    flat = (prod(shape_of(statistics[0])),)
-    return [result, *(cast(reshaped(value, flat), node.dtype) for value in statistics)]
+    third = _variance(node, inverse) if node.integer("variances", 0) else inverse
+    flat = (prod(shape_of(mean)),)
+    return [result, *(cast(reshaped(value, flat), node.dtype) for value in (mean, third))]
+
+
+def _variance(node: Node, inverse: SSAValue) -> SSAValue:
+    """1 / inverse^2 - epsilon."""
+    epsilon = node.scalar(node.real("epsilon", 1e-5), dtype_of(inverse))
+    return gc.SubOp(gc.ReciprocalOp(gc.MulOp(inverse, inverse)), epsilon).result
 
 
 @lowers("NormalizeImage", domain=GRAPHCORE)

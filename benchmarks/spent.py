@@ -1,0 +1,33 @@
+"""What a call takes: seconds on the clock, and of processors here and in the C compiler."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from typing import TypedDict
+
+
+class Spent(TypedDict):
+    """Seconds."""
+
+    wall: float
+    own_cpu: float
+    """Processor time of this process, all its threads included: imports, passes, printing C."""
+    compiler_cpu: float
+    """Of the processes that it started and waited for: the C compiler, its assembler and linker."""
+
+
+def spent(call: Callable[[], object]) -> Spent:
+    """What a call takes; nothing else may run in this process meanwhile."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    before, start = [_seconds(each) for each in who], time.perf_counter()
+    call()
+    wall = time.perf_counter() - start
+    own, children = (_seconds(each) - was for each, was in zip(who, before, strict=True))
+    return {"wall": wall, "own_cpu": own, "compiler_cpu": children}
+
+
+def _seconds(who: int) -> float:
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
