@@ -35,13 +35,13 @@ $(DOCS_READY): pyproject.toml
 demo: $(DEMO_READY)  ## train a small CNN on handwritten digits, save it, load it, show predictions
 	@$(BIN)/python examples/digits.py
 
-test: $(READY)  ## run the tests; of long sweeps, today's share
+test: $(READY)  ## run the tests; of long sweeps, a sample that is the same every day
 	$(BIN)/python -m pytest -n 2
 
 test-all: $(READY)  ## run the tests, all sweeps whole
 	POPGRAPH_PROFILE=all $(BIN)/python -m pytest -n 2
 
-test-costs: $(READY)  ## run the tests, and note which take long and so take turns
+test-costs: $(READY)  ## run the tests, and note which take long and so are sampled
 	$(BIN)/python -m pytest -n 2 --costs
 
 check: lint types test  ## everything that must be green before a change lands

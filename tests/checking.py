@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import check
-from tests.sampling import has_turn
+from tests.sampling import is_looked_at
 
 SHARE = 4
 """To parse a text takes longer than the pass that wrote it: one in so many is parsed a day."""
@@ -15,5 +15,5 @@ def check_ir(module: ModuleOp, *, text: bool = True) -> None:
     """As the package's own; whether the text is read depends on how many operations there are."""
     if text:
         size = sum(1 for _ in module.walk())
-        text = has_turn("modules whose text is parsed again", size, SHARE)
+        text = is_looked_at("modules whose text is parsed again", size, SHARE)
     check.check_ir(module, text=text)

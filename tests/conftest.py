@@ -1,4 +1,4 @@
-"""Configuration of all tests: Hypothesis, caches, `--bless`, shares of sweeps, the time budget."""
+"""Configuration of all tests: Hypothesis, caches, `--bless`, samples of sweeps, the time budget."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "daily(seconds): what its cases may take in a run, or all that they take"
+        "markers", "budget(seconds): what its cases may take together in a run; all run without"
     )
 
 
@@ -61,7 +61,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps today's cases of costly tests, unless somebody names tests."""
+    """Keeps a sample of the cases of costly tests, unless tests are named."""
     if sampling.WHOLE or sampling.is_asked_for(config):
         return
     waiting = set(sampling.left_out(items, sampling.costs(config.rootpath)))
@@ -82,7 +82,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist says what it took of sweeps."""
+    """A worker of pytest-xdist reports what it took of sweeps."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["shares"] = sampling.TAKEN
         session.config.workeroutput["counts"] = {
@@ -101,10 +101,11 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says which shares ran, and what all took of their budget, below the slowest tests."""
+    """Says what was left out, and how long the run took, below the slowest tests."""
     if terminalreporter.config.getoption("--costs"):
         rewrite_costs(terminalreporter)
-    for line in sampling.lines(sampling.TAKEN, sampling.COUNTED):
+    costs = sampling.costs(terminalreporter.config.rootpath)
+    if line := sampling.summary(sampling.TAKEN, sampling.COUNTED, costs):
         terminalreporter.write_line(line)
     seconds = time.monotonic() - _STARTED
     late = seconds > BUDGET and not sampling.WHOLE

@@ -1,22 +1,21 @@
 """
-Shares of long sweeps: a run takes today's, `make test-all` takes all of them.
+Samples of long sweeps: a run takes the same sample every day, `make test-all` takes all cases.
 
-The cases of a test that costs more than DAILY seconds take turns by the day. One that is marked
-`daily(60)` is worth so many seconds, and all cases of one that is `daily()` run. What tests cost
-stands in costs.json, which `make test-costs` writes anew.
+Of a test whose cases cost more than BUDGET seconds together, a run takes as many evenly spaced
+ones as fit. `POPGRAPH_DAY=<number>` adds that day's share, so that days in a row run all cases.
+`pytest.mark.budget(60)` gives a test other seconds, and all cases of one with `budget()` run. The
+seconds of each test are in costs.json, which `make test-costs` measures.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -24,33 +23,25 @@ from hypothesis import settings
 T = TypeVar("T")
 
 PROFILE = os.environ.get("POPGRAPH_PROFILE", "check")
-"""`check` takes shares, `all` everything, `fuzz` everything and draws many more examples."""
+"""`check` takes samples, `all` everything, `fuzz` everything and draws many more examples."""
 WHOLE = PROFILE in ("all", "fuzz")
-DAY = int(os.environ.setdefault("POPGRAPH_DAY", str(date.today().toordinal())))
-"""Shares take turns by the day. Processes of one run have the same one, at midnight, too."""
+DAY = int(os.environ["POPGRAPH_DAY"]) if os.environ.get("POPGRAPH_DAY") else None
+"""The day whose share is added to the sample; by default none is."""
 
-Sweep: TypeAlias = tuple[tuple[str, ...], int]
-"""The names of the cases that are taken, and how many there are."""
-TAKEN: dict[str, Sweep] = {}
-"""What this process takes of the sweeps that it has met, for the report."""
+TAKEN: dict[str, tuple[int, int]] = {}
+"""Cases taken of each sweep that this process has met, and cases in all."""
 COUNTED: defaultdict[str, Counter[bool]] = defaultdict(Counter)
-"""How many of what tests make on their way had a turn in this process, and how many had none."""
+"""Of what tests build on their way, how many were looked at and how many were not."""
 COSTS = "tests/costs.json"
-"""Where it stands, below the root of the project."""
-DAILY = 2.0
+"""Path below the root of the project."""
+BUDGET = 1.0
 """Seconds that the cases of one test may take together in a run."""
-MOST_NAMED = 40
-"""Longer shares are counted only."""
 
 
 def share(
-    name: str,
-    cases: Sequence[T],
-    of: int,
-    named: Callable[[T], str] = str,
-    kind: Callable[[T], Hashable] = type,
+    name: str, cases: Sequence[T], of: int, kind: Callable[[T], Hashable] = type
 ) -> Sequence[T]:
-    """Today's one of so many shares, which are alike where neighbours are; some of each kind."""
+    """One of so many shares of the cases, spread evenly over them; some of each kind."""
     kinds: defaultdict[Hashable, list[int]] = defaultdict(list)
     for at, case in enumerate(cases):
         kinds[kind(case)].append(at)
@@ -58,51 +49,51 @@ def share(
         at
         for alike in kinds.values()
         for number, at in enumerate(alike)
-        if is_turn(number, min(of, len(alike)))
+        if is_taken(number, min(of, len(alike)))
     ]
-    taken = [cases[at] for at in sorted(numbers)]
-    TAKEN[name] = tuple(map(named, taken)), len(cases)
-    return taken
+    TAKEN[name] = len(numbers), len(cases)
+    return [cases[at] for at in sorted(numbers)]
 
 
 def examples(count: int, slow: int = 1) -> int:
     """
-    How many a property draws that is worth so many: all of them, or a quarter a day.
+    How many examples a property draws: all of them, or a quarter in the sample.
 
-    `fuzz` draws as many as of any other; of one that is so many times as slow, as many less.
+    `fuzz` draws as many as of any other property, divided by how many times slower this one is.
     """
     return max(count, settings.default.max_examples // slow) if WHOLE else ceil(count / 4)
 
 
-def is_turn(number: int, of: int) -> bool:
+def is_taken(number: int, of: int) -> bool:
     """
-    Whether it is the turn of this one of many today; the first has it on days 0, `of`, ...
+    Whether a run takes this one of cases of which it takes one in `of`.
 
-    Of so many in a row one has it, each time the next: where each tenth is of one type, and a tenth
-    is taken, all types are.
+    The sample takes the first, and the others follow day by day. From each row of `of` cases it is
+    the next one: where each tenth case is of one type and a tenth is taken, all types are taken.
     """
-    return WHOLE or (number - number // of - DAY) % of == 0
+    turn = (number - number // of) % of
+    return WHOLE or turn == 0 or (DAY is not None and of > 1 and turn == 1 + DAY % (of - 1))
 
 
-def has_turn(name: str, number: int, of: int) -> bool:
-    """Whether what has this number is looked at today; under this name, it is counted."""
-    COUNTED[name][is_turn(number, of)] += 1
-    return is_turn(number, of)
+def is_looked_at(name: str, number: int, of: int) -> bool:
+    """Whether a run takes what has this number, counted under this name."""
+    COUNTED[name][is_taken(number, of)] += 1
+    return is_taken(number, of)
 
 
 def is_asked_for(config: pytest.Config) -> bool:
-    """Whether somebody names tests, who is to get them on every day."""
+    """Whether tests are named on the command line: then all their cases run."""
     return bool(config.option.keyword) or any("::" in argument for argument in config.args)
 
 
 def costs(root: Path) -> dict[str, float]:
-    """The seconds of all cases of each test that takes long."""
+    """Seconds that all cases of each costly test take."""
     path = root / COSTS
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
-    """The cases of costly tests whose turn is another day."""
+    """The cases of costly tests that this run does not take."""
     sweeps: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         name = function_of(item.nodeid)
@@ -111,15 +102,15 @@ def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list
     found: list[pytest.Item] = []
     for name, cases in sweeps.items():
         parts = min(len(cases), ceil(seconds[name] / worth(cases[0])))
-        taken = set(share(name, cases, parts, named=label))
+        taken = set(share(name, cases, parts))
         found += [item for item in cases if item not in taken]
     return found
 
 
 def worth(item: pytest.Item) -> float:
     """The seconds that the cases of a test may take in a run."""
-    marker = item.get_closest_marker("daily")
-    return DAILY if marker is None else marker.args[0] if marker.args else inf
+    marker = item.get_closest_marker("budget")
+    return BUDGET if marker is None else marker.args[0] if marker.args else inf
 
 
 def function_of(nodeid: str) -> str:
@@ -127,8 +118,10 @@ def function_of(nodeid: str) -> str:
     return nodeid.split("[")[0]
 
 
-def measured(reports: Iterable[pytest.TestReport], taken: Mapping[str, Sweep]) -> dict[str, float]:
-    """What all cases of each costly test would have taken, of which some have run."""
+def measured(
+    reports: Iterable[pytest.TestReport], taken: Mapping[str, tuple[int, int]]
+) -> dict[str, float]:
+    """Seconds that all cases of each costly test would take, estimated from those that ran."""
     seconds: defaultdict[str, float] = defaultdict(float)
     cases: defaultdict[str, set[str]] = defaultdict(set)
     for report in reports:
@@ -137,25 +130,21 @@ def measured(reports: Iterable[pytest.TestReport], taken: Mapping[str, Sweep]) -
         cases[name].add(report.nodeid)
     for name, (some, total) in taken.items():
         if some and name in seconds:
-            seconds[name] *= total / len(some)
+            seconds[name] *= total / some
     many = {name for name in seconds if name in taken or len(cases[name]) > 1}
-    return {name: round(seconds[name], 1) for name in sorted(many) if seconds[name] > DAILY}
+    return {name: round(seconds[name], 1) for name in sorted(many) if seconds[name] > BUDGET}
 
 
-def label(item: pytest.Item) -> str:
-    """What is in the brackets of its name."""
-    return item.name.partition("[")[2].removesuffix("]")
-
-
-def lines(taken: Mapping[str, Sweep], counted: Mapping[str, Counter[bool]]) -> Iterator[str]:
-    """What a run says of its shares."""
-    short = {name: sweep for name, sweep in taken.items() if len(sweep[0]) < sweep[1]}
-    passed = {name: counts for name, counts in counted.items() if counts[False]}
-    if short or passed:
-        yield f"today's shares (POPGRAPH_DAY={DAY} repeats them, `make test-all` runs all):"
-    for name, (cases, total) in sorted(short.items()):
-        yield f"  {name}: {len(cases)} of {total}, {total - len(cases)} left out"
-        listed = "; ".join(cases) if len(cases) <= MOST_NAMED else ""
-        yield from textwrap.wrap(listed, 100, initial_indent="    ", subsequent_indent="    ")
-    for name, counts in sorted(passed.items()):
-        yield f"  {name}: {counts[True]} of {counts.total()}, {counts[False]} left out"
+def summary(
+    taken: Mapping[str, tuple[int, int]],
+    counted: Mapping[str, Counter[bool]],
+    seconds: Mapping[str, float],
+) -> str:
+    """One line on the cases that `make test-all` adds to this run, "" if it adds none."""
+    missing = {name: total - some for name, (some, total) in taken.items() if some < total}
+    more = sum(missing.values()) + sum(counts[False] for counts in counted.values())
+    if not more:
+        return ""
+    spared = sum(seconds.get(name, 0.0) * left / taken[name][1] for name, left in missing.items())
+    run = "sample" if DAY is None else f"sample and the share of POPGRAPH_DAY={DAY}"
+    return f"{run}: `make test-all` adds {more} cases, about {ceil(spared / 60)} min on one core"

@@ -57,7 +57,7 @@ def test_there_are_blocks_to_run() -> None:
     assert any(page == "README.md" for page, _, _ in blocks())
 
 
-@pytest.mark.daily(60)
+@pytest.mark.budget(60)
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in blocks()}))
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
@@ -160,7 +160,7 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.daily
+@pytest.mark.budget
 @pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli", "api"])
 def test_generated_pages_are_current(page: str) -> None:
     """By the commands of `make pages`, which need only what `.[docs]` installs."""

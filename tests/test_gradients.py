@@ -42,7 +42,7 @@ def recorded() -> Mapping[str, Mapping[str, str]]:
 
 
 def todays() -> list[Sample]:
-    return list(share("gradients of operators", all_samples(), SHARE, lambda one: one.name))
+    return list(share("gradients of operators", all_samples(), SHARE))
 
 
 def test_gradients_are_slopes() -> None:

@@ -159,30 +159,40 @@ def test_the_budget_of_the_suite_is_printed(pytestconfig: pytest.Config) -> None
     assert budget_line(BUDGET + 1, whole=True) == "time: 15 min 1 s for everything"
 
 
-def test_shares_take_turns_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_the_same_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "TAKEN", {})
     monkeypatch.setattr(sampling, "WHOLE", False)
-    seen: list[int] = []
-    for day in range(7, 10):
-        monkeypatch.setattr(sampling, "DAY", day)
-        seen += sampling.share("sweep", range(8), 3)
-    assert seen == [1, 5, 6, 2, 3, 7, 0, 4]
-    assert list(sampling.lines(sampling.TAKEN, {})) == [
-        "today's shares (POPGRAPH_DAY=9 repeats them, `make test-all` runs all):",
-        "  sweep: 2 of 8, 6 left out",
-        "    0; 4",
-    ]
+    monkeypatch.setattr(sampling, "DAY", None)
+    assert sampling.share("sweep", range(8), 3) == [0, 4]
+    assert sampling.summary(sampling.TAKEN, {}, {"sweep": 80.0}) == (
+        "sample: `make test-all` adds 6 cases, about 1 min on one core"
+    )
     monkeypatch.setattr(sampling, "WHOLE", True)
-    assert list(sampling.share("sweep", range(8), 3)) == list(range(8))
-    assert not list(sampling.lines(sampling.TAKEN, {}))
+    assert sampling.share("sweep", range(8), 3) == list(range(8))
+    assert not sampling.summary(sampling.TAKEN, {}, {})
+
+
+@pytest.mark.parametrize("of", range(1, 6))
+def test_days_in_a_row_take_all_cases(of: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "TAKEN", {})
+    monkeypatch.setattr(sampling, "WHOLE", False)
+    monkeypatch.setattr(sampling, "DAY", None)
+    sample, seen = set(sampling.share("sweep", range(20), of)), set[int]()
+    for day in range(7, 7 + max(of - 1, 1)):
+        monkeypatch.setattr(sampling, "DAY", day)
+        taken = set(sampling.share("sweep", range(20), of))
+        assert sample <= taken
+        seen |= taken
+    assert seen == set(range(20))
 
 
 def test_what_tests_make_on_their_way_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "COUNTED", defaultdict(Counter))
     monkeypatch.setattr(sampling, "WHOLE", False)
-    seen = [number for number in range(9) if sampling.has_turn("things", number, 3)]
-    assert len(seen) == 3
-    assert "  things: 3 of 9, 6 left out" in list(sampling.lines({}, sampling.COUNTED))
+    monkeypatch.setattr(sampling, "DAY", None)
+    seen = [number for number in range(9) if sampling.is_looked_at("things", number, 3)]
+    assert seen == [0, 4, 8]
+    assert "adds 6 cases" in sampling.summary({}, sampling.COUNTED, {})
 
 
 def report(nodeid: str, seconds: float) -> Any:
@@ -190,7 +200,7 @@ def report(nodeid: str, seconds: float) -> Any:
 
 
 def test_costs_are_those_of_all_cases() -> None:
-    long, short = sampling.DAILY, sampling.DAILY / 10
+    long, short = sampling.BUDGET, sampling.BUDGET / 10
     reports = [
         report("t.py::test_many[0]", long),
         report("t.py::test_many[1]", long / 2),
@@ -200,7 +210,7 @@ def test_costs_are_those_of_all_cases() -> None:
         report("t.py::test_alone", long * 2),
         report("t.py::test_shared[3]", long),
     ]
-    found = sampling.measured(reports, {"t.py::test_shared": (("3",), 4)})
+    found = sampling.measured(reports, {"t.py::test_shared": (1, 4)})
     assert found == {"t.py::test_many": 2 * long, "t.py::test_shared": 4 * long}
 
 
@@ -218,37 +228,39 @@ import pytest
 def test_case(case):
     assert case >= 0
 
-@pytest.mark.daily
+@pytest.mark.budget
 @pytest.mark.parametrize("case", range(7))
-def test_daily(case):
+def test_whole(case):
     assert case >= 0
 """
 
 
 @pytest.mark.parametrize(
-    ("profile", "workers", "chosen", "passed"),
+    ("profile", "day", "workers", "chosen", "passed"),
     [
-        ("check", "1", "", "9 passed"),
-        ("all", "0", "", "14 passed"),
-        ("check", "0", "::test_case[0]", "1 passed"),
+        ("check", "", "1", "", "9 passed"),
+        ("check", "8", "1", "", "12 passed"),
+        ("all", "8", "0", "", "14 passed"),
+        ("check", "", "0", "::test_case[0]", "1 passed"),
     ],
 )
-@pytest.mark.daily
-def test_costly_tests_take_turns(
-    profile: str, workers: str, chosen: str, passed: str, tmp_path: Path
+@pytest.mark.budget
+def test_costly_tests_are_sampled(
+    profile: str, day: str, workers: str, chosen: str, passed: str, tmp_path: Path
 ) -> None:
-    """Processes of pytest-xdist report theirs; who names a test gets it on any day."""
+    """Processes of pytest-xdist report theirs; a test that is named runs whole."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "test_sweep.py").write_text(SWEEP)
     (tmp_path / "tests").mkdir()
-    costs = {f"test_sweep.py::{name}": 3 * sampling.DAILY for name in ("test_case", "test_daily")}
+    costs = {f"test_sweep.py::{name}": 3 * sampling.BUDGET for name in ("test_case", "test_whole")}
     (tmp_path / sampling.COSTS).write_text(json.dumps(costs))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS.parent}\n")
     command = ["-m", "pytest", "-n", workers, f"test_sweep.py{chosen}"]
-    environment = os.environ | {"POPGRAPH_PROFILE": profile, "POPGRAPH_DAY": "8"}
+    environment = os.environ | {"POPGRAPH_PROFILE": profile, "POPGRAPH_DAY": day}
     ran = subprocess.run(
         [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert passed in ran.stdout, ran.stdout + ran.stderr
-    shared = "test_case: 2 of 7, 5 left out\n    2; 3"
-    assert (shared in ran.stdout) == (passed == "9 passed")
+    left = {"9 passed": "adds 5 cases", "12 passed": "adds 2 cases"}
+    assert left.get(passed, "") in ran.stdout
+    assert ("`make test-all` adds" in ran.stdout) == (passed in left)

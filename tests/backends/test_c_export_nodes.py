@@ -63,7 +63,7 @@ def test_node_cases_as_exported_c(compiler: str, tmp_path: Path) -> None:
     if compiler == "zig" and importlib.util.find_spec("ziglang") is None:
         pytest.skip("ziglang is not installed")
     name = "ONNX's node cases as exported C"
-    cases = share(name, node_cases(), SHARES, lambda case: case.name)
+    cases = share(name, node_cases(), SHARES)
     wrong = [
         text
         for number, batch in enumerate(batches(list(parts(cases, Counter()))))

@@ -73,7 +73,7 @@ def examples(command: str) -> list[str]:
     return [re.split(r"   +| [|<>] |\)\"", one)[0] for one in lines]
 
 
-@pytest.mark.daily
+@pytest.mark.budget
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_in_the_help_of_a_command_are_understood(command: str) -> None:
     """Each has one at least; the parser takes all their arguments."""

@@ -34,7 +34,7 @@ def together(samples: Sequence[Sample]) -> tuple[ModuleOp, list[GraphcoreOp], li
     return ModuleOp([graph]), ops, arrays
 
 
-@pytest.mark.daily(10)
+@pytest.mark.budget(10)
 @pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
 def test_c_equals_evaluate(op: type[GraphcoreOp]) -> None:
     samples = each_float_type([sample for sample in SAMPLES if sample.op is op])

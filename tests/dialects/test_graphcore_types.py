@@ -20,7 +20,7 @@ from tests.dialects.graphcore_run import Sample, assert_close, build, is_float, 
 from tests.dialects.graphcore_samples import SAMPLES
 from tests.dialects.graphcore_types import REAL, casts, each_type, is_admitted
 from tests.dialects.test_graphcore_c import TOLERANCE, together
-from tests.sampling import WHOLE, is_turn
+from tests.sampling import WHOLE, is_taken
 
 SHARE = 5
 """Every operation and every type is tried on each day, but not each with each."""
@@ -30,7 +30,7 @@ CASTS = list(casts())
 
 def some(samples: Sequence[Sample]) -> list[Sample]:
     """One in so many, and all in the long run; neighbours stand for types, not for operations."""
-    return [each for at, each in enumerate(samples) if is_turn(at, SHARE)]
+    return [each for at, each in enumerate(samples) if is_taken(at, SHARE)]
 
 
 def assert_same(actual: Array, expected: Array, tolerance: float) -> None:

@@ -379,7 +379,7 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.daily(20)
+@pytest.mark.budget(20)
 @pytest.mark.parametrize("at", range(len(SAMPLES)), ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_values_are_those_of_onnxruntime(at: int) -> None:
     sample = SAMPLES[at]

@@ -203,7 +203,7 @@ IN_HALVES = [
 ]
 
 
-@pytest.mark.daily(10)
+@pytest.mark.budget(10)
 @pytest.mark.parametrize("at", IN_HALVES, ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_halves_are_near_floats(at: int) -> None:
     wanted = _in_halves(SAMPLES[at], np.float32).computed()

@@ -61,7 +61,7 @@ every_case = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.daily
+@pytest.mark.budget
 @every_case
 def test_case(case: Case, request: pytest.FixtureRequest) -> None:
     source, expected = case.parts

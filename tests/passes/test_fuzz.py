@@ -323,7 +323,7 @@ def claim(
         assert_same_meaning(original, module, weights, tolerance=TOLERANCE)
 
 
-@pytest.mark.daily(30)
+@pytest.mark.budget(30)
 @pytest.mark.parametrize("place", list(places()), ids=str)
 def test_fuzz(place: Place) -> None:
     @given(place.networks())
@@ -366,7 +366,7 @@ def test_fuzz_gradients_everywhere(network: Network) -> None:
     assert_gradients_everywhere(network)
 
 
-@pytest.mark.daily(30)
+@pytest.mark.budget(30)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""

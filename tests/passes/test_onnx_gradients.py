@@ -23,7 +23,7 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, UnsupportedError
 from tests.passes.claims import assert_slope, shaken
-from tests.sampling import is_turn
+from tests.sampling import is_taken
 
 CASES = {
     "Attention": 20,
@@ -140,7 +140,7 @@ def test_gradients_of_cases(op: str, cases: list[Any]) -> None:
     looked_at, wrong = 0, list[str]()
     chosen = [case for case in cases if is_of(case.model, op)]
     for number, case in enumerate(chosen):
-        if not is_turn(number, SHARE) and "masked" not in case.name and "robust" not in case.name:
+        if not is_taken(number, SHARE) and "masked" not in case.name and "robust" not in case.name:
             continue
         ((inputs, outputs),) = case.data_sets
         try:

@@ -100,7 +100,7 @@ def node_cases() -> list[Any]:
 
 def todays_node_cases(name: str, of: int) -> Sequence[Any]:
     """Today's one of so many shares of the cases; each operator is in it."""
-    return share(name, node_cases(), of, lambda case: case.name, operator_of)
+    return share(name, node_cases(), of, operator_of)
 
 
 def operator_of(case: Any) -> tuple[str, str]:

@@ -124,7 +124,7 @@ def give_groups(
     return firsts
 
 
-@pytest.mark.daily(60)
+@pytest.mark.budget(60)
 @given(training_networks(dtype="f64", nll=False), replicas())
 def test_fuzz(network: Network, drawn: Drawn) -> None:
     check(network, drawn)
