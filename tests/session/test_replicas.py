@@ -234,6 +234,59 @@ def test_a_velocity_that_accumulates_is_one_of_each_replica(mean: bool, talks: b
         start = 0.5 * own[-1].mean(0)
 
 
+@pytest.mark.parametrize(("replicas", "talks"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("name", "backend"), [*((name, "reference") for name in OPTIMIZERS), ("Adam", "c")]
+)
+def test_anchored_weights_and_states_change_after_the_last_micro_batch(
+    name: str, backend: str, replicas: int, talks: bool
+) -> None:
+    """All micro-batches of a batch show them as the batch before has left them; `Final` after."""
+    made = options(3, replicas)
+    builder, y, loss = linear(1)
+    if talks:
+        y = builder.aiGraphcore.replicatedallreduce([y])
+        loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+
+    def session(anchors: list[str], returned: str = "All") -> Any:
+        found = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [loss, *anchors], popart.AnchorReturnType(returned)),
+            loss,
+            OPTIMIZERS[name](),
+            device(backend),
+            userOptions=made,
+        )
+        found.prepareDevice()
+        found.weightsFromHost()
+        return found
+
+    def held(found: Any) -> dict[str, Array]:
+        found.weightsToHost()
+        return {id: array.copy() for id, array in found.weights().items()}
+
+    adding = ("Accum___", "Accl___", "Counter___")
+    states = [id for id in held(session([])) if not id.startswith(adding)]
+    updated = "UpdatedVar___w"
+    trained, final = session([*states, updated]), session(states, "Final")
+    for seed in range(2):
+        before, anchors = held(trained), trained.initAnchorArrays()
+        data = np.random.default_rng(seed).normal(size=(3, replicas, 1, 3)).astype(np.float32)
+        trained.run(popart.PyStepIO({"x": data}, anchors))
+        left = final.initAnchorArrays()
+        final.run(popart.PyStepIO({"x": data}, left))
+        for id in states:
+            shown = anchors[id].reshape(3 * replicas, *before[id].shape)
+            np.testing.assert_array_equal(shown, np.broadcast_to(before[id], shown.shape), id)
+        after = held(trained)
+        for id in states:
+            shown = left[id].reshape(replicas, *after[id].shape)
+            np.testing.assert_array_equal(shown, np.broadcast_to(after[id], shown.shape), id)
+        last = anchors[updated].reshape(3, replicas, 3, 2)[-1, 0]
+        np.testing.assert_array_equal(last, after["w"])
+        assert all(np.any(after[id] != before[id]) for id in states)
+
+
 def test_replicas_in_turn_leave_the_same_states() -> None:
     """Also the one that had its turn before the update."""
     ids = ("UpdatedVar___w", "Accl1___w", "w")

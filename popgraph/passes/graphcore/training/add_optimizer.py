@@ -43,6 +43,7 @@ class AddOptimizer(Pass):
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
     in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
     they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
+    Where micro-batches accumulate, weights and states are shown as they are before their update.
     """
 
     name = "add-optimizer"
@@ -134,7 +135,7 @@ class AddOptimizer(Pass):
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
     whole = context.updated(weight) if context.whole is None else whole_again(context, weight)
-    context.variables.set(context.name, whole)
+    context.set_at_update(context.name, whole)
 
 
 def _clipped(
