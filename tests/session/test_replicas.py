@@ -25,8 +25,8 @@ OPTIMIZERS: dict[str, Any] = {
     ),
     "Adam": lambda: popart.Adam({"defaultLearningRate": (0.05, False)}),
     "RMSProp": lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
-    "clipped": lambda: popart.SGD(
-        {"defaultMomentum": (0.5, True)},
+    "clipped": lambda: popart.Adam(
+        {"defaultLearningRate": (0.05, False)},
         clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(0.3)],
     ),
 }
@@ -135,6 +135,53 @@ def test_a_running_mean_is_kept_of_gradients_so_far(running: bool) -> None:
         w = w - 0.1 * taken / (1 if running else 3)
     session.weightsToHost()
     np.testing.assert_allclose(session.weights()["w"], w, 1e-5, 1e-6)
+
+
+SEPARATE: dict[str, Any] = {"accumulatorAndMomentum": popart.SGDAccumulatorAndMomentum.Separate}
+
+
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize(("accumulation", "replicas"), [(1, 1), (1, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize("kind", ["SGD0", "SGD1", "SGD2"])
+def test_sgd_clips_what_enters_the_weight_as_popart_does(
+    kind: str, accumulation: int, replicas: int, mean: bool
+) -> None:
+    """
+    The sum of gradients, which the learning rate divides, or the velocity, which stays what it is.
+
+    PopART adds up the velocities of replicas that accumulate.
+    """
+    rate, momentum, scale, limit = 0.1, 0.0 if kind == "SGD0" else 0.5, 4.0, 0.2
+    builder, _, loss = linear(1)
+    values = {"defaultLearningRate": (rate, True), "lossScaling": (scale, True)}
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [GRADIENT]),
+        loss,
+        popart.SGD(
+            values | {"defaultMomentum": (momentum, True)},
+            clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(limit)],
+            **(SEPARATE if kind == "SGD2" else {}),
+        ),
+        device(),
+        userOptions=options(accumulation, replicas, mean),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    w, velocity = np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), np.zeros((3, 2))
+    summed = kind == "SGD1" and accumulation > 1
+    for data in np.random.default_rng(2).normal(size=(3, accumulation, replicas, 1, 3)):
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"x": data.astype(np.float32)}, anchors))
+        gradient = anchors[GRADIENT].reshape(-1, 3, 2).sum(0)  # at the loss scale
+        divisor = scale * (accumulation * replicas if mean else 1)
+        velocity = momentum * velocity + gradient / divisor
+        shown = gradient if kind == "SGD0" else velocity * (replicas if summed else 1)
+        shrink = limit / max(limit, float(np.linalg.norm(shown)))
+        assert shrink < 1
+        w = w - rate * velocity * shrink
+    session.weightsToHost()
+    np.testing.assert_allclose(session.weights()["w"], w, 1e-4, 1e-5)
 
 
 def test_anchors_of_states_show_what_micro_batches_have_added_up() -> None:

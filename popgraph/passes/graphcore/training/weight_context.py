@@ -115,7 +115,7 @@ class WeightContext:
         the last one, when the anchors of all have been read.
         """
         self.variables.set(name, value)
-        if self.spec.accumulation > self.spec.replicas:
+        if self.spec.accumulates:
             self.variables.told.setdefault(name, self.variables.term(self.variables.now[name]))
 
     def tell(self, prefix: str, value: Term) -> None:
