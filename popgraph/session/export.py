@@ -13,16 +13,20 @@ from popgraph.builder.opset.exceptions import popart_runtime_error
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.passes.replication import belongs
+from popgraph.session.grouped_weights import take_groups
 from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.session.options import SessionOptions
 from popgraph.support.arrays import Array
 from popgraph.training.trained_weights import put_weights
 
 
-def weights_of(source: Source) -> dict[str, Array]:
-    """The weights in a model, by name."""
-    module, weights = open_model(source)
+def weights_of(source: Source, options: SessionOptions | None = None) -> dict[str, Array]:
+    """The weights in a model, by name; those of groups of replicas with an axis for the groups."""
+    model, grouped = take_groups(source, options)
+    module, weights = open_model(model)
     initializers = weights_by_name(model_of(module).graph)
-    return {name: op.array(weights) for name, op in initializers.items()}
+    found = {name: op.array(weights) for name, op in initializers.items()}
+    return found | {name: one.first for name, one in grouped.items()}
 
 
 def model_with_weights(

@@ -94,7 +94,8 @@ class WeightTransfers(ABC):
         """Takes the weights of another model; `weightsFromHost` sends them."""
         self._refuse_if_constant("resetHostWeights")
         self._weights.reset(
-            weights_of(modelProtoOrFilename), ignoreWeightsInModelWithoutCorrespondingHostWeight
+            weights_of(modelProtoOrFilename, self._options),
+            ignoreWeightsInModelWithoutCorrespondingHostWeight,
         )
         self._sent = False
 

@@ -50,7 +50,9 @@ class Two:
         stacked = self.w if len(self.groups) > 1 else self.w[0]
         w = self.builder.addInitializedInputTensor(stacked, settings, "w")
         v = self.builder.addInitializedInputTensor(self.v, "v")
-        self.hidden = self.builder.aiOnnx.matmul([x, w])
+        product = self.builder.aiOnnx.matmul([x, w])
+        # What has this shape only where the axis of the groups is left out.
+        self.hidden = self.builder.reshape_const(self.builder.aiOnnx, [product], [2, 2])
         self.y = self.builder.aiOnnx.matmul([self.hidden, v])
         sum_ = popart.ReductionType.Sum
         self.loss = self.builder.aiGraphcore.identityloss([self.y], sum_)
@@ -137,9 +139,19 @@ def test_gradients_are_those_of_a_group(
     np.testing.assert_allclose(arrays["v"], two.v, 1e-4, 1e-5)
     session.modelToHost(tmp_path / "model.onnx")
     model = onnx.load(tmp_path / "model.onnx")
+    assert [one.name for one in model.graph.initializer] == ["w", "v", "Accl___v", "Accl___w"]
+    assert all(one.float_data for one in model.graph.initializer)
     kept = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
     np.testing.assert_allclose(kept["w"].reshape(two.w.shape), two.w, 1e-4, 1e-5)
+    trained = {id: array.copy() for id, array in session.weights().items()}
+    session.run(popart.PyStepIO({"x": first["x"][0]}, anchors))
     session.resetHostWeights(tmp_path / "model.onnx")
+    session.weightsFromHost()
+    session.weightsToHost()
+    for id, array in trained.items():
+        np.testing.assert_array_equal(session.weights()[id], array, id)
+    session.readWeights(popart.PyWeightsIO(again := {"w": np.zeros_like(arrays["w"])}))
+    np.testing.assert_array_equal(again["w"], arrays["w"])
     written = {**arrays, "w": arrays["w"] if count > 1 else arrays["w"][0]}
     session.writeWeights(popart.PyWeightsIO(written))
     session.weightsFromHost()
