@@ -364,6 +364,43 @@ def test_states_of_groups_are_anchors(state: str) -> None:
     assert not np.array_equal(held, two.w)
 
 
+@pytest.mark.parametrize("backend", ["reference", "c"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_collectives_of_constant_weights_are_those_of_variables(
+    grouped: bool, backend: str
+) -> None:
+    """Nothing is computed of a constant by one replica that all of them have to know."""
+    found = []
+    for constant in (True, False):
+        builder = popart.Builder()
+        settings = settings_of("neighbours" if grouped else "all")
+        first = np.arange(12, dtype=np.float32).reshape(2, 6)
+        w = builder.addInitializedInputTensor(first if grouped else first[1], settings, "w")
+        graphcore, domain = builder.aiGraphcore, "ai.graphcore"
+        combined = [
+            graphcore.replicatedallreduce([w], one)
+            for name, one in popart.CollectiveOperator.__members__.items()
+            if not name.startswith("Logical")
+        ]
+        share = graphcore.replicatedreducescatter([w])
+        every = builder.customOp("ReplicatedAllGather", 1, domain, [w], {}, 1)[0]
+        twice = graphcore.replicatedallreduce([builder.aiOnnx.add([share, share])])
+        ids = [*combined, share, every, twice]
+        made = options()
+        made.constantWeights = constant
+        session = popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, ids), device(backend), userOptions=made
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({}, anchors))
+        found.append({id: anchors[id] for id in ids})
+    constants, variables = found
+    for id, array in variables.items():
+        np.testing.assert_array_equal(constants[id], array, id)
+
+
 def test_a_graph_that_is_called_tells_other_replicas() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3], "x")
