@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from popgraph.dialects.onnx import Graph, OnnxOp, value_name
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
-AUTO, FIXED, SCIENTIFIC = 0, 1, 2
+AUTO, FIXED, SCIENTIFIC, NONE = 0, 1, 2, 3
 """PopART's numbers of these ways to write floats."""
+SMALLEST = 1e-4
+"""`AUTO` writes tensors with smaller numbers than this with exponents."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +31,18 @@ class Printed:
     settings: Mapping[str, Any]
 
     def text(self, value: Array) -> str:
-        """As NumPy writes it, with the settings of the node."""
+        """As PopART's settings of the node say; 0 is no limit of elements, or of a line."""
         given = self.settings
         digits, form = given.get("digits", 8), given.get("floatFormat", AUTO)
-        kinds: Mapping[int, Any] = {
-            FIXED: lambda one: f"{one:.{digits}f}",
-            SCIENTIFIC: lambda one: f"{one:.{digits}e}",
-        }
         is_float = np.issubdtype(value.dtype, np.floating)
+        written = _float_format(value, digits, form) if is_float else ""
         text = np.array2string(
             value,
-            max_line_width=given.get("maxLineWidth", 75),
-            precision=digits,
+            max_line_width=given.get("maxLineWidth", 75) or sys.maxsize,
             separator=_character(given.get("separator"), " "),
-            threshold=given.get("summariseThreshold", 1000),
+            threshold=given.get("summariseThreshold", 1000) or sys.maxsize,
             edgeitems=given.get("edgeItems", 3),
-            formatter={"float_kind": kinds[form]} if is_float and form in kinds else None,
+            formatter={"float_kind": lambda one: format(float(one), written)} if written else None,
         )
         brackets = str.maketrans(
             {
@@ -52,6 +51,23 @@ class Printed:
             }
         )
         return f"{self.title}: {text.translate(brackets)}"
+
+
+def _float_format(value: Array, digits: int, form: int) -> str:
+    """
+    How all numbers of a tensor are written: aligned, with so many digits but for the exponent.
+
+    With 0 digits, or where no form is asked for, each is as short as it can be.
+    """
+    if digits == 0 or form == NONE:
+        return "g"
+    sizes = np.abs(value[np.isfinite(value) & (value != 0)]).astype(np.float64)
+    most, least = float(sizes.max(initial=0)), float(sizes.min(initial=np.inf))
+    whole = max(1, 1 + math.floor(math.log10(most))) if most else 1
+    exponents = form == SCIENTIFIC or (form == AUTO and (whole > digits or least < SMALLEST))
+    pattern = f".{digits - 1}e" if exponents else f".{max(digits - whole, 0)}f"
+    ends = (float(value.min()), float(value.max())) if value.size else ()
+    return f"{max((len(format(end, pattern)) for end in ends), default=0)}{pattern}"
 
 
 def _character(given: object, usual: str) -> str:

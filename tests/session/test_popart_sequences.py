@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 import popgraph
 import popgraph.session as popart
+from popgraph.session.printed_tensors import Printed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from tests.dialects.broken_nodes import Broken, model_of, row
@@ -195,15 +197,35 @@ def test_tensors_are_printed_behind_every_batch(capfd: pytest.CaptureFixture[str
     assert set(anchors) == {loss}
     lines = capfd.readouterr().err.splitlines()
     assert lines == [
-        "product: [ 2.  8. 18.]",
-        "product_gradient: [1. 1. 1.]",
-        f"{x}: <2. 4. 6.]",
-        "beside: [-2. -4. -6.]",
-        "product: [ 8.   20.   36.75]",
-        "product_gradient: [1. 1. 1.]",
-        f"{x}: < 8.  10.  12.2]",
-        "beside: [ -8.   -10.   -12.25]",
+        "product: [ 2.000000  8.000000 18.000000]",
+        "product_gradient: [1.0000000 1.0000000 1.0000000]",
+        f"{x}: <2 4 6]",
+        "beside: [-2.0000000 -4.0000000 -6.0000000]",
+        "product: [ 8.000000 20.000000 36.750000]",
+        "product_gradient: [1.0000000 1.0000000 1.0000000]",
+        f"{x}: <8e+00 1e+01 1e+01]",
+        "beside: [ -8.000000 -10.000000 -12.250000]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "text"),
+    [
+        (np.arange(3) / 4, {}, "[0.0000000 0.2500000 0.5000000]"),
+        ([1e-5, 2], {"digits": 3}, "[1.00e-05 2.00e+00]"),
+        ([123456789, 1], {"digits": 4}, "[1.235e+08 1.000e+00]"),
+        ([1e-5, 2], {"digits": 3, "floatFormat": 1}, "[0.00 2.00]"),
+        ([20, 2], {"digits": 3, "floatFormat": 2}, "[2.00e+01 2.00e+00]"),
+        ([20, 2.5], {"digits": 0}, "[20 2.5]"),
+        ([np.inf, -2], {"digits": 3}, "[  inf -2.00]"),
+        (np.zeros(1100), {"digits": 0, "summariseThreshold": 0, "maxLineWidth": 0}, None),
+        (np.zeros(4), {"digits": 0, "summariseThreshold": 3, "edgeItems": 1}, "[0 ... 0]"),
+    ],
+)
+def test_settings_of_printed_numbers(values: Any, settings: Any, text: str | None) -> None:
+    wanted = text or f"[{' '.join(['0'] * 1100)}]"
+    printed = Printed("x", "t", settings)
+    assert printed.text(np.array(values, np.float32)) == f"t: {wanted}"
 
 
 @pytest.mark.parametrize("checked", [False, True])
