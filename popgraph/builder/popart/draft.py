@@ -26,6 +26,7 @@ from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.schema_inference import types_if_admitted
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
@@ -120,7 +121,8 @@ class Draft:
         """
         id = self.names.new(stem)
         with as_popart_errors():
-            value = self.writer.add_initializer(id, np.array(array, order="C", copy=True))
+            first = from_value(np.array(array, order="C", copy=True), self.writer.store)
+            value = self.writer.add_initializer(id, first.typed())  # `float_data`, as in PopART
         if grouped:
             self.grouped[id] = value.type
             set_type(value, UNKNOWN)

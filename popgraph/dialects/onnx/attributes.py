@@ -158,6 +158,12 @@ class TensorAttr(ParametrizedAttribute):
         """The same tensor, its numbers in the field of their type."""
         return TensorAttr(self.elements, StringAttr("typed"), self.header)
 
+    def with_elements(self, elements: Elements) -> TensorAttr:
+        """Other numbers in the same field, with the same name, doc string and so on."""
+        if self.storage.data == "exact":  # what it holds besides is not known apart
+            return TensorAttr.of(elements, "typed")
+        return TensorAttr(elements, self.storage, self.header)
+
     @property
     def type(self) -> TensorType[Attribute]:
         return self.held.type
