@@ -350,15 +350,13 @@ def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
 
 
 def fitted(name: str, array: Array, dtype: DType) -> Array:
-    """The array in the element type that the model wants, if that is the same kind of number."""
-    import numpy as np
+    """The array in the element type that the model wants; a note says so if that is another."""
+    from popgraph.support import given
 
-    if array.dtype == dtype.numpy:
-        return array
-    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype.numpy}")
-    note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
-    return array.astype(dtype.numpy)
+    made = given.fitted(name, array, dtype)
+    if made.dtype != array.dtype:
+        note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
+    return made
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.backends.base import as_array
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
@@ -17,6 +16,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
 from popgraph.passes.onnx.partition import alone, host_nodes, piece_of
 from popgraph.support import dtypes
+from popgraph.support.given import as_array
 
 TURNS = frozenset({"Loop", "Scan"})
 """Operators that run a graph turn by turn."""
