@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -46,6 +46,16 @@ def check_names(
         raise RunError(what, where, f"{listed}{meant}")
     if complete and (missing := [name for name in inputs if name not in given]):
         raise RunError(f"input {', '.join(map(repr, missing))} is missing", where, listed)
+
+
+def check_outputs(wanted: Iterable[str], outputs: Collection[str]) -> None:
+    """RunError unless every name is one of the outputs."""
+    if unknown := [name for name in wanted if name not in outputs]:
+        listed, close = ", ".join(map(repr, outputs)) or "none", closest(unknown[0], outputs)
+        raise RunError(
+            f"the model has no output {unknown[0]!r}",
+            hint=f"its outputs are {listed}" + (f"; did you mean {close!r}?" if close else ""),
+        )
 
 
 def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:

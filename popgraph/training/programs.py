@@ -88,8 +88,9 @@ class Steps:
 
     def __init__(self, task: Task, build: Build, first: Batch) -> None:
         self.inputs = Inputs(task.module, build.values)
+        given = self.inputs.of(first)  # What does not fit is said before anything is compiled.
         self._runner = build.request(task).runner()
-        self.executable = self._program(self.inputs.of(first))
+        self.executable = self._program(given)
         self.driver = Driver.of(task, self.executable)
 
     def _program(self, inputs: Batch) -> Executable:

@@ -1,0 +1,96 @@
+"""Tests what a first-time user of the Python API is told: models, sessions, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph
+from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError
+from popgraph.support.files import path_of
+
+NET = "graph net(x: f32[N, 4]) -> y {\n  weight w: f32[4, 3] = ones\n  y = x @ w\n}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("net.pgraph").write_text(NET)
+    return tmp_path
+
+
+# --- models: texts and files -------------------------------------------------------------------
+
+
+def test_an_unfinished_text_is_no_file() -> None:
+    """Every beginning of a text, as soon as it is more than one word."""
+    for end in range(len("graph n"), len(NET)):
+        with pytest.raises((ParseError, ErrorGroup)) as caught:
+            popgraph.compile(NET[:end])
+        assert "<text>" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["opset 21", "def f(", "# nothing", "y = Relu(x)", "}", " "])
+def test_a_line_of_a_text_is_no_file(text: str) -> None:
+    with pytest.raises(ParseError):
+        popgraph.compile(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["net", "my net", "graph.onnx", "graph one.onnx", "run=3/net.onnx", "net (1).pgraph"]
+)
+def test_a_name_is_a_file(name: str) -> None:
+    assert path_of(name) == Path(name)
+
+
+Door = Callable[[Any], object]
+DOORS: dict[str, Door] = {
+    "compile": popgraph.compile,
+    "trainer": lambda model: popgraph.Trainer(model, "mse", "SGD(0.1)"),
+    "to_pgraph": popgraph.to_pgraph,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nett.pgraph", "there is no such file; did you mean 'net.pgraph'?"),
+        ("net.onnx", "there is no such file; did you mean 'net.pgraph'?"),
+        ("net", "there is no such file; did you mean 'net.pgraph'?"),
+        ("a/net.onnx", "there is no folder 'a'"),
+        (".", "it is a folder, not a file"),
+    ],
+)
+def test_the_closest_file_is_named(name: str, said: str, door: str) -> None:
+    with pytest.raises(PopgraphError) as caught:
+        DOORS[door](name)
+    assert caught.value.what.endswith(said)
+
+
+def test_an_array_that_is_no_file() -> None:
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    with pytest.raises(PopgraphError, match=r"there is no such file; did you mean 'x\.npy'"):
+        popgraph.train("net.pgraph", {"x": "xx.npy"}, "mse", "SGD(0.1)")
+
+
+# --- sessions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"providers": ["CPUExecutionProvider"]}, {"sess_options": None}]
+)
+@pytest.mark.parametrize("model", ["net.onnx", b"bytes", Path("net.onnx")])
+def test_a_session_without_a_flow_leads_to_compile(model: Any, named: dict[str, Any]) -> None:
+    with pytest.raises(TypeError) as caught:
+        popgraph.InferenceSession(model, **named)
+    assert str(caught.value).endswith(
+        "\n  try: this is PopART's session; to call a model: "
+        'run = popgraph.compile("net.onnx"); run(x=array)'
+    )
+    with pytest.raises(TypeError, match=r"to train a model on arrays: popgraph\.train\("):
+        popgraph.TrainingSession(model, **named)
