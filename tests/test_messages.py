@@ -94,3 +94,48 @@ def test_a_session_without_a_flow_leads_to_compile(model: Any, named: dict[str, 
     )
     with pytest.raises(TypeError, match=r"to train a model on arrays: popgraph\.train\("):
         popgraph.TrainingSession(model, **named)
+
+
+# --- training ----------------------------------------------------------------------------------
+
+OPEN = {"x": np.ones((8, 4), np.float32), "t": np.ones((8, 3), np.float32)}
+
+
+def test_python_names_its_arguments() -> None:
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.train("net.pgraph", OPEN, "mse")
+    assert caught.value.hint == "optimizer='Adam(0.001)', or 'SGD(0.1, momentum=0.9)'"
+
+
+@pytest.mark.parametrize("batch", [3, 8])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["x", "t"])
+def test_data_that_are_not_finite_are_named(name: str, number: float, batch: int) -> None:
+    data = {one: array.copy() for one, array in OPEN.items()}
+    data[name][5, 1] = number
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.train("net.pgraph", data, "mse", "SGD(0.1)", batch=batch)
+    assert f": input {name!r} holds {number} in sample 5 of the data" in caught.value.what
+    assert caught.value.where == "the data"
+    assert "learning rate" not in caught.value.hint
+
+
+def test_batches_that_are_not_finite_are_named() -> None:
+    bad = OPEN["x"].copy()
+    bad[6, 0] = np.nan
+    with pytest.raises(PopgraphError, match="input 'x' holds nan in sample 6 of"):
+        popgraph.train("net.pgraph", [OPEN, {**OPEN, "x": bad}], "mse", "SGD(0.1)")
+
+
+def test_weights_that_are_not_finite_at_first_are_named() -> None:
+    text = NET.replace("= ones", "= [[1, 1, 1], [1, 1, nan], [1, 1, 1], [1, 1, 1]]")
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.train(text, OPEN, "mse", "SGD(0.1)")
+    assert ": weight 'w' holds nan at [1, 2] before the first step" in caught.value.what
+    assert caught.value.hint == "give it finite first values"
+
+
+def test_only_a_step_that_diverges_is_told_of_the_learning_rate() -> None:
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.train("net.pgraph", OPEN, "mse", "SGD(1e30)", epochs=20)
+    assert "a smaller learning rate: the data are finite" in caught.value.hint

@@ -22,6 +22,7 @@ from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 from popgraph.support.ranks.launched import is_launched
 from popgraph.support.signals import ending_at_once
+from popgraph.support.spelling import as_options
 
 COMMANDS = (
     "print",
@@ -81,7 +82,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings(), compilation_shown():
+            with _plain_warnings(), as_options(), compilation_shown():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():

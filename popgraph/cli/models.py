@@ -88,10 +88,15 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
         load(path)  # Whatever is wrong with the file itself is told first.
     if task is None or task.rule is None:
         missing = "optimizer" if task else "`train` section"
+        example = (
+            "`optimizer = Adam(0.001)` in its `train` section"
+            if task
+            else "`train (labels: i32[N]) { loss = nll(y, labels) ... }` in a .pgraph file"
+        )
         raise ModelError(
             f"the file does not say how the model is trained: it has no {missing}",
             str(path),
-            "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
+            f"add {example}",
         )
     return task.module, Compilation(task.weights), task.training
 

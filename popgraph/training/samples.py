@@ -89,6 +89,11 @@ class Samples(Source):
         for step in range(start, order.steps(self.count)):
             yield self.take(numbers[step * order.size : (step + 1) * order.size])
 
+    def number(self, order: Order, epoch: int, at: int) -> int:
+        """Which sample of the user's data is at this position of an epoch."""
+        number = order.of_epoch(self.count, epoch)[at]
+        return int(number if self._chosen is None else self._chosen[number])
+
     def steps(self, order: Order) -> int | None:
         return order.steps(self.count)
 

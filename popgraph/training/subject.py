@@ -22,6 +22,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
+from popgraph.support.spelling import setting
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.losses import (
     LOSSES,
@@ -75,7 +76,9 @@ class Subject:
         if wishes.loss is None and self._said is None:
             names = ", ".join(repr(name) for name in LOSSES)
             raise ModelError(
-                "no loss is given", self.where, f"loss='nll(y, labels)', or one of {names}"
+                "no loss is given",
+                self.where,
+                f"{setting('loss', 'nll(y, labels)')}, or one of {names}",
             )
 
     @property
@@ -148,11 +151,12 @@ class Subject:
         if self.wishes.prediction in names:
             return self.wishes.prediction
         if len(names) != 1:
+            last = names[-1] if names else "y"
             raise ModelError(
                 f"the model has {len(names)} outputs, and a loss by name is of one",
                 f"loss {self.wishes.loss!r}",
-                f"prediction={names[-1] if names else 'y'!r} says of which; so does an expression, "
-                f"loss='nll({names[-1] if names else 'y'}, labels)'",
+                f"{setting('prediction', last)} says of which; so does an expression, "
+                f"{setting('loss', f'nll({last}, labels)')}",
             )
         return names[0]
 
@@ -189,7 +193,9 @@ class Subject:
             schedule = schedule or self._said.schedule
         else:
             raise ModelError(
-                "no optimizer is given", self.where, "optimizer 'SGD(0.1, momentum=0.9)'"
+                "no optimizer is given",
+                self.where,
+                f"{setting('optimizer', 'Adam(0.001)')}, or 'SGD(0.1, momentum=0.9)'",
             )
         return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
 

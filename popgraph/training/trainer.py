@@ -18,6 +18,7 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.spelling import setting
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
 from popgraph.training.checkpoints import Facts, Keeper, Running, load
@@ -459,7 +460,11 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
     if resume is not True:
         return Path(resume)  # type: ignore[arg-type]
     if checkpoint is None:
-        raise RunError("resume=True goes on with a checkpoint", "resume", "checkpoint='run.ckpt'")
+        raise RunError(
+            f"{setting('resume')} goes on with a checkpoint",
+            "resume",
+            setting("checkpoint", "run.ckpt"),
+        )
     return Path(checkpoint) if Path(checkpoint).exists() else None
 
 

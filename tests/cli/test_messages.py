@@ -180,3 +180,27 @@ def test_names_of_outputs_are_checked_first(net: Path, monkeypatch: pytest.Monke
     assert said("run", "net.pgraph", "-i", "x=x.npy", "-o", "Y=y.npy") == (
         "error: the model has no output 'Y'\n  try: its outputs are 'y'; did you mean 'y'?\n"
     )
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--loss", "mse"],
+            "error: no optimizer is given\n  at: net.pgraph\n"
+            "  try: --optimizer 'Adam(0.001)', or 'SGD(0.1, momentum=0.9)'\n",
+        ),
+        (["--optimizer", "SGD(0.1)"], "  try: --loss 'nll(y, labels)', or one of "),
+        (
+            ["--loss", "mse", "--optimizer", "SGD(0.1)", "--resume"],
+            "error: --resume goes on with a checkpoint\n  at: resume\n"
+            "  try: --checkpoint run.ckpt\n",
+        ),
+    ],
+)
+def test_the_command_names_its_options(options: list[str], message: str, net: Path) -> None:
+    np.save("t.npy", np.ones((2, 3), np.float32))
+    assert message in said("train", "net.pgraph", "x=x.npy", "t=t.npy", *options)
