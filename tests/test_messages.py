@@ -139,3 +139,68 @@ def test_only_a_step_that_diverges_is_told_of_the_learning_rate() -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.train("net.pgraph", OPEN, "mse", "SGD(1e30)", epochs=20)
     assert "a smaller learning rate: the data are finite" in caught.value.hint
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "loss": ({"loss": 5}, "loss is str or None, not 5 (int)"),
+    "epochs": ({"epochs": "3"}, "epochs is int or None, not '3' (str)"),
+    "half an epoch": ({"epochs": 1.5}, "epochs is int or None, not 1.5 (float)"),
+    "no epoch": ({"epochs": 0}, "epochs must be an integer from 1 on, not 0"),
+    "batch": ({"batch": "a"}, "batch is int or None, not 'a' (str)"),
+    "no batch": ({"batch": 0}, "batch must be an integer from 1 on, not 0"),
+    "patience": ({"patience": "3"}, "patience is int or None, not '3' (str)"),
+    "seed": ({"seed": "a"}, "seed is int, not 'a' (str)"),
+    "freeze": ({"freeze": 3}, "freeze is Sequence of str or str, not 3 (int)"),
+    "callbacks": ({"callbacks": [5]}, "callbacks is Sequence[Callback], not [5] (list)"),
+    "threads": ({"threads": "2"}, "threads is int, not '2' (str)"),
+    "no data": ({"data": {}}, "there is no data to train on"),
+    "no samples": (
+        {"data": {"x": np.zeros((0, 4)), "t": np.zeros((0, 3))}},
+        "the data have no samples",
+    ),
+    "None for samples": (
+        {"data": {"x": None, "t": OPEN["t"]}},
+        "input 'x' is one value of type NoneType, not samples",
+    ),
+    "only inputs": (
+        {"data": {"x": OPEN["x"]}},
+        "a named loss compares the output with one array that is not an input; "
+        "the data have 0: none",
+    ),
+    "a folder that is not there": (
+        {"checkpoint": "nowhere/a.ckpt"},
+        "the file cannot be written: there is no folder 'nowhere'",
+    ),
+    "a folder": ({"checkpoint": "."}, "the file cannot be written: it is a folder"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_arguments_of_another_type_are_named(case: str) -> None:
+    changed, message = WRONG[case]
+    usual = {"data": OPEN, "loss": "mse", "optimizer": "SGD(0.1)"}
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.train("net.pgraph", **{**usual, **changed})
+    assert caught.value.what == message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "input 'x' holds NoneType, the model wants float32"),
+        ("abc", "input 'x' holds <U3, the model wants float32"),
+        ({"a": 1}, "input 'x' holds dict, the model wants float32"),
+        ([[1], [2, 3]], "input 'x' is a list whose rows have different shapes"),
+    ],
+)
+def test_inputs_that_are_no_arrays(given: Any, message: str) -> None:
+    with pytest.raises(PopgraphError) as caught:
+        popgraph.compile("net.pgraph")(x=given)
+    assert caught.value.what == message
+
+
+def test_options_are_an_object() -> None:
+    with pytest.raises(PopgraphError, match=r"options is a popgraph\.Options, not dict"):
+        popgraph.compile("net.pgraph", options={"winograd": False})  # type: ignore[arg-type]
+    with pytest.raises(PopgraphError, match="no input 5"):
+        popgraph.compile("net.pgraph")({5: OPEN["x"]})  # type: ignore[dict-item]

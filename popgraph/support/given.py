@@ -21,7 +21,10 @@ def as_array(name: str, value: object) -> Array:
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise RunError(f"input {name!r} is no array: {error}") from error
+        raise RunError(
+            f"input {name!r} is a list whose rows have different shapes",
+            hint="pad them to one shape",
+        ) from error
 
 
 def check_names(
@@ -40,7 +43,7 @@ def check_names(
     listed = f"the model's inputs are {', '.join(map(repr, inputs)) or 'none'}"
     known = (*inputs, *overridable)
     if unknown := [name for name in given if name not in known]:
-        close = [found for name in unknown if (found := closest(name, known))]
+        close = [found for name in unknown if (found := closest(str(name), known))]
         meant = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
         what = f"the model has no input {', '.join(map(repr, unknown))}"
         raise RunError(what, where, f"{listed}{meant}")
@@ -73,8 +76,9 @@ def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
     if not array.size or native.dtype == dtype.numpy:
         return native.astype(dtype.numpy)
     if not _admits(dtype, native):
+        kind = array.dtype if array.dtype != object else type(array.reshape(-1)[0]).__name__
         raise RunError(
-            f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
+            f"input {name!r} holds {kind}, the model wants {dtype.numpy}",
             where,
             f"pass np.asarray({name}, {_home(dtype)}.{dtype.numpy.type.__name__})",
         )

@@ -164,10 +164,11 @@ class Subject:
         if len(new) != 1:
             found = ", ".join(map(repr, new)) or "none"
             raise ModelError(
-                "the data have one array besides the model's inputs, with which a loss compares",
+                "a named loss compares the output with one array that is not an input; "
+                f"the data have {len(new)}: {found}",
                 f"loss {self.wishes.loss!r}",
-                f"of these data, no inputs are: {found}; the inputs are "
-                f"{', '.join(map(repr, input_types(self.module)))}",
+                f"name the arrays: {', '.join(map(repr, input_types(self.module)))} for inputs, "
+                "and one more for the labels",
             )
         return next(iter(new))
 

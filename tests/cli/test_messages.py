@@ -182,6 +182,25 @@ def test_names_of_outputs_are_checked_first(net: Path, monkeypatch: pytest.Monke
     )
 
 
+# --- files -------------------------------------------------------------------------------------
+
+TARGETS = {"convert": ["o.onnx"], "emit": ["-o", "out"], "export": ["-o", "out"]}
+READERS = (
+    *("print", "info", "view", "run", "train", "convert", "check", "fmt", "bench", "profile"),
+    *("emit", "export", "opt", "tune", "schedules", "bisect", "scale"),
+)
+
+
+@pytest.mark.parametrize("file", ["nosuch.onnx", "none.onnx", "text.onnx", ".", "x.npy", "folder/"])
+@pytest.mark.parametrize("command", READERS)
+def test_a_file_that_is_no_model_is_refused_by_every_command(
+    command: str, file: str, net: Path
+) -> None:
+    Path("none.onnx").touch()
+    Path("text.onnx").write_text("hello")
+    said(command, file, *TARGETS.get(command, ()))
+
+
 # --- training ----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,36 @@
+"""Arguments of public functions: a wrong type is an error of ours that names the argument."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from popgraph.builder.opset.kinds import admits, resolved
+from popgraph.support.errors import RunError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def checked(function: _Function) -> _Function:
+    """Compares arguments with their annotations before the function begins."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def checking(*args: Any, **named: Any) -> Any:
+        try:
+            given = signature.bind(*args, **named).arguments
+        except TypeError:
+            return function(*args, **named)  # Python says what is missing or unknown.
+        for name, value in given.items():
+            annotation = signature.parameters[name].annotation
+            kind = resolved(annotation, function.__globals__)
+            if kind is inspect.Parameter.empty or admits(kind)(value):
+                continue
+            wanted = re.sub(r"\s*\|\s*", " or ", str(annotation)).replace("[str]", " of str")
+            raise RunError(f"{name} is {wanted}, not {value!r} ({type(value).__name__})", name)
+        return function(*args, **named)
+
+    return checking  # type: ignore[return-value]
