@@ -12,10 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from popgraph.backends.base import ComputedBy, Executable, as_array
+from popgraph.backends.base import ComputedBy, Executable
 from popgraph.backends.c.run.warm_start import KnownModel
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError, UnsupportedError
+from popgraph.support.dtypes import BY_NAME
+from popgraph.support.errors import UnsupportedError
+from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
 from popgraph.support.warnings import ManyProgramsWarning
@@ -56,6 +58,16 @@ class Interface:
     """The inputs whose values do so for some shapes: branches may differ then."""
     dimensions: Sequence[Dimension] = ()
     """The unknown dimensions of inputs."""
+    elements: Sequence[tuple[str, str]] = ()
+    """The element types of inputs of numbers, by their names in `dtypes`."""
+
+    def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The inputs in their element types; RunError if one is missing, unknown or unfit."""
+        check_names(inputs, self.inputs)
+        arrays = {name: as_array(name, inputs[name]) for name in self.inputs}
+        return arrays | {
+            name: fitted(name, arrays[name], BY_NAME[element]) for name, element in self.elements
+        }
 
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
@@ -66,14 +78,8 @@ class Interface:
         }
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
-        """What these arrays say of the program that is to run on them; RunError if some lack."""
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
-            raise RunError(
-                f"input {', '.join(map(repr, missing))} is missing",
-                hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
-            )
-        arrays = {name: as_array(name, array) for name, array in inputs.items()}
+        """What these arrays say of the program that is to run on them; RunError if they cannot."""
+        arrays = self.fitted(inputs)
         values, choices = (
             {
                 name: np.array(arrays[name], order="C")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
 from popgraph.cli.report import compilation_shown, show_error
 from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
 from popgraph.support.ranks.launched import is_launched
 from popgraph.support.signals import ending_at_once
+from popgraph.support.spelling import as_options
 
 COMMANDS = (
     "print",
@@ -79,7 +82,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings(), compilation_shown():
+            with _plain_warnings(), as_options(), compilation_shown():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():
@@ -93,7 +96,10 @@ class Commands(TyperGroup):
                 raise
             show_error(PopgraphError(error.strerror or str(error), str(error.filename or "")))
         except Exception as error:
-            if _debugging() or _is_typers(error):
+            if _is_typers(error):
+                _word(error)
+                raise
+            if _debugging():
                 raise
             show_error(
                 PopgraphError(
@@ -125,6 +131,18 @@ def _plain_warnings() -> Iterator[None]:
 def _is_typers(error: Exception) -> bool:
     """Whether this is how typer says "wrong usage" or "that is all"."""
     return type(error).__module__.split(".")[0] in ("typer", "click")
+
+
+def _word(error: Any) -> None:
+    """A wrong value in the user's words: without the name of a Python error, the closest choice."""
+    message = getattr(error, "message", None)
+    if not isinstance(message, str):
+        return
+    message = message.removeprefix("Value error, ")
+    if found := re.fullmatch(r"'(.*)' is not one of (.*)\.", message):
+        close = closest(found[1], re.findall("'([^']*)'", found[2]))
+        message += f" Did you mean {close!r}?" if close else ""
+    error.message = message
 
 
 def _debugging() -> bool:

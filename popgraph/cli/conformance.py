@@ -28,7 +28,8 @@ class On(StrEnum):
 
 def command(
     backend: Annotated[
-        list[On] | None, typer.Option(help="What runs them (may be given again).")
+        list[On] | None,
+        typer.Option(case_sensitive=False, help="What runs them (may be given again)."),
     ] = None,
     suite: Annotated[
         list[Path] | None,

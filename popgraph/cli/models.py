@@ -11,6 +11,8 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError
+from popgraph.support.files import MODELS
+from popgraph.support.reading import no_such
 from popgraph.support.writing import replaceable, write_text
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from popgraph.support.arrays import Array
     from popgraph.support.dtypes import DType
 
-SUFFIXES = (".onnx", ".pgraph", ".mlir")
-
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
     """The model of a file."""
@@ -36,16 +36,16 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
 
 def check_file(path: Path) -> None:
     """ModelError for what cannot be the file of a model."""
-    if path.suffix not in SUFFIXES:
-        raise ModelError(
-            f"{path.suffix or 'a file without an ending'} is no kind of model",
-            str(path),
-            f"models are {', '.join(SUFFIXES)}",
-        )
     if path.is_dir():
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
-        raise ModelError("there is no such file", str(path))
+        raise ModelError(no_such(path), str(path))
+    if path.suffix not in MODELS:
+        raise ModelError(
+            f"{path.suffix or 'a file without an ending'} is no kind of model",
+            str(path),
+            f"models are {', '.join(MODELS)}",
+        )
 
 
 def opened(
@@ -88,10 +88,15 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
         load(path)  # Whatever is wrong with the file itself is told first.
     if task is None or task.rule is None:
         missing = "optimizer" if task else "`train` section"
+        example = (
+            "`optimizer = Adam(0.001)` in its `train` section"
+            if task
+            else "`train (labels: i32[N]) { loss = nll(y, labels) ... }` in a .pgraph file"
+        )
         raise ModelError(
             f"the file does not say how the model is trained: it has no {missing}",
             str(path),
-            "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
+            f"add {example}",
         )
     return task.module, Compilation(task.weights), task.training
 
@@ -349,16 +354,73 @@ def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
     return {name: read_array(file) for name, file in pairs(texts, option).items()}
 
 
-def fitted(name: str, array: Array, dtype: DType) -> Array:
-    """The array in the element type that the model wants, if that is the same kind of number."""
-    import numpy as np
+def given(
+    module: ModuleOp, files: Mapping[str, str], texts: Iterable[str], *, complete: bool
+) -> dict[str, Array]:
+    """
+    The arrays of `--input` (files by names) and `--value`, as the model takes them.
 
-    if array.dtype == dtype.numpy:
-        return array
-    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype.numpy}")
-    note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
-    return array.astype(dtype.numpy)
+    Names are checked before a file is read, and types before anything is compiled.
+    """
+    from popgraph.support.given import check_names
+
+    types, also = _input_types(module)
+    numbers = values(texts, module)
+    check_names({**files, **numbers}, types, overridable=also, complete=complete)
+    if twice := [name for name in files if name in numbers]:
+        raise typer.BadParameter(f"{twice[0]!r} is in --value, too", param_hint="--input")
+    arrays = {name: read_array(file) for name, file in files.items()} | numbers
+    return _fitted(arrays, {**types, **also})
+
+
+def _input_types(module: ModuleOp) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
+    """The types of a model's inputs, and of initializers for which a call may bring other values"""
+    from popgraph.backends.reference import signature
+    from popgraph.dialects.levels import ONNX, level_of
+    from popgraph.dialects.onnx.containers import input_types, model_of
+
+    if level_of(module) != ONNX:
+        return signature(module), {}
+    initializers = model_of(module).graph.initializers
+    also = {one.value_name.text: one.result.type for one in initializers if one.input is not None}
+    return input_types(module), also
+
+
+def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict[str, Array]:
+    """Arrays in the types of inputs; a note says which are converted."""
+    from xdsl.dialects.builtin import TensorType
+
+    from popgraph.dialects.element_types import from_ir, is_number
+    from popgraph.dialects.onnx.types import tensor_type
+    from popgraph.passes.onnx.infer_shapes import check_case
+    from popgraph.support.given import fitted
+
+    found, symbols = dict(arrays), dict[str, int]()
+    for name, array in arrays.items():
+        type_ = types[name]
+        if isinstance(type_, TensorType) and is_number(type_.element_type):
+            dtype = from_ir(type_.element_type)
+            found[name] = fitted(name, array, dtype)
+            check_case(name, type_, tensor_type(type_.element_type, array.shape), symbols)
+            if found[name].dtype != array.dtype:
+                note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
+    return found
+
+
+def check_outputs(module: ModuleOp, compilation: Compilation, names: Collection[str]) -> None:
+    """RunError unless a model has these outputs."""
+    if not names:
+        return
+    from popgraph.backends.reference import output_types
+    from popgraph.dialects.levels import ONNX, level_of
+    from popgraph.dialects.onnx.containers import model_of
+    from popgraph.support import given
+
+    if level_of(module) == ONNX:
+        known: Sequence[str] = model_of(module).graph.output_names
+    else:
+        known = [name for name, _ in output_types(module, compilation.weights)]
+    given.check_outputs(names, known)
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
@@ -368,13 +430,6 @@ def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
 
     types = signature(module)
     return {name: type_ for name, type_ in types.items() if is_number(type_.element_type)}
-
-
-def element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element type of each input of numbers, whatever the level of the module."""
-    from popgraph.dialects.element_types import from_ir
-
-    return {name: from_ir(type_.element_type) for name, type_ in signature_of(module).items()}
 
 
 def save_onnx_level(path: Path, module: ModuleOp, compilation: Compilation) -> None:

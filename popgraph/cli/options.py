@@ -36,17 +36,24 @@ LEVELS_AND_C = "[" + "|".join(Level) + "]"
 
 def level(text: str) -> Level:
     """The level of a name; `tile`, which was one level, is understood for one version."""
+    return _level(text, list(Level))
+
+
+def ir_level(text: str) -> Level:
+    """The same without C."""
+    return _level(text, [one for one in Level if one != Level.C])
+
+
+def _level(text: str, known: Sequence[Level]) -> Level:
     if text == "tile":
         warnings.warn("the level tile is now program", FutureWarning, stacklevel=2)
         return Level.PROGRAM
-    try:
-        return Level(text)
-    except ValueError:
-        close = closest(text, list(Level))
-        raise typer.BadParameter(
-            f"{text!r} is none of {', '.join(Level)}"
-            + (f"; did you mean {close!r}?" if close else "")
-        ) from None
+    if text.lower() in known:
+        return Level(text.lower())
+    close = closest(text, known)
+    raise typer.BadParameter(
+        f"{text!r} is none of {', '.join(known)}" + (f"; did you mean {close!r}?" if close else "")
+    )
 
 
 class Switch(StrEnum):
@@ -132,7 +139,11 @@ Dimensions = Annotated[
 
 
 Winograd = Annotated[
-    Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
+    Switch,
+    typer.Option(
+        case_sensitive=False,
+        help="Whether 3x3 convolutions may be computed by Winograd's transforms.",
+    ),
 ]
 
 
@@ -153,6 +164,7 @@ IndicesChoice = Annotated[
     Indices | None,
     typer.Option(
         "--indices",
+        case_sensitive=False,
         help="What an index from an input means that is out of range; an error if not given.",
     ),
 ]
@@ -198,7 +210,10 @@ Values = Annotated[
 
 
 Tuned = Annotated[
-    Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
+    Switch,
+    typer.Option(
+        case_sensitive=False, help="Whether schedules that `popgraph tune` measured here are used."
+    ),
 ]
 
 

@@ -39,6 +39,11 @@ class Backend(StrEnum):
     REFERENCE = "reference"
 
 
+BackendChoice = Annotated[
+    Backend, typer.Option(case_sensitive=False, help="C, or NumPy for every operation.")
+]
+
+
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
     inputs: Annotated[
@@ -58,7 +63,7 @@ def command(
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
     ] = None,
     value: Values = None,
-    backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    backend: BackendChoice = Backend.C,
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -101,10 +106,12 @@ def command(
     keep = models.pairs(outputs or (), "--output")
     for file in keep.values():
         models.check_place(Path(file), "--output")
+    files = models.pairs(inputs or (), "--input")
     module, compilation = models.load(model)
+    models.check_outputs(module, compilation, keep)
     hosted = models.is_hosted(module)
     interface = compiler.interface_of(module, compilation.weights)
-    given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
+    given = models.given(module, files, value or (), complete=not random)
     if random:
         known = models.sizes_of(module, given)
         specialise(module, compilation, known | models.sizes(dim or ()))
@@ -116,11 +123,6 @@ def command(
             )
         models.assume_ones(module, compilation)
         given = {**_made_up(module, seed, given), **given}
-    types = models.element_types(module)
-    arrays = {
-        name: models.fitted(name, array, types[name]) if name in types else array
-        for name, array in given.items()
-    }
     usual = Indices.NEAREST if random else Indices.ERROR
     made = options(winograd, schedule, tuned, indices or usual, extra)
     request = compiler.BuildRequest(
@@ -132,10 +134,10 @@ def command(
         backlog=Deferred() if quick else None,
     )
     runner = request.runner()
-    results = runner(arrays)
+    results = runner(given)
     if interface is not None and not hosted:
-        call, files = interface.call(arrays), compilation.weights.files
-        compiler.note_program(model, files, call, runner.program(arrays), threads)
+        call, read = interface.call(given), compilation.weights.files
+        compiler.note_program(model, read, call, runner.program(given), threads)
     _show(results, keep)
 
 
@@ -176,13 +178,9 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     import numpy as np
 
     from popgraph.support.array_bytes import npy
+    from popgraph.support.given import check_outputs
 
-    unknown = [name for name in keep if name not in results]
-    if unknown:
-        raise RunError(
-            f"the model has no output {unknown[0]!r}",
-            hint=f"its outputs are {', '.join(map(repr, results))}",
-        )
+    check_outputs(keep, results)
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]
     if no_arrays:
         raise RunError(

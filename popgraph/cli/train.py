@@ -11,7 +11,7 @@ import typer
 
 from popgraph.cli.options import Folders, IndicesChoice, Threads, Values
 from popgraph.cli.report import note
-from popgraph.cli.run import Backend
+from popgraph.cli.run import Backend, BackendChoice
 from popgraph.support.signals import ending_at_once
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
-    backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    backend: BackendChoice = Backend.C,
     value: Values = None,
     indices: IndicesChoice = None,
     freeze: Annotated[

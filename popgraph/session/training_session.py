@@ -32,7 +32,7 @@ from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
-from popgraph.session.session import Session, one_of
+from popgraph.session.session import Session, flow_of
 from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
@@ -58,6 +58,11 @@ class TrainingSession(TrainingOnly, Session):
     and moves the running ones, unless these are frozen.
     """
 
+    _advice = (
+        "\n  try: this is PopART's session; to train a model on arrays: "
+        'popgraph.train("net.onnx", {"x": x, "labels": labels}, "cross_entropy", "Adam(0.001)")'
+    )
+
     def __init__(
         self,
         fnModel: Source,
@@ -76,7 +81,7 @@ class TrainingSession(TrainingOnly, Session):
         freeze: str | Sequence[object] = (),
         train_only: str | Sequence[object] = (),
     ) -> None:
-        flow = one_of("dataFlow", dataFlow, dataFeed)
+        flow = flow_of(self, dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)
         task = None if wanted else _task_of_text(fnModel)
         schedule = None

@@ -12,7 +12,8 @@ from popgraph.support.reading import Unreadable, reading, size_of
 
 def read_npy(path: Path, *, mapped: bool = False) -> Array:
     """The array of an .npy file."""
-    size_of(path)
+    if not size_of(path):
+        raise Unreadable("the file is empty")
     with reading("it is no .npy file, or one of Python objects"):
         found = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     if not isinstance(found, np.ndarray):

@@ -82,8 +82,13 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        why = error.strerror or str(error)
+        if not path.parent.is_dir():
+            why = f"there is no folder {str(path.parent)!r}"
+        elif path.is_dir():
+            why = "it is a folder"
         raise WriteError(
-            f"the file cannot be written: {error.strerror or error}",
+            f"the file cannot be written: {why}",
             str(path),
             "what stood there before is there still" if path.is_file() else "",
         ) from error

@@ -201,7 +201,7 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["print", "model.txt"], "error: .txt is no kind of model\n  at: model.txt"),
+        (["print", __file__], f"error: .py is no kind of model\n  at: {__file__}"),
         (["print", MLP, "--at", "c"], "error: the shape of input 'x' is not known: f32[N, 64]"),
         (["print", MLP, "--dim", "M=3"], "error: the model has no symbolic dimension 'M'"),
         (["run", MLP], "error: input 'x' is missing"),
@@ -211,11 +211,11 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         ),
         (
             ["run", MLP, "-i", "x=nothing.npy"],
-            "error: the array cannot be read: No such file or directory\n  at: nothing.npy",
+            "error: the array cannot be read: there is no such file\n  at: nothing.npy",
         ),
         (["run", MLP, "-i", f"x={MLP}"], "error: the array cannot be read: it is no .npy file"),
         (["train", MLP], "error: there is no data to train on"),
-        (["opt", "nothing.mlir"], "error: the file cannot be read: No such file or directory\n"),
+        (["opt", "nothing.mlir"], "error: the file cannot be read: there is no such file\n"),
         *(
             (
                 [command, "nets/m.onnx"],

@@ -99,7 +99,7 @@ def specialise(
             raise _no_input(name, list(arguments))
         wanted = arguments[name].type
         type_ = given if isinstance(given, Attribute) else _with_shape(name, wanted, given)
-        _check(name, wanted, type_, symbols)
+        check_case(name, wanted, type_, symbols)
         set_type(arguments[name], type_)
     for op in graph.walk():
         for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
@@ -152,7 +152,7 @@ def _with_shape(name: str, wanted: Attribute, shape: Shape) -> Attribute:
     return tensor_type(element, shape)
 
 
-def _check(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
+def check_case(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
     """`TypeMismatchError` unless `given` is a case of `wanted`; learns symbols from it."""
 
     def wrong(hint: str) -> TypeMismatchError:
