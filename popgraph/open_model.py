@@ -7,13 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.run.warm_start import KnownModel
 from popgraph.support.arrays import Array
+from popgraph.support.description import TensorSpec
 from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
@@ -55,6 +56,13 @@ class Interface:
     """The inputs whose values do so for some shapes: branches may differ then."""
     dimensions: Sequence[Dimension] = ()
     """The unknown dimensions of inputs."""
+    types: Sequence[Sequence[Any]] = ()
+    """The rows of `TensorSpec`s of the inputs, which a shortcut can keep."""
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """What the model says of its inputs."""
+        return {row[0]: TensorSpec.of_row(row) for row in self.types}
 
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
@@ -174,6 +182,16 @@ class OpenModel:
                     self._count_values(call)
                     self._count_sizes(call)
         return call, program
+
+    def decided_by(self, inputs: Mapping[str, Array]) -> tuple[str, ...]:
+        """The inputs whose values decide which program runs on inputs of these shapes."""
+        call = self.interface.call(inputs)
+        if self.interface.branching and call.signature not in self._undecided:
+            try:
+                self._keep(call, self._known(call.signature) or self.make(call))
+            except Undecided as error:
+                self._undecided[call.signature] = error.names
+        return (*self.interface.structural, *self._undecided.get(call.signature, ()))
 
     def _decided(self, call: Call) -> Call:
         while call.signature in self._undecided:

@@ -42,6 +42,18 @@ def compile(
     waits for its end.
     """
     backlog = Backlog() if quick and backend == "c" else None
+    return runner(model, threads, backend, options, indices, backlog)
+
+
+def runner(
+    model: Any,
+    threads: int,
+    backend: str,
+    options: Options | None,
+    indices: str | None,
+    backlog: Backlog | None,
+) -> Runner:
+    """A model made ready to run; with a `backlog`, quick programs wait there for tuned ones."""
     found = recall(model, options, threads, indices) if backend == "c" else None
 
     def compiled() -> Runner:

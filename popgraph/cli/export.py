@@ -144,7 +144,7 @@ def _vector(
         drawn = {name: _label(array) for name, array in drawn.items()}
     inputs = {**drawn, **given}
     inputs = {
-        name: models.fitted(name, array, executable.inputs[name][0])
+        name: models.fitted(name, array, executable.inputs[name][0].numpy)
         for name, array in inputs.items()
         if name in executable.inputs
     }

@@ -14,6 +14,7 @@ from popgraph.support.errors import ModelError, PopgraphError, RunError
 from popgraph.support.writing import replaceable, write_text
 
 if TYPE_CHECKING:
+    import numpy as np
     from xdsl.dialects.builtin import ModuleOp, TensorType
     from xdsl.ir import Attribute
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
+    from popgraph.support.description import TensorSpec
     from popgraph.support.dtypes import DType
 
 SUFFIXES = (".onnx", ".pgraph", ".mlir")
@@ -66,7 +68,8 @@ def opened(
     from popgraph.compiler.sizes import specialise
 
     module, compilation, training = _step(path) if train else (*load(path), None)
-    specialise(module, compilation, sizes(dim or ()), values(value or (), module))
+    given = values(value, specs_of(module)) if value else {}
+    specialise(module, compilation, sizes(dim or ()), given)
     if assumed:
         assume_ones(module, compilation)
     if static:
@@ -119,25 +122,29 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def values(texts: Iterable[str], module: ModuleOp) -> dict[str, Array]:
+def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, Array]:
     """`["shape=2,3"]` as arrays in the types of a model's inputs."""
-    given = pairs(texts, "--value")
-    if not given:
-        return {}
-    from popgraph.dialects.element_types import from_ir
-    from popgraph.dialects.onnx.types import dims
+    from popgraph.support.dtypes import from_numpy
 
-    types = signature_of(module)
-    unknown = [name for name in given if name not in types]
-    if unknown:
-        raise ModelError(
-            f"the model has no input {unknown[0]!r} of numbers",
-            hint=f"it has {', '.join(map(repr, types)) or 'none'}",
-        )
-    return {
-        name: _numbers(name, text, from_ir(types[name].element_type), dims(types[name]) or ())
-        for name, text in given.items()
-    }
+    found: dict[str, Array] = {}
+    known = {name: spec for name, spec in inputs.items() if spec.dtype is not None}
+    for name, text in pairs(texts, "--value").items():
+        if name not in known:
+            raise ModelError(
+                f"the model has no input {name!r} of numbers",
+                hint=f"it has {', '.join(map(repr, known)) or 'none'}",
+            )
+        spec = known[name]
+        found[name] = _numbers(name, text, from_numpy(spec.dtype), spec.shape or ())
+    return found
+
+
+def specs_of(module: ModuleOp) -> dict[str, TensorSpec]:
+    """What a module says of its inputs, whatever its level."""
+    from popgraph.backends.reference import signature
+    from popgraph.compiler.descriptions import spec
+
+    return {name: spec(name, type_) for name, type_ in signature(module).items()}
 
 
 def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Array:
@@ -177,22 +184,6 @@ def _no_value(what: str, hint: str) -> typer.BadParameter:
     return typer.BadParameter(f"{what}; try {hint}", param_hint="--value")
 
 
-def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that arrays give to symbolic dimensions."""
-    from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
-    from popgraph.dialects.onnx.types import dims
-
-    types = input_types(module) if level_of(module) == "onnx" else {}
-    return {
-        dim: size
-        for name, array in arrays.items()
-        if name in types
-        for dim, size in zip(dims(types[name]) or (), array.shape, strict=False)
-        if isinstance(dim, str)
-    }
-
-
 def cut(module: ModuleOp, names: Sequence[str]) -> None:
     """Leaves of a model what these values need, which become its outputs."""
     from popgraph.dialects.levels import level_of
@@ -224,7 +215,6 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
     }
     if not open_types:
         return
-    names = sorted(symbols(open_types.values()))
     wanted = {
         name: tensor_type(
             type_.element_type, [one if isinstance(one, int) else 1 for one in dims(type_) or ()]
@@ -232,6 +222,12 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
         for name, type_ in open_types.items()
     }
     infer_shapes.specialise(module, wanted, compilation.weights)
+    note_ones(symbols(open_types.values()))
+
+
+def note_ones(dimensions: Iterable[str]) -> None:
+    """A note: which sizes are 1 because nothing says more."""
+    names = sorted(dimensions)
     taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
     note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
 
@@ -349,16 +345,16 @@ def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
     return {name: read_array(file) for name, file in pairs(texts, option).items()}
 
 
-def fitted(name: str, array: Array, dtype: DType) -> Array:
+def fitted(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
     """The array in the element type that the model wants, if that is the same kind of number."""
     import numpy as np
 
-    if array.dtype == dtype.numpy:
+    if array.dtype == dtype:
         return array
-    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype.numpy}")
-    note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
-    return array.astype(dtype.numpy)
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype}")
+    note(f"{name}: {array.dtype} is converted to {dtype}")
+    return array.astype(dtype)
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
@@ -368,13 +364,6 @@ def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
 
     types = signature(module)
     return {name: type_ for name, type_ in types.items() if is_number(type_.element_type)}
-
-
-def element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element type of each input of numbers, whatever the level of the module."""
-    from popgraph.dialects.element_types import from_ir
-
-    return {name: from_ir(type_.element_type) for name, type_ in signature_of(module).items()}
 
 
 def save_onnx_level(path: Path, module: ModuleOp, compilation: Compilation) -> None:
