@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
-from popgraph.cli.report import compilation_shown, show_error
+from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
 from popgraph.support.ranks.launched import is_launched
 from popgraph.support.signals import ending_at_once
@@ -98,7 +98,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings(), compilation_shown():
+            with _plain_warnings():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():

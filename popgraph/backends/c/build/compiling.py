@@ -90,7 +90,8 @@ def _build(
             return target
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            made = list(_told(pool.map(compile_unit, range(len(missing))), len(missing)))
+            objects_made = pool.map(compile_unit, range(len(missing)))
+            made = list(_told(objects_made, len(missing), compiler))
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
@@ -110,11 +111,13 @@ def _build(
             return final
 
 
-def _told(done: Iterable[Path], count: int) -> Iterator[Path]:
+def _told(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
     """Files of objects, as soon as each is there."""
+    by = f"parts, by {compiler.title}"
     try:
+        tell(f"C, 0 of {count} {by}")
         for number, path in enumerate(done, 1):
-            tell(f"C, {number} of {count} parts")
+            tell(f"C, {number} of {count} {by}")
             yield path
     finally:
         tell("")
