@@ -120,6 +120,16 @@ def tell(text: str) -> None:
         _line(text)
 
 
+@contextmanager
+def telling(text: str) -> Iterator[None]:
+    """Says what is being done, and when it is done."""
+    tell(text)
+    try:
+        yield
+    finally:
+        tell("")
+
+
 def _keeps_somebody_waiting() -> bool:
     """Whether this is the main thread; forked children build in the background."""
     is_main = threading.current_thread() is threading.main_thread()

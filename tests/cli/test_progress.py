@@ -29,7 +29,9 @@ def test_a_listener_hears_of_passes_and_of_parts(tmp_path: Path, monkeypatch) ->
         popgraph.compile(MLP)(x=np.zeros((3, 64), np.float32))
     said = list(filter(None, heard))
     assert any(one == "pass canonicalize" for one in said)
-    assert said[-1].startswith("C, ") and said[-1].split()[1] == said[-1].split()[3]
+    *_, last, linking = said
+    assert last.startswith("C, ") and last.split()[1] == last.split()[3]
+    assert linking.startswith("C, linking, by ")
     assert not heard[-1], "it has ended"
     with listening(heard.append), silence():
         popgraph.compile(MLP)(x=np.zeros((4, 64), np.float32))

@@ -26,7 +26,7 @@ from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
 from popgraph.support.cache_files import digest, write_sealed
 from popgraph.support.errors import BackendError
-from popgraph.support.progress import tell
+from popgraph.support.progress import tell, telling
 from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import put
 
@@ -95,9 +95,10 @@ def _build(
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
-        result = compiler.run(
-            [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
-        )
+        with telling(f"C, linking, by {compiler.title}"):
+            result = compiler.run(
+                [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
+            )
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:
