@@ -176,7 +176,9 @@ def command(
         from popgraph.training.log import Log
         from popgraph.training.tensorboard import TensorBoard
         from popgraph.training.trainer import Trainer
-        from popgraph.viewer.training_page import TrainingPage
+
+        if view or report is not None:
+            from popgraph.viewer.training_page import TrainingPage
 
     if output is not None and output.suffix not in models.SAVERS:
         raise typer.BadParameter(
