@@ -36,8 +36,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "measure": "support dialects builder passes backends hosted compiler",
         "viewer": "support dialects builder passes backends compiler training measure",
         "notebook": "support dialects builder",
-        "cli": "support dialects builder passes backends background hosted compiler training "
-        "session testing measure viewer backend conformance",
+        "cli": "support dialects builder passes backends background runner hosted compiler start "
+        "training session testing measure viewer backend conformance",
     },
     "dialects": {
         "element_types": "",

@@ -142,7 +142,7 @@ def test_only_a_step_that_diverges_is_told_of_the_learning_rate() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "loss": ({"loss": 5}, "loss is str or None, not 5 (int)"),
+    "loss": ({"loss": 5}, "a loss is a name or an expression, not int"),
     "epochs": ({"epochs": "3"}, "epochs is int or None, not '3' (str)"),
     "half an epoch": ({"epochs": 1.5}, "epochs is int or None, not 1.5 (float)"),
     "no epoch": ({"epochs": 0}, "epochs must be an integer from 1 on, not 0"),

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from collections import UserDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -17,7 +18,7 @@ from typer.core import TyperGroup
 
 from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
-from popgraph.cli.report import compilation_shown, show_error
+from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 from popgraph.support.ranks.launched import is_launched
@@ -77,12 +78,30 @@ Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
 """
 
 
+class CommandsByName(UserDict[str, Any]):
+    """The commands; each module is imported when its command is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(import_module(f"popgraph.cli.{name}").command)
+            self.data[name] = typer.main.get_command(alone)
+        return self.data[name]
+
+
 class Commands(TyperGroup):
     """Ends every command that fails with a message, not with a traceback."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandsByName()
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings(), as_options(), compilation_shown():
+            with _plain_warnings(), as_options():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():
@@ -188,13 +207,7 @@ def _callback(
     """Only here for the options of `popgraph` itself."""
 
 
-def _add_commands() -> None:
-    for name in COMMANDS:
-        app.command(name)(import_module(f"popgraph.cli.{name}").command)
-
-
 _callback.__doc__ = ABOUT
-_add_commands()
 
 
 def main() -> None:

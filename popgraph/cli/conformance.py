@@ -115,7 +115,7 @@ def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
     from rich.console import Console
     from rich.progress import track
 
-    from popgraph.cli.report import is_terminal
+    from popgraph.support.progress import is_terminal
 
     console = Console(stderr=True)
     yield from track(ran, about, total, console=console, transient=True, disable=not is_terminal())

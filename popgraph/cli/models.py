@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
+    from popgraph.support.description import TensorSpec
     from popgraph.support.dtypes import DType
 
 
@@ -66,7 +67,8 @@ def opened(
     from popgraph.compiler.sizes import specialise
 
     module, compilation, training = _step(path) if train else (*load(path), None)
-    specialise(module, compilation, sizes(dim or ()), values(value or (), module))
+    given = values(value, specs_of(module)) if value else {}
+    specialise(module, compilation, sizes(dim or ()), given)
     if assumed:
         assume_ones(module, compilation)
     if static:
@@ -124,25 +126,29 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def values(texts: Iterable[str], module: ModuleOp) -> dict[str, Array]:
+def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, Array]:
     """`["shape=2,3"]` as arrays in the types of a model's inputs."""
-    given = pairs(texts, "--value")
-    if not given:
-        return {}
-    from popgraph.dialects.element_types import from_ir
-    from popgraph.dialects.onnx.types import dims
+    from popgraph.support.dtypes import from_numpy
 
-    types = signature_of(module)
-    unknown = [name for name in given if name not in types]
-    if unknown:
-        raise ModelError(
-            f"the model has no input {unknown[0]!r} of numbers",
-            hint=f"it has {', '.join(map(repr, types)) or 'none'}",
-        )
-    return {
-        name: _numbers(name, text, from_ir(types[name].element_type), dims(types[name]) or ())
-        for name, text in given.items()
-    }
+    found: dict[str, Array] = {}
+    known = {name: spec for name, spec in inputs.items() if spec.dtype is not None}
+    for name, text in pairs(texts, "--value").items():
+        if name not in known:
+            raise ModelError(
+                f"the model has no input {name!r} of numbers",
+                hint=f"it has {', '.join(map(repr, known)) or 'none'}",
+            )
+        spec = known[name]
+        found[name] = _numbers(name, text, from_numpy(spec.dtype), spec.shape or ())
+    return found
+
+
+def specs_of(module: ModuleOp) -> dict[str, TensorSpec]:
+    """What a module says of its inputs, whatever its level."""
+    from popgraph.backends.reference import signature
+    from popgraph.compiler.descriptions import spec
+
+    return {name: spec(name, type_) for name, type_ in signature(module).items()}
 
 
 def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Array:
@@ -182,22 +188,6 @@ def _no_value(what: str, hint: str) -> typer.BadParameter:
     return typer.BadParameter(f"{what}; try {hint}", param_hint="--value")
 
 
-def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that arrays give to symbolic dimensions."""
-    from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
-    from popgraph.dialects.onnx.types import dims
-
-    types = input_types(module) if level_of(module) == "onnx" else {}
-    return {
-        dim: size
-        for name, array in arrays.items()
-        if name in types
-        for dim, size in zip(dims(types[name]) or (), array.shape, strict=False)
-        if isinstance(dim, str)
-    }
-
-
 def cut(module: ModuleOp, names: Sequence[str]) -> None:
     """Leaves of a model what these values need, which become its outputs."""
     from popgraph.dialects.levels import level_of
@@ -229,7 +219,6 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
     }
     if not open_types:
         return
-    names = sorted(symbols(open_types.values()))
     wanted = {
         name: tensor_type(
             type_.element_type, [one if isinstance(one, int) else 1 for one in dims(type_) or ()]
@@ -237,6 +226,12 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
         for name, type_ in open_types.items()
     }
     infer_shapes.specialise(module, wanted, compilation.weights)
+    note_ones(symbols(open_types.values()))
+
+
+def note_ones(dimensions: Iterable[str]) -> None:
+    """A note: which sizes are 1 because nothing says more."""
+    names = sorted(dimensions)
     taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
     note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
 
@@ -365,12 +360,32 @@ def given(
     from popgraph.support.given import check_names
 
     types, also = _input_types(module)
-    numbers = values(texts, module)
+    numbers = values(texts, specs_of(module))
     check_names({**files, **numbers}, types, overridable=also, complete=complete)
     if twice := [name for name in files if name in numbers]:
         raise typer.BadParameter(f"{twice[0]!r} is in --value, too", param_hint="--input")
     arrays = {name: read_array(file) for name, file in files.items()} | numbers
     return _fitted(arrays, {**types, **also})
+
+
+def known_given(
+    specs: Mapping[str, TensorSpec],
+    files: Mapping[str, str],
+    texts: Iterable[str],
+    *,
+    complete: bool,
+) -> dict[str, Array]:
+    """The same for a program of the cache, whose model is not read."""
+    from popgraph.support.dtypes import from_numpy
+    from popgraph.support.given import check_names
+
+    numbers = values(texts, specs)
+    check_names({**files, **numbers}, specs, complete=complete)
+    found = {name: read_array(file) for name, file in files.items()} | numbers
+    for name, array in found.items():
+        if (dtype := specs[name].dtype) is not None:
+            found[name] = _converted(name, array, from_numpy(dtype))
+    return found
 
 
 def _input_types(module: ModuleOp) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
@@ -393,17 +408,23 @@ def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict
     from popgraph.dialects.element_types import from_ir, is_number
     from popgraph.dialects.onnx.types import tensor_type
     from popgraph.passes.onnx.infer_shapes import check_case
-    from popgraph.support.given import fitted
 
     found, symbols = dict(arrays), dict[str, int]()
     for name, array in arrays.items():
         type_ = types[name]
         if isinstance(type_, TensorType) and is_number(type_.element_type):
-            dtype = from_ir(type_.element_type)
-            found[name] = fitted(name, array, dtype)
+            found[name] = _converted(name, array, from_ir(type_.element_type))
             check_case(name, type_, tensor_type(type_.element_type, array.shape), symbols)
-            if found[name].dtype != array.dtype:
-                note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
+    return found
+
+
+def _converted(name: str, array: Array, dtype: DType) -> Array:
+    """The array in the element type of the model; a note says that it is converted."""
+    from popgraph.support.given import fitted
+
+    found = fitted(name, array, dtype)
+    if found.dtype != array.dtype:
+        note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
     return found
 
 

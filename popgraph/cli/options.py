@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.models import check_file
 from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.names import closest
 
@@ -130,7 +131,17 @@ ExtraPasses = Annotated[
     ),
 ]
 
-ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")]
+
+def existing(context: typer.Context, path: Path) -> Path:
+    """The file of a model: a wrong name is reported before the compiler is imported."""
+    if not context.resilient_parsing:
+        check_file(path)
+    return path
+
+
+ModelFile = Annotated[
+    Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.", callback=existing)
+]
 
 
 Dimensions = Annotated[
@@ -237,16 +248,21 @@ def options(
     passes: Sequence[str] | None = None,
 ) -> Options:
     """What the user wants of the passes."""
-    from popgraph.backends.c.cache.schedule_file import read
     from popgraph.passes.options import Options
 
     return Options(
         winograd=winograd == Switch.ON,
-        schedules=() if schedule is None else read(schedule),
+        schedules=() if schedule is None else _schedules(schedule),
         measured=None if tuned == Switch.ON else (),
         indices=None if indices is None else indices.value,
         passes=tuple(passes or ()),
     )
+
+
+def _schedules(file: Path) -> tuple[str, ...]:
+    from popgraph.backends.c.cache.schedule_file import read
+
+    return read(file)
 
 
 def options_here(

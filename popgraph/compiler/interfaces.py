@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from popgraph.dialects.element_types import from_ir, is_number
+from popgraph.compiler.descriptions import spec
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
@@ -49,8 +49,8 @@ def interface_of(
     if is_static and not structural:
         return None
     branching = branching_inputs(module, weights)
-    dimensions, elements = tuple(_unknown(types)), tuple(_elements(types))
-    return Interface(tuple(types), structural, branching, dimensions, elements)
+    rows = tuple(spec(name, type_).row for name, type_ in types.items())
+    return Interface(tuple(types), structural, branching, tuple(_unknown(types)), rows)
 
 
 def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:
@@ -59,14 +59,6 @@ def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:
         for axis, size in enumerate(dims(type_) or ()):
             if not isinstance(size, int):
                 yield name, axis, size or ""
-
-
-def _elements(types: Mapping[str, Attribute]) -> Iterator[tuple[str, str]]:
-    """The element types of tensors of numbers."""
-    for name, type_ in types.items():
-        element = getattr(type_, "element_type", None)
-        if element is not None and is_number(element):
-            yield name, from_ir(element).name
 
 
 def check_tensors(module: ModuleOp) -> None:
