@@ -71,7 +71,10 @@ class _Sketcher:
 
     def _node(self, node: OutlineNode, scope: str) -> None:
         name = node.name or next(filter(None, node.outputs), "")
-        inner, kind = scope_of(name, scope, modules_of(node.metadata)), kind_of(node.domain, node.op_type)
+        inner, kind = (
+            scope_of(name, scope, modules_of(node.metadata)),
+            kind_of(node.domain, node.op_type),
+        )
         ends: list[Operand] = []
         for label, body in node.graphs:
             ends += self._body(body, scope_below(inner, name or kind, label))

@@ -86,7 +86,9 @@ def test_modules_of_metadata_are_scopes_at_every_level() -> None:
     for level, rows in viewed.part("lowered")["graphs"].items():
         assert {"layers.0/attn/q"} <= {node["scope"] for node in rows} <= {"", *MODULES}, level
         for node in rows:
-            above = {nodes[one]["scope"] for one in node["sources"]} if level != "structured" else ()
+            above = (
+                {nodes[one]["scope"] for one in node["sources"]} if level != "structured" else ()
+            )
             assert not above or node["scope"] in above
 
 
