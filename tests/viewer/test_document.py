@@ -81,8 +81,10 @@ def test_modules_of_metadata_are_scopes_at_every_level() -> None:
     viewed = popgraph.view(exported()).document
     nodes = viewed.part("model")["graph"]
     scopes = {node["name"]: node["scope"] for node in nodes}
-    assert scopes["node_product"] == "layers.0/attn/q" and scopes["node_scores"] == "layers.0/attn"
-    assert scopes["node_y"] == "layers.0" and scopes["x"] == scopes["node_shared"] == ""
+    assert (
+        scopes["node_product0"] == "layers.0/attn/q" and scopes["node_scores0"] == "layers.0/attn"
+    )
+    assert scopes["node_h0"] == "layers.0" and scopes["x"] == scopes["node_shared"] == ""
     for level, rows in viewed.part("lowered")["graphs"].items():
         assert {"layers.0/attn/q"} <= {node["scope"] for node in rows} <= {"", *MODULES}, level
         for node in rows:
