@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, NoneAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -217,14 +217,13 @@ class Custom(OnnxOp):
             or []
         )
         names, types, extra = syntax.parse_results(parser)
-        given = iter(types)
         made = cls.make(
             domain,
             op_type,
             inputs,
             attributes,
             names.texts,
-            [next(given) if name else NoneAttr() for name in names.texts],
+            syntax.type_per_output(parser, types, [bool(name) for name in names.data]),
             extra,
             overload,
         )
