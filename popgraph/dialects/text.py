@@ -10,7 +10,7 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.support.errors import ParseError
+from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.support.nesting import deepest
 
 DEEPEST = 80
@@ -41,6 +41,8 @@ def parse(context: Context, text: str, name: str = "<text>") -> ModuleOp:
         raise _too_deep(name) from error
     except (IRParseError, VerifyException, ValueError) as error:
         raise ParseError(f"not valid IR: {error}", name) from error
+    except PopgraphError as error:
+        raise ParseError(f"not valid IR: {error.what}", name, error.hint) from error
     except Exception as error:
         # Parsers and verifiers of dialects, xDSL's included, index and convert what a text says.
         line = text.count("\n", 0, parser.pos) + 1

@@ -23,8 +23,8 @@ from xdsl.printer import Printer
 from popgraph.dialects.onnx.attributes import (
     FloatsAttr,
     RefAttr,
-    floats_from_text,
     floats_text,
+    parse_floats,
 )
 from popgraph.dialects.onnx.types import NamesAttr, parse_names, print_names
 from popgraph.dialects.program import BytesAttr
@@ -195,15 +195,15 @@ def _parse_property(parser: Parser, kind: str) -> Attribute:
             )
             return DenseArrayBase.from_list(i64, values)
         case "FLOAT":
-            text = parser.parse_optional_str_literal()
-            if text is None:
-                return FloatAttr(parser.parse_float(), f32)
-            values_ = floats_from_text(text).values
-            if len(values_) != 1:
-                parser.raise_error(f"expected one number, not {len(values_)}")
-            return FloatAttr(values_[0], f32)
+            number = parser.parse_optional_number()
+            if number is not None:
+                return FloatAttr(float(number), f32)
+            numbers = parse_floats(parser).values
+            if len(numbers) != 1:
+                parser.raise_error(f"expected one number, not {len(numbers)}")
+            return FloatAttr(numbers[0], f32)
         case "FLOATS":
-            return floats_from_text(parser.parse_str_literal())
+            return parse_floats(parser)
         case "STRING":
             return BytesAttr(parse_quoted(parser))
         case "STRINGS":
