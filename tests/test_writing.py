@@ -26,8 +26,9 @@ from popgraph.builder.pgraph import load
 from popgraph.cli import app
 from popgraph.support import writing
 from popgraph.support.cache_files import trim
-from popgraph.support.errors import PopgraphError, WriteError
+from popgraph.support.errors import PopgraphError, RunError, WriteError
 from popgraph.support.writing import write_file, write_files, write_pair, write_text
+from popgraph.training import checkpoints
 
 ROOT = Path(__file__).parents[1]
 MLP = str(ROOT / "examples" / "mlp.pgraph")
@@ -146,7 +147,8 @@ def test_a_part_is_no_orphan_between_its_first_two_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not locked yet, so another process removes it: the writer begins anew."""
-    flock, calls = fcntl.flock, []
+    flock = fcntl.flock
+    calls: list[int] = []
 
     def late(descriptor: int, how: int) -> None:
         if not calls:
@@ -169,6 +171,14 @@ def test_a_file_system_without_locks_is_written_to(
     monkeypatch.setattr(fcntl, "flock", none)
     write_file(tmp_path / "file", [NEW])
     assert names(tmp_path) == {"file", left.name}, "whose nobody can tell"
+
+
+def test_resuming_a_training_removes_what_its_killed_writer_left(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    left_behind(file)
+    with pytest.raises(RunError, match="the checkpoint cannot be read"):
+        checkpoints.load(file, None)  # type: ignore[arg-type]
+    assert names(tmp_path) == set()
 
 
 def test_caches_lose_what_killed_processes_left(tmp_path: Path) -> None:
