@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import settings
+from typer.testing import CliRunner
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph import Options
 from popgraph.builder import pgraph
+from popgraph.cli import app
 from popgraph.compiler import lower, parse_ir
 from popgraph.dialects.levels import LEVELS, ONNX
 from popgraph.passes.base import Compilation
@@ -21,7 +26,8 @@ from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.training.task import task_of
 from tests.judging import in_time
 
-CHARACTERS = 25_000 if settings().max_examples <= 20 else 25_000_000
+LONG = settings().max_examples > 20
+CHARACTERS = 25_000_000 if LONG else 25_000
 """Parsed per text, mutants together: short in every run, long in `make fuzz`."""
 
 MODELS = {
@@ -150,14 +156,18 @@ def kind(token: str) -> str:
 
 
 def read(text: str) -> None:
-    """Parses a text, and prints what it means; a failure of our own code is not wrapped."""
+    """Parses a text and prints what it means; in a long run, lowers it, too."""
+    compilation = Compilation()
     try:
-        module = parse_ir(text, Compilation())
+        module = parse_ir(text, compilation)
     except ParseError as error:
         assert str(error).encode("utf-8", "backslashreplace")
         check_cause(error)
         return
-    str(module)
+    assert str(module)
+    if LONG:
+        with suppress(PopgraphError):
+            lower(module, compilation)
 
 
 def check_cause(error: ParseError) -> None:
@@ -190,3 +200,84 @@ def test_fuzz_of_quotes_and_ends(level: str) -> None:
             for damaged in (text[:at], text[:at] + '"' + text[at:], text[:at] + "\\" + text[at:]):
                 with in_time():
                     read(damaged)
+
+
+LENGTH = 100_000
+"""Characters of a line: xDSL's lexer would take 2^LENGTH steps, a quadratic one 10^10."""
+STRINGS: dict[str, tuple[str, str]] = {
+    "an unclosed string": ('"' + "a" * LENGTH, "line 2, column 13"),
+    "one that ends in an escape": ('"' + "a" * LENGTH + '\\"', "line 2, column 13"),
+    "an unknown escape": ('"' + "a" * LENGTH + '\\q"', "line 2, column 13"),
+    "a vertical tab": ('"' + "a" * LENGTH + '\v"', "line 2, column 13"),
+    "many escapes": ('"' + "\\n" * LENGTH, "line 2, column 13"),
+    "many quotes": ('"' * LENGTH + "\n" + '"' * (LENGTH + 1), f"line 3, column {LENGTH + 1}"),
+    "a symbol": ('@"' + "a" * LENGTH, "line 2, column 14"),
+}
+
+
+@pytest.mark.parametrize("kind", STRINGS)
+def test_strings_that_do_not_end(kind: str) -> None:
+    line, place = STRINGS[kind]
+    text = f"builtin.module {{\n{' ' * 12}{line}\n}}\n"
+    with in_time(), pytest.raises(ParseError, match="a string literal does not end") as caught:
+        parse_ir(text, Compilation(), "a.mlir")
+    assert caught.value.where == f"a.mlir, {place}"
+
+
+def test_strings_that_end_wherever_quotes_stand() -> None:
+    text = """module attributes {a = "// \\\\", b = "\\22 \\" /", c = "é"} { // "an open one
+    } // and another "
+    """
+    assert parse_ir(text, Compilation())
+
+
+DOORS: dict[str, Callable[[str], list[str]]] = {
+    "opt": lambda path: ["opt", path, "-p", "canonicalize"],
+    "print": lambda path: ["print", path],
+    "run": lambda path: ["run", path, "--random"],
+    "info": lambda path: ["info", path],
+    "emit": lambda path: ["emit", path, "-o", "out"],
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_commands_refuse_a_string_that_does_not_end(door: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.mlir"
+    path.write_text('builtin.module {\n  "' + "a" * LENGTH + "\n}\n")
+    with in_time():
+        result = CliRunner().invoke(app, DOORS[door](str(path)))
+    assert result.exit_code == 1 and "a string literal does not end" in result.output
+
+
+NODE = """builtin.module {{
+  onnx.Model {{ir_version = 10 : i64, opsets = [#onnx.opset<"", 20>]}} {{
+    onnx.Graph "g" inputs ("x" : tensor<4xf32>) outputs ("y" : tensor<4xf32>) {{
+    ^bb0(%x: tensor<4xf32>):
+      {}
+      onnx.Yield %y : tensor<4xf32>
+    }}
+  }}
+}}
+"""
+TYPE = "tensor<4xf32>"
+MISTAKES = {
+    f'%y = onnx.Relu.v14(%x) -> ["y"] {TYPE}': "0 result types for 1 named outputs",
+    f'%y = onnx.Relu.v14(%x) -> ["y"] : {TYPE}, {TYPE}': "2 result types for 1 named outputs",
+    f'%y = onnx.Custom "a" "B" (%x) -> ["y"] {TYPE}': "0 result types for 1 named outputs",
+    f'%y = onnx.If.v19(%x) -> ["y"] : {TYPE}': "expected the graph else_branch",
+    f'%y = onnx.If.v19(%x) else_branch = {{}} -> ["y"] : {TYPE}': "a region with one onnx.Graph",
+    f'%y = onnx.Elu.v6(%x) {{alpha = ""}} -> ["y"] : {TYPE}': "expected one number, not 0",
+    f'%y = onnx.Elu.v6(%x) {{alpha = "nan:fffffffff"}} -> ["y"] : {TYPE}': "expected numbers",
+    f'%y = onnx.Custom "%ff" "B" (%x) -> ["y"] : {TYPE}': "is not UTF-8",
+    f'%y = onnx.Relu.v14(%x) -> ["%ff"] : {TYPE}': "is not UTF-8",
+    f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"0" : {TYPE}>>': "pairs of hexadecimal",
+    f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"00" : {TYPE}>>': "1 bytes are not the elem",
+    '%y = onnx.Initializer "y" #onnx.tensor<"00">': "does not hold the elements of a tensor",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_in_nodes_are_named(line: str) -> None:
+    assert parse_ir(NODE.format(f'%y = onnx.Relu.v14(%x) -> ["y"] : {TYPE}'), Compilation())
+    with pytest.raises(ParseError, match=MISTAKES[line]):
+        parse_ir(NODE.format(line), Compilation())
