@@ -48,7 +48,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "graphcore": "element_types value_types program",
         "tile": "element_types program",
         "registry": "onnx graphcore tile program",
-        "check": "registry",
+        "check": "registry text",
         "levels": "graphcore program tile",
     },
     "builder": {

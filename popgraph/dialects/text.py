@@ -6,6 +6,7 @@ import re
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
@@ -37,6 +38,7 @@ def parse(context: Context, text: str, name: str = "<text>") -> ModuleOp:
     try:
         module = parser.parse_module()
         module.verify()
+        check_order(module)
     except RecursionError as error:
         raise _too_deep(name) from error
     except (IRParseError, VerifyException, ValueError) as error:
@@ -49,6 +51,25 @@ def parse(context: Context, text: str, name: str = "<text>") -> ModuleOp:
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ParseError(f"not valid IR: {reason}", f"{name}, line {line} or before") from error
     return module
+
+
+def check_order(module: ModuleOp) -> None:
+    """VerifyException unless every operand is defined earlier in its block, or around that."""
+    _check_order(module, set())
+
+
+def _check_order(op: Operation, visible: set[SSAValue]) -> None:
+    for index, operand in enumerate(op.operands):
+        if operand not in visible:
+            raise VerifyException(f"{op.name} uses operand {index} before it is defined")
+    for block in (block for region in op.regions for block in region.blocks):
+        added: list[SSAValue] = list(block.args)
+        visible.update(added)
+        for one in block.ops:
+            _check_order(one, visible)
+            added.extend(one.results)
+            visible.update(one.results)
+        visible.difference_update(added)
 
 
 def _check_strings(text: str, name: str) -> None:

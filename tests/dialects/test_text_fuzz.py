@@ -276,6 +276,22 @@ MISTAKES = {
 }
 
 
+ORDERS = {
+    "a cycle": "%1 = arith.addf %2, %2 : f32\n%2 = arith.addf %1, %1 : f32",
+    "a value of another region": """scf.if %c {
+        %1 = arith.constant 1.0 : f32 }
+    scf.if %c {
+        %2 = arith.addf %1, %1 : f32 }""",
+}
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_values_are_defined_before_they_are_used(kind: str) -> None:
+    text = f"func.func @f(%c: i1) {{\n{ORDERS[kind]}\nfunc.return }}"
+    with pytest.raises(ParseError, match=r"addf uses operand 0 before it is defined|not defined"):
+        parse_ir(text, Compilation())
+
+
 @pytest.mark.parametrize("line", MISTAKES)
 def test_mistakes_in_nodes_are_named(line: str) -> None:
     assert parse_ir(NODE.format(f'%y = onnx.Relu.v14(%x) -> ["y"] : {TYPE}'), Compilation())
