@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names
 targets: $(READY)  ## code for other machines, in programs and as exported C, run where QEMU or Unicorn, node and compilers are
 	$(BIN)/pip install --quiet -e '.[zig]'
 	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
+
+xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is promised, and with the newest
+	$(BIN)/python -m tests.xdsl_releases
 
 wheels-check: $(READY)  ## twine check, and both distributions in empty environments of every promised Python that is here
 	$(BIN)/pip install --quiet 'twine>=6'

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
-from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.tensorproto import from_value
@@ -24,6 +24,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.support.arrays import Array
