@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,6 +69,9 @@ targets: $(READY)  ## code for other machines, in programs and as exported C, ru
 	$(BIN)/pip install --quiet -e '.[zig]'
 	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py tests/backends/test_c_export_targets.py --timeout 0 -rs
 
+xdsl: $(READY)  ## the tests of the IR with the oldest release of xDSL that is promised, and with the newest
+	$(BIN)/python -m tests.xdsl_releases
+
 wheels-check: $(READY)  ## twine check, and both distributions in empty environments of every promised Python that is here
 	$(BIN)/pip install --quiet 'twine>=6'
 	$(BIN)/python -m tests.wheels
@@ -83,7 +86,8 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
+pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md, api.md, and the parser's tables
+	$(BIN)/python -m tests.parser_tables
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md

@@ -6,8 +6,8 @@ from popgraph.support.signals import ending_at_once
 def main() -> None:
     """Runs the command that the arguments name."""
     with ending_at_once():
-        from popgraph import cli
-    cli.main()
+        import popgraph.cli
+    popgraph.cli.main()
 
 
 if __name__ == "__main__":

@@ -8,14 +8,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from popgraph.backends.base import ComputedBy, Executable, as_array
+from popgraph.backends.base import ComputedBy, Executable
 from popgraph.backends.c.run.warm_start import KnownModel
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError, UnsupportedError
+from popgraph.support.description import TensorSpec
+from popgraph.support.dtypes import from_numpy
+from popgraph.support.errors import UnsupportedError
+from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
 from popgraph.support.warnings import ManyProgramsWarning
@@ -56,6 +59,23 @@ class Interface:
     """The inputs whose values do so for some shapes: branches may differ then."""
     dimensions: Sequence[Dimension] = ()
     """The unknown dimensions of inputs."""
+    types: Sequence[Sequence[Any]] = ()
+    """The rows of `TensorSpec`s of the inputs, which a shortcut can keep."""
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """What the model says of its inputs."""
+        return {row[0]: TensorSpec.of_row(row) for row in self.types}
+
+    def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The inputs in their element types; RunError if one is missing, unknown or unfit."""
+        check_names(inputs, self.inputs)
+        arrays = {name: as_array(name, inputs[name]) for name in self.inputs}
+        return arrays | {
+            name: fitted(name, arrays[name], from_numpy(spec.dtype))
+            for name, spec in self.specs.items()
+            if spec.dtype is not None
+        }
 
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
@@ -66,14 +86,8 @@ class Interface:
         }
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
-        """What these arrays say of the program that is to run on them; RunError if some lack."""
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
-            raise RunError(
-                f"input {', '.join(map(repr, missing))} is missing",
-                hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
-            )
-        arrays = {name: as_array(name, array) for name, array in inputs.items()}
+        """What these arrays say of the program that is to run on them; RunError if they cannot."""
+        arrays = self.fitted(inputs)
         values, choices = (
             {
                 name: np.array(arrays[name], order="C")
@@ -175,6 +189,16 @@ class OpenModel:
                     self._count_values(call)
                     self._count_sizes(call)
         return call, program
+
+    def decided_by(self, inputs: Mapping[str, Array]) -> tuple[str, ...]:
+        """The inputs whose values decide which program runs on inputs of these shapes."""
+        call = self.interface.call(inputs)
+        if self.interface.branching and call.signature not in self._undecided:
+            try:
+                self._keep(call, self._known(call.signature) or self.make(call))
+            except Undecided as error:
+                self._undecided[call.signature] = error.names
+        return (*self.interface.structural, *self._undecided.get(call.signature, ()))
 
     def _decided(self, call: Call) -> Call:
         while call.signature in self._undecided:

@@ -102,7 +102,10 @@ class Runner:
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
         """What a call brings, by name: `run.inputs["x"].shape`."""
-        return self.description.inputs
+        if self.static is not None:
+            return specs(self.static.inputs)
+        known = {} if self.open is None else self.open.interface.specs
+        return known or self.description.inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:

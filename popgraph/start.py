@@ -42,30 +42,55 @@ def compile(
     waits for its end.
     """
     backlog = Backlog() if quick and backend == "c" else None
+    how = (model, threads, backend, options, indices, backlog)
+    return known(*how) or compiled(*how)
+
+
+def known(
+    model: Any,
+    threads: int,
+    backend: str,
+    options: Options | None,
+    indices: str | None,
+    backlog: Backlog | None,
+) -> Runner | None:
+    """A model that was compiled before, ready to run without the compiler; None if it was not."""
     found = recall(model, options, threads, indices) if backend == "c" else None
-
-    def compiled() -> Runner:
-        with without_collection():
-            compiler = import_module("popgraph.compiler")
-        made: Runner = compiler.compile(
-            model,
-            threads=threads,
-            backend=backend,
-            options=options,
-            indices=indices,
-            backlog=backlog,
-        )
-        return made
-
     if found is None:
-        return compiled()
-    overriding = _overriding(found.overridable, found.files, compiled)
+        return None
+
+    def make() -> Runner:
+        return compiled(model, threads, backend, options, indices, backlog)
+
+    overriding = _overriding(found.overridable, found.files, make)
     describe = _describing(model, options, found.files)
     if isinstance(found, KnownProgram):
         return Runner(found.program, overriding, describe)
     interface = Interface(**found.interface)
-    open_model = OpenModel(interface, KnownPrograms(found, compiled))
+    open_model = OpenModel(interface, KnownPrograms(found, make))
     return Runner(open_model, overriding, describe, backlog=backlog)
+
+
+def compiled(
+    model: Any,
+    threads: int,
+    backend: str,
+    options: Options | None,
+    indices: str | None,
+    backlog: Backlog | None,
+) -> Runner:
+    """A model made ready to run; with a `backlog`, quick programs wait there for tuned ones."""
+    with without_collection():
+        compiler = import_module("popgraph.compiler")
+    made: Runner = compiler.compile(
+        model,
+        threads=threads,
+        backend=backend,
+        options=options,
+        indices=indices,
+        backlog=backlog,
+    )
+    return made
 
 
 def _overriding(

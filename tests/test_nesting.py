@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from popgraph.compiler import DEEPEST, lower, parse_ir
+from popgraph.compiler import lower, parse_ir
+from popgraph.dialects.text import DEEPEST
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import ParseError
 from popgraph.support.nesting import deepest

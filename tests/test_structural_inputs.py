@@ -317,8 +317,8 @@ def check_overriding(run: popgraph.runner.Runner) -> None:
         found = run(x=x, shape=np.array(shape), w=np.array([7], np.float32))["y"]
         np.testing.assert_array_equal(found, x.reshape(shape) * 7)
     np.testing.assert_array_equal(run(x=x)["y"], x.reshape(6, 4) * 2)
-    with pytest.raises(PopgraphError, match="float64"):
-        run(x=x, w=np.array([7.0]))
+    with pytest.raises(PopgraphError, match=r"input 'w' holds 1e\+300, which float32 cannot"):
+        run(x=x, w=np.array([1e300]))
     with pytest.raises(PopgraphError, match="no input 'v'"):
         run(x=x, v=np.array([7.0]))
 
@@ -459,19 +459,20 @@ def test_an_impossible_value_is_named(backend: str) -> None:
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
     run = popgraph.compile(reshaping(), backend="reference")
-    with pytest.raises(RunError, match="input 'shape' holds int32, the model wants int64"):
-        run(x=X, shape=np.array([4, 6], np.int32))
-    with pytest.raises(RunError, match="input 'shape' holds >i8, the model wants int64"):
-        run(x=X, shape=np.array([4, 6], ">i8"))
+    for same in ([4, 6], np.array([4, 6], np.int32), np.array([4, 6], ">i8")):
+        assert run(x=X, shape=same)["y"].shape == (4, 6)
+    assert len(run.kept) == 1
+    with pytest.raises(RunError, match="input 'shape' holds float64, the model wants int64"):
+        run(x=X, shape=np.array([4.0, 6.0]))
     with pytest.raises(TypeMismatchError, match=r"input 'shape' is i64\[2\], not i64\[3\]"):
         run(x=X, shape=np.array([4, 2, 3]))
     with pytest.raises(RunError, match="input 'shape' is missing"):
         run(x=X)
-    with pytest.raises(TypeMismatchError, match="no input 'shap'"):
+    with pytest.raises(RunError, match=r"no input 'shap'(.|\n)*did you mean 'shape'"):
         run(x=X, shape=np.array([4, 6]), shap=np.array(1))
     run(x=X, shape=np.array([4, 6]))
-    with pytest.raises(RunError, match="input 'x' holds float64"):
-        run(x=X.astype(np.float64), shape=np.array([4, 6]))
+    with pytest.raises(RunError, match="input 'x' holds complex64"):
+        run(x=X.astype(np.complex64), shape=np.array([4, 6]))
 
 
 def test_sessions_demand_structure_that_is_known() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -145,3 +148,75 @@ def test_weights_that_stand_nowhere(name: str, tmp_path: Path) -> None:
         load(model)
     with pytest.raises(PopgraphError):
         parse(text(f'load("{name}.npy")'))
+
+
+def write_bomb(path: Path, header: bytes, zeros: int) -> None:
+    """An archive of a few kilobytes with a member of `zeros` bytes after a header."""
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("w.npy", "w", force_zip64=True) as file,
+    ):
+        file.write(header)
+        for _ in range(zeros >> 20):
+            file.write(bytes(1 << 20))
+
+
+def header_of(shape: tuple[int, ...], **changes: str) -> bytes:
+    stream = io.BytesIO()
+    about = {"descr": "<f4", "fortran_order": False, "shape": shape, **changes}
+    np.lib.format.write_array_header_1_0(stream, about)
+    return stream.getvalue()
+
+
+MEBIBYTES = 16
+ELEMENTS = MEBIBYTES << 18
+BOMBS = {
+    "another shape": header_of((ELEMENTS,)),
+    "another type": header_of((2, 3), descr=f"V{ELEMENTS * 4 // 6}"),
+    "more than the header says": header_of((2, 3)),
+    "less than the header says": header_of((2, 3, ELEMENTS)),
+    "a long header": b"\x93NUMPY\x02\x00" + (ELEMENTS * 4).to_bytes(4, "little"),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+@pytest.mark.parametrize("where", ['load("w.npz", "w")', "load"])
+def test_no_more_is_decompressed_than_a_type_says(kind: str, where: str, tmp_path: Path) -> None:
+    write_bomb(tmp_path / "w.npz", BOMBS[kind], MEBIBYTES << 20)
+    model, whole = tmp_path / "m.pgraph", tmp_path / "whole.pgraph"
+    model.write_text(('@weights("w.npz") ' if where == "load" else "") + text(where))
+    whole.write_text(text("zeros"))
+    load(whole)  # Imports take memory, too.
+    tracemalloc.start()
+    try:
+        with pytest.raises(PopgraphError):
+            load(model)
+        assert tracemalloc.get_traced_memory()[1] < MEBIBYTES << 19
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_compressed_weight_of_its_type_is_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "w.npz", w=np.zeros((2, 3, 1 << 18), np.float32))
+    source = text('load("w.npz", "w")').replace("f32[2, 3]", f"f32[2, 3, {1 << 18}]")
+    (tmp_path / "m.pgraph").write_text(source)
+    assert load(tmp_path / "m.pgraph")
+
+
+def test_a_file_shorter_than_its_header_says_allocates_nothing(tmp_path: Path) -> None:
+    (tmp_path / "w.npy").write_bytes(header_of((ELEMENTS,)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PopgraphError, match="the array cannot be read"):
+            read_array(str(tmp_path / "w.npy"))
+        assert tracemalloc.get_traced_memory()[1] < MEBIBYTES << 19
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3)])
+def test_arrays_of_every_shape_are_read(shape: tuple[int, ...], tmp_path: Path) -> None:
+    array = np.asfortranarray(np.ones(shape, np.float32))
+    np.save(tmp_path / "w.npy", array)
+    found = read_array(str(tmp_path / "w.npy"))
+    assert type(found) is np.ndarray and np.array_equal(found, array)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import fcntl
 import os
 import re
 import resource
@@ -23,8 +25,10 @@ import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.cli import app
 from popgraph.support import writing
-from popgraph.support.errors import PopgraphError, WriteError
+from popgraph.support.cache_files import trim
+from popgraph.support.errors import PopgraphError, RunError, WriteError
 from popgraph.support.writing import write_file, write_files, write_pair, write_text
+from popgraph.training import checkpoints
 
 ROOT = Path(__file__).parents[1]
 MLP = str(ROOT / "examples" / "mlp.pgraph")
@@ -83,6 +87,105 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> N
         if file.read_bytes() == NEW:
             file.write_bytes(OLD)
     assert found == {OLD, NEW} and file.read_bytes() == NEW
+    assert names(tmp_path) == {"file"}, "what the killed ones left went with the next write"
+
+
+def left_behind(file: Path) -> Path:
+    """What a process that is killed while it writes a file leaves beside it."""
+    before = names(file.parent)
+    read, write = os.pipe()
+
+    def endless() -> Iterator[bytes]:
+        yield NEW
+        os.write(write, b"begun")
+        signal.pause()
+
+    child = os.fork()
+    if child == 0:
+        write_file(file, endless())
+    os.read(read, 5)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(read)
+    os.close(write)
+    (part,) = names(file.parent) - before
+    return file.parent / part
+
+
+def test_a_part_that_is_being_written_is_nobody_elses_to_remove(tmp_path: Path) -> None:
+    """Writers of one file may overlap, in threads or processes: the last one wins."""
+    file = tmp_path / "file"
+
+    def interrupted() -> Iterator[bytes]:
+        yield NEW
+        write_file(file, [OLD])
+        child = os.fork()
+        if child == 0:
+            write_file(file, [OLD])
+            writing.remove_orphans(tmp_path)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert file.read_bytes() == OLD and len(names(tmp_path)) == 2
+
+    write_file(file, interrupted())
+    assert file.read_bytes() == NEW and names(tmp_path) == {"file"}
+
+
+def test_parts_of_another_file_or_machine_stay(tmp_path: Path) -> None:
+    mine, other = tmp_path / "file", left_behind(tmp_path / "other")
+    _, key, kernel, number, end = left_behind(mine).name.split(".")
+    foreign = tmp_path / f".{key}.{int(kernel, 16) ^ 1:08x}.{number}.{end}"
+    left_behind(mine).rename(foreign)
+    write_file(mine, [NEW])
+    assert names(tmp_path) == {"file", other.name, foreign.name}
+    os.utime(foreign, (0, 0))
+    write_file(mine, [NEW])
+    assert names(tmp_path) == {"file", other.name}, "no machine writes for years"
+
+
+def test_a_part_is_no_orphan_between_its_first_two_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not locked yet, so another process removes it: the writer begins anew."""
+    flock = fcntl.flock
+    calls: list[int] = []
+
+    def late(descriptor: int, how: int) -> None:
+        if not calls:
+            calls.append(how)
+            writing.remove_orphans(tmp_path)
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_file(tmp_path / "file", [NEW])
+    assert calls and names(tmp_path) == {"file"}
+
+
+def test_a_file_system_without_locks_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    left = left_behind(tmp_path / "file")
+    monkeypatch.setattr(fcntl, "flock", none)
+    write_file(tmp_path / "file", [NEW])
+    assert names(tmp_path) == {"file", left.name}, "whose nobody can tell"
+
+
+def test_resuming_a_training_removes_what_its_killed_writer_left(tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    left_behind(file)
+    with pytest.raises(RunError, match="the checkpoint cannot be read"):
+        checkpoints.load(file, None)  # type: ignore[arg-type]
+    assert names(tmp_path) == set()
+
+
+def test_caches_lose_what_killed_processes_left(tmp_path: Path) -> None:
+    (tmp_path / "ab").mkdir()
+    left_behind(tmp_path / "ab" / "kernel.so")
+    trim(tmp_path, 1 << 30)
+    assert names(tmp_path / "ab") == set()
 
 
 def test_a_killed_writer_leaves_a_pair_that_fits_together(tmp_path: Path) -> None:

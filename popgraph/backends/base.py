@@ -11,6 +11,7 @@ import numpy as np
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
+from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.shapes import Shape, text
 
 
@@ -30,25 +31,6 @@ class ComputedBy:
             self.in_c or other.in_c,
             self.in_python | other.in_python,
             self.by_onnx | other.by_onnx,
-        )
-
-
-def as_array(name: str, value: object) -> Array:
-    """What was given for an input, lists of numbers for example."""
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise RunError(f"input {name!r} is no array: {error}") from error
-
-
-def check_dtype(name: str, array: Array, dtype: DType) -> None:
-    """RunError unless the array of an input has the element type that the model wants."""
-    if array.dtype != dtype.numpy:
-        kind = dtype.numpy.type
-        home = "np" if kind.__module__ == np.__name__ else kind.__module__
-        raise RunError(
-            f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
-            hint=f"pass np.asarray({name}, {home}.{kind.__name__})",
         )
 
 
@@ -102,24 +84,16 @@ class Executable(ABC):
     def write(self, variable: str, value: Array) -> None:
         """Gives a variable a value."""
 
-    def check(self, inputs: Mapping[str, Array]) -> None:
-        """RunError unless `inputs` are exactly the inputs, with their shapes and dtypes."""
-        missing = [name for name in self.inputs if name not in inputs]
-        if missing:
+    def fitted(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+        """The inputs in their element types; RunError unless these fit, names and shapes, too."""
+        check_names(inputs, self.inputs)
+        return {name: self._fitted(name, inputs[name]) for name in self.inputs}
+
+    def _fitted(self, name: str, value: object) -> Array:
+        dtype, shape = self.inputs[name]
+        array = as_array(name, value)
+        if array.shape != shape:
             raise RunError(
-                f"input {', '.join(map(repr, missing))} is missing",
-                hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
+                f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
             )
-        unknown = [name for name in inputs if name not in self.inputs]
-        if unknown:
-            raise RunError(
-                f"the model has no input {', '.join(map(repr, unknown))}",
-                hint=f"the model's inputs are {', '.join(map(repr, self.inputs)) or 'none'}",
-            )
-        for name, (dtype, shape) in self.inputs.items():
-            array = inputs[name]
-            if array.shape != shape:
-                raise RunError(
-                    f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
-                )
-            check_dtype(name, array, dtype)
+        return fitted(name, array, dtype)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import warnings
+from collections import UserDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,10 +18,12 @@ from typer.core import TyperGroup
 
 from popgraph.cli.completion import VARIABLE, answer
 from popgraph.cli.options import Load
-from popgraph.cli.report import compilation_shown, show_error
+from popgraph.cli.report import show_error
 from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
 from popgraph.support.ranks.launched import is_launched
 from popgraph.support.signals import ending_at_once
+from popgraph.support.spelling import as_options
 
 COMMANDS = (
     "print",
@@ -74,12 +78,30 @@ Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
 """
 
 
+class CommandsByName(UserDict[str, Any]):
+    """The commands; each module is imported when its command is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(import_module(f"popgraph.cli.{name}").command)
+            self.data[name] = typer.main.get_command(alone)
+        return self.data[name]
+
+
 class Commands(TyperGroup):
     """Ends every command that fails with a message, not with a traceback."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandsByName()
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings(), compilation_shown():
+            with _plain_warnings(), as_options():
                 return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():
@@ -93,7 +115,10 @@ class Commands(TyperGroup):
                 raise
             show_error(PopgraphError(error.strerror or str(error), str(error.filename or "")))
         except Exception as error:
-            if _debugging() or _is_typers(error):
+            if _is_typers(error):
+                _word(error)
+                raise
+            if _debugging():
                 raise
             show_error(
                 PopgraphError(
@@ -125,6 +150,18 @@ def _plain_warnings() -> Iterator[None]:
 def _is_typers(error: Exception) -> bool:
     """Whether this is how typer says "wrong usage" or "that is all"."""
     return type(error).__module__.split(".")[0] in ("typer", "click")
+
+
+def _word(error: Any) -> None:
+    """A wrong value in the user's words: without the name of a Python error, the closest choice."""
+    message = getattr(error, "message", None)
+    if not isinstance(message, str):
+        return
+    message = message.removeprefix("Value error, ")
+    if found := re.fullmatch(r"'(.*)' is not one of (.*)\.", message):
+        close = closest(found[1], re.findall("'([^']*)'", found[2]))
+        message += f" Did you mean {close!r}?" if close else ""
+    error.message = message
 
 
 def _debugging() -> bool:
@@ -170,13 +207,7 @@ def _callback(
     """Only here for the options of `popgraph` itself."""
 
 
-def _add_commands() -> None:
-    for name in COMMANDS:
-        app.command(name)(import_module(f"popgraph.cli.{name}").command)
-
-
 _callback.__doc__ = ABOUT
-_add_commands()
 
 
 def main() -> None:

@@ -51,7 +51,9 @@ def command(
     accuracy: Annotated[
         bool, typer.Option("--accuracy", help="Compare the results with double precision, too.")
     ] = False,
-    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
+    form: Annotated[
+        Format, typer.Option("--format", case_sensitive=False, help="How to write it.")
+    ] = Format.TABLE,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,

@@ -27,7 +27,9 @@ class Format(StrEnum):
 
 def command(
     files: Annotated[list[Path], typer.Argument(help=".pgraph files.", metavar="FILES")],
-    format: Annotated[Format, typer.Option(help="How to say it.")] = Format.text,
+    format: Annotated[
+        Format, typer.Option(case_sensitive=False, help="How to say it.")
+    ] = Format.text,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as mistakes.")] = False,
     folders: Folders = None,
 ) -> None:

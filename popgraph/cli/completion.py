@@ -22,7 +22,7 @@ class Shell(StrEnum):
 
 
 def command(
-    shell: Annotated[Shell, typer.Argument(help="For which shell.")],
+    shell: Annotated[Shell, typer.Argument(case_sensitive=False, help="For which shell.")],
 ) -> None:
     """
     Print the script with which a shell completes commands and options.

@@ -28,7 +28,8 @@ class On(StrEnum):
 
 def command(
     backend: Annotated[
-        list[On] | None, typer.Option(help="What runs them (may be given again).")
+        list[On] | None,
+        typer.Option(case_sensitive=False, help="What runs them (may be given again)."),
     ] = None,
     suite: Annotated[
         list[Path] | None,
@@ -114,7 +115,7 @@ def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
     from rich.console import Console
     from rich.progress import track
 
-    from popgraph.cli.report import is_terminal
+    from popgraph.support.progress import is_terminal
 
     console = Console(stderr=True)
     yield from track(ran, about, total, console=console, transient=True, disable=not is_terminal())

@@ -58,7 +58,8 @@ def command(
     weights: Annotated[
         Weights,
         typer.Option(
-            help="Constants: included by the assembler, as C, or in a file that you load."
+            case_sensitive=False,
+            help="Constants: included by the assembler, as C, or in a file that you load.",
         ),
     ] = Weights.INCBIN,
     malloc: Annotated[
@@ -115,7 +116,8 @@ def command(
     if target != HERE:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)
-    vector = _vector(module, compilation, made, models.read_arrays(example or (), "--input"))
+    given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
+    vector = _vector(module, compilation, made, given)
     compiler.lower(module, compilation, made)
     found = export(module, compilation.weights, form, vector)
     output.mkdir(parents=True, exist_ok=True)
@@ -135,19 +137,11 @@ def _vector(
 
     request = compiler.BuildRequest(module, compilation, made, "reference", 1).copied()
     types = models.signature_of(module)
-    unknown = [name for name in given if name not in types]
-    if unknown:
-        raise typer.BadParameter(f"there is no input {unknown[0]!r}", param_hint="--input")
     executable = request.executable()
     drawn = random_inputs(types)
     if made.training:  # Every loss of classes has the labels 0 and 1.
         drawn = {name: _label(array) for name, array in drawn.items()}
-    inputs = {**drawn, **given}
-    inputs = {
-        name: models.fitted(name, array, executable.inputs[name][0])
-        for name, array in inputs.items()
-        if name in executable.inputs
-    }
+    inputs = executable.fitted({name: {**drawn, **given}[name] for name in executable.inputs})
     for _ in range(STEPS if made.training else 1):
         outputs = executable.run(inputs)
     return Vector(inputs, outputs)

@@ -11,6 +11,8 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError
+from popgraph.support.files import MODELS
+from popgraph.support.reading import no_such
 from popgraph.support.writing import replaceable, write_text
 
 if TYPE_CHECKING:
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
+    from popgraph.support.description import TensorSpec
     from popgraph.support.dtypes import DType
-
-SUFFIXES = (".onnx", ".pgraph", ".mlir")
 
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
@@ -36,16 +37,16 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
 
 def check_file(path: Path) -> None:
     """ModelError for what cannot be the file of a model."""
-    if path.suffix not in SUFFIXES:
-        raise ModelError(
-            f"{path.suffix or 'a file without an ending'} is no kind of model",
-            str(path),
-            f"models are {', '.join(SUFFIXES)}",
-        )
     if path.is_dir():
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
-        raise ModelError("there is no such file", str(path))
+        raise ModelError(no_such(path), str(path))
+    if path.suffix not in MODELS:
+        raise ModelError(
+            f"{path.suffix or 'a file without an ending'} is no kind of model",
+            str(path),
+            f"models are {', '.join(MODELS)}",
+        )
 
 
 def opened(
@@ -66,7 +67,8 @@ def opened(
     from popgraph.compiler.sizes import specialise
 
     module, compilation, training = _step(path) if train else (*load(path), None)
-    specialise(module, compilation, sizes(dim or ()), values(value or (), module))
+    given = values(value, specs_of(module)) if value else {}
+    specialise(module, compilation, sizes(dim or ()), given)
     if assumed:
         assume_ones(module, compilation)
     if static:
@@ -88,10 +90,15 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
         load(path)  # Whatever is wrong with the file itself is told first.
     if task is None or task.rule is None:
         missing = "optimizer" if task else "`train` section"
+        example = (
+            "`optimizer = Adam(0.001)` in its `train` section"
+            if task
+            else "`train (labels: i32[N]) { loss = nll(y, labels) ... }` in a .pgraph file"
+        )
         raise ModelError(
             f"the file does not say how the model is trained: it has no {missing}",
             str(path),
-            "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
+            f"add {example}",
         )
     return task.module, Compilation(task.weights), task.training
 
@@ -119,25 +126,29 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def values(texts: Iterable[str], module: ModuleOp) -> dict[str, Array]:
+def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, Array]:
     """`["shape=2,3"]` as arrays in the types of a model's inputs."""
-    given = pairs(texts, "--value")
-    if not given:
-        return {}
-    from popgraph.dialects.element_types import from_ir
-    from popgraph.dialects.onnx.types import dims
+    from popgraph.support.dtypes import from_numpy
 
-    types = signature_of(module)
-    unknown = [name for name in given if name not in types]
-    if unknown:
-        raise ModelError(
-            f"the model has no input {unknown[0]!r} of numbers",
-            hint=f"it has {', '.join(map(repr, types)) or 'none'}",
-        )
-    return {
-        name: _numbers(name, text, from_ir(types[name].element_type), dims(types[name]) or ())
-        for name, text in given.items()
-    }
+    found: dict[str, Array] = {}
+    known = {name: spec for name, spec in inputs.items() if spec.dtype is not None}
+    for name, text in pairs(texts, "--value").items():
+        if name not in known:
+            raise ModelError(
+                f"the model has no input {name!r} of numbers",
+                hint=f"it has {', '.join(map(repr, known)) or 'none'}",
+            )
+        spec = known[name]
+        found[name] = _numbers(name, text, from_numpy(spec.dtype), spec.shape or ())
+    return found
+
+
+def specs_of(module: ModuleOp) -> dict[str, TensorSpec]:
+    """What a module says of its inputs, whatever its level."""
+    from popgraph.backends.reference import signature
+    from popgraph.compiler.descriptions import spec
+
+    return {name: spec(name, type_) for name, type_ in signature(module).items()}
 
 
 def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Array:
@@ -177,22 +188,6 @@ def _no_value(what: str, hint: str) -> typer.BadParameter:
     return typer.BadParameter(f"{what}; try {hint}", param_hint="--value")
 
 
-def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that arrays give to symbolic dimensions."""
-    from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
-    from popgraph.dialects.onnx.types import dims
-
-    types = input_types(module) if level_of(module) == "onnx" else {}
-    return {
-        dim: size
-        for name, array in arrays.items()
-        if name in types
-        for dim, size in zip(dims(types[name]) or (), array.shape, strict=False)
-        if isinstance(dim, str)
-    }
-
-
 def cut(module: ModuleOp, names: Sequence[str]) -> None:
     """Leaves of a model what these values need, which become its outputs."""
     from popgraph.dialects.levels import level_of
@@ -224,7 +219,6 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
     }
     if not open_types:
         return
-    names = sorted(symbols(open_types.values()))
     wanted = {
         name: tensor_type(
             type_.element_type, [one if isinstance(one, int) else 1 for one in dims(type_) or ()]
@@ -232,6 +226,12 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
         for name, type_ in open_types.items()
     }
     infer_shapes.specialise(module, wanted, compilation.weights)
+    note_ones(symbols(open_types.values()))
+
+
+def note_ones(dimensions: Iterable[str]) -> None:
+    """A note: which sizes are 1 because nothing says more."""
+    names = sorted(dimensions)
     taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
     note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
 
@@ -349,16 +349,99 @@ def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
     return {name: read_array(file) for name, file in pairs(texts, option).items()}
 
 
-def fitted(name: str, array: Array, dtype: DType) -> Array:
-    """The array in the element type that the model wants, if that is the same kind of number."""
-    import numpy as np
+def given(
+    module: ModuleOp, files: Mapping[str, str], texts: Iterable[str], *, complete: bool
+) -> dict[str, Array]:
+    """
+    The arrays of `--input` (files by names) and `--value`, as the model takes them.
 
-    if array.dtype == dtype.numpy:
-        return array
-    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype.numpy}")
-    note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
-    return array.astype(dtype.numpy)
+    Names are checked before a file is read, and types before anything is compiled.
+    """
+    from popgraph.support.given import check_names
+
+    types, also = _input_types(module)
+    numbers = values(texts, specs_of(module))
+    check_names({**files, **numbers}, types, overridable=also, complete=complete)
+    if twice := [name for name in files if name in numbers]:
+        raise typer.BadParameter(f"{twice[0]!r} is in --value, too", param_hint="--input")
+    arrays = {name: read_array(file) for name, file in files.items()} | numbers
+    return _fitted(arrays, {**types, **also})
+
+
+def known_given(
+    specs: Mapping[str, TensorSpec],
+    files: Mapping[str, str],
+    texts: Iterable[str],
+    *,
+    complete: bool,
+) -> dict[str, Array]:
+    """The same for a program of the cache, whose model is not read."""
+    from popgraph.support.dtypes import from_numpy
+    from popgraph.support.given import check_names
+
+    numbers = values(texts, specs)
+    check_names({**files, **numbers}, specs, complete=complete)
+    found = {name: read_array(file) for name, file in files.items()} | numbers
+    for name, array in found.items():
+        if (dtype := specs[name].dtype) is not None:
+            found[name] = _converted(name, array, from_numpy(dtype))
+    return found
+
+
+def _input_types(module: ModuleOp) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
+    """The types of a model's inputs, and of initializers for which a call may bring other values"""
+    from popgraph.backends.reference import signature
+    from popgraph.dialects.levels import ONNX, level_of
+    from popgraph.dialects.onnx.containers import input_types, model_of
+
+    if level_of(module) != ONNX:
+        return signature(module), {}
+    initializers = model_of(module).graph.initializers
+    also = {one.value_name.text: one.result.type for one in initializers if one.input is not None}
+    return input_types(module), also
+
+
+def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict[str, Array]:
+    """Arrays in the types of inputs; a note says which are converted."""
+    from xdsl.dialects.builtin import TensorType
+
+    from popgraph.dialects.element_types import from_ir, is_number
+    from popgraph.dialects.onnx.types import tensor_type
+    from popgraph.passes.onnx.infer_shapes import check_case
+
+    found, symbols = dict(arrays), dict[str, int]()
+    for name, array in arrays.items():
+        type_ = types[name]
+        if isinstance(type_, TensorType) and is_number(type_.element_type):
+            found[name] = _converted(name, array, from_ir(type_.element_type))
+            check_case(name, type_, tensor_type(type_.element_type, array.shape), symbols)
+    return found
+
+
+def _converted(name: str, array: Array, dtype: DType) -> Array:
+    """The array in the element type of the model; a note says that it is converted."""
+    from popgraph.support.given import fitted
+
+    found = fitted(name, array, dtype)
+    if found.dtype != array.dtype:
+        note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
+    return found
+
+
+def check_outputs(module: ModuleOp, compilation: Compilation, names: Collection[str]) -> None:
+    """RunError unless a model has these outputs."""
+    if not names:
+        return
+    from popgraph.backends.reference import output_types
+    from popgraph.dialects.levels import ONNX, level_of
+    from popgraph.dialects.onnx.containers import model_of
+    from popgraph.support import given
+
+    if level_of(module) == ONNX:
+        known: Sequence[str] = model_of(module).graph.output_names
+    else:
+        known = [name for name, _ in output_types(module, compilation.weights)]
+    given.check_outputs(names, known)
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
@@ -368,13 +451,6 @@ def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
 
     types = signature(module)
     return {name: type_ for name, type_ in types.items() if is_number(type_.element_type)}
-
-
-def element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element type of each input of numbers, whatever the level of the module."""
-    from popgraph.dialects.element_types import from_ir
-
-    return {name: from_ir(type_.element_type) for name, type_ in signature_of(module).items()}
 
 
 def save_onnx_level(path: Path, module: ModuleOp, compilation: Compilation) -> None:

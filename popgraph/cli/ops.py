@@ -12,8 +12,7 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import LEVELS, Level, Load
-from popgraph.cli.options import level as ir_level
+from popgraph.cli.options import LEVELS, Level, Load, ir_level
 from popgraph.cli.pager import show
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
@@ -59,7 +58,8 @@ def command(
         Level, typer.Option(parser=ir_level, metavar=LEVELS, help="Whose operators.")
     ] = Level.ONNX,
     dialect: Annotated[
-        Dialect | None, typer.Option(help="The reference of a whole dialect, in Markdown.")
+        Dialect | None,
+        typer.Option(case_sensitive=False, help="The reference of a whole dialect, in Markdown."),
     ] = None,
     markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
     record: Annotated[

@@ -121,9 +121,9 @@ def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: Weight
     import numpy as np
 
     from popgraph import compiler
-    from popgraph.backends.reference.meaning import random_array
     from popgraph.dialects import element_types
     from popgraph.dialects.program import BlobAttr, WeightStore
+    from popgraph.support.arrays import random_array
 
     store = WeightStore()
     for module in (before, after):

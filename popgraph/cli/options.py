@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.models import check_file
 from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.names import closest
 
@@ -36,17 +37,24 @@ LEVELS_AND_C = "[" + "|".join(Level) + "]"
 
 def level(text: str) -> Level:
     """The level of a name; `tile`, which was one level, is understood for one version."""
+    return _level(text, list(Level))
+
+
+def ir_level(text: str) -> Level:
+    """The same without C."""
+    return _level(text, [one for one in Level if one != Level.C])
+
+
+def _level(text: str, known: Sequence[Level]) -> Level:
     if text == "tile":
         warnings.warn("the level tile is now program", FutureWarning, stacklevel=2)
         return Level.PROGRAM
-    try:
-        return Level(text)
-    except ValueError:
-        close = closest(text, list(Level))
-        raise typer.BadParameter(
-            f"{text!r} is none of {', '.join(Level)}"
-            + (f"; did you mean {close!r}?" if close else "")
-        ) from None
+    if text.lower() in known:
+        return Level(text.lower())
+    close = closest(text, known)
+    raise typer.BadParameter(
+        f"{text!r} is none of {', '.join(known)}" + (f"; did you mean {close!r}?" if close else "")
+    )
 
 
 class Switch(StrEnum):
@@ -123,7 +131,17 @@ ExtraPasses = Annotated[
     ),
 ]
 
-ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")]
+
+def existing(context: typer.Context, path: Path) -> Path:
+    """The file of a model: a wrong name is reported before the compiler is imported."""
+    if not context.resilient_parsing:
+        check_file(path)
+    return path
+
+
+ModelFile = Annotated[
+    Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.", callback=existing)
+]
 
 
 Dimensions = Annotated[
@@ -132,7 +150,11 @@ Dimensions = Annotated[
 
 
 Winograd = Annotated[
-    Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
+    Switch,
+    typer.Option(
+        case_sensitive=False,
+        help="Whether 3x3 convolutions may be computed by Winograd's transforms.",
+    ),
 ]
 
 
@@ -153,6 +175,7 @@ IndicesChoice = Annotated[
     Indices | None,
     typer.Option(
         "--indices",
+        case_sensitive=False,
         help="What an index from an input means that is out of range; an error if not given.",
     ),
 ]
@@ -198,7 +221,10 @@ Values = Annotated[
 
 
 Tuned = Annotated[
-    Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
+    Switch,
+    typer.Option(
+        case_sensitive=False, help="Whether schedules that `popgraph tune` measured here are used."
+    ),
 ]
 
 
@@ -222,16 +248,21 @@ def options(
     passes: Sequence[str] | None = None,
 ) -> Options:
     """What the user wants of the passes."""
-    from popgraph.backends.c.cache.schedule_file import read
     from popgraph.passes.options import Options
 
     return Options(
         winograd=winograd == Switch.ON,
-        schedules=() if schedule is None else read(schedule),
+        schedules=() if schedule is None else _schedules(schedule),
         measured=None if tuned == Switch.ON else (),
         indices=None if indices is None else indices.value,
         passes=tuple(passes or ()),
     )
+
+
+def _schedules(file: Path) -> tuple[str, ...]:
+    from popgraph.backends.c.cache.schedule_file import read
+
+    return read(file)
 
 
 def options_here(

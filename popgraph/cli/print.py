@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +17,7 @@ from popgraph.cli.options import (
     IndicesChoice,
     Level,
     Load,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -42,7 +42,7 @@ def _passes_to_compare(text: str) -> str:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     at: Annotated[
         Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="The level to print.")
     ] = Level.ONNX,

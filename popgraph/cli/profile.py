@@ -13,6 +13,7 @@ from popgraph.cli.options import (
     ExtraPasses,
     Folders,
     Load,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,

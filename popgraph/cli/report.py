@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from popgraph.support.errors import ErrorGroup, PopgraphError
 from popgraph.support.extensions import load_all
-from popgraph.support.progress import listening
+from popgraph.support.progress import is_terminal
 from popgraph.support.tables import markdown_table
 from popgraph.support.warnings import PopgraphWarning
 
@@ -52,47 +49,6 @@ def load_installed(group: str) -> None:
     """Loads what distributions bring for a listing; a broken one is told, and left out."""
     for error in load_all(group):
         warnings.warn(str(error), PopgraphWarning, stacklevel=3)
-
-
-def is_terminal() -> bool:
-    """Whether a person is looking (NO_COLOR is respected by whoever asks rich for colours)."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
-class CompilingLine:
-    """A line on a terminal that says what is being compiled, once that takes a while."""
-
-    DELAY = 0.5
-    """Seconds of compilation before which nothing is shown."""
-
-    def __init__(self) -> None:
-        self._spent, self._since, self._shown = 0.0, 0.0, False
-
-    def __call__(self, text: str) -> None:
-        now = time.monotonic()
-        if self._since:
-            self._spent += now - self._since
-        self._since = now if text else 0.0
-        if text and self._spent >= self.DELAY:
-            self._write(f"\r\x1b[Kcompiling, {self._spent:.0f} s: {text}")
-            self._shown = True
-        elif self._shown and not text:
-            self._write("\r\x1b[K")
-            self._shown = False
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-
-@contextmanager
-def compilation_shown() -> Iterator[None]:
-    """On a terminal, a line says what is being compiled; it is gone when that has ended."""
-    if not is_terminal():
-        yield
-        return
-    with listening(CompilingLine()):
-        yield
 
 
 def markdown_page(

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from popgraph.cli import models
 from popgraph.cli.options import (
     ExtraPasses,
     Folders,
     Indices,
     IndicesChoice,
     Load,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -23,13 +25,14 @@ from popgraph.cli.options import (
     Winograd,
     options,
 )
-from popgraph.support.errors import RunError
+from popgraph.support.errors import ModelError, RunError
 from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
+    from popgraph.runner import Runner
     from popgraph.support.arrays import Array
+    from popgraph.support.description import TensorSpec
+    from popgraph.support.shapes import Shape
 
 
 class Backend(StrEnum):
@@ -39,8 +42,13 @@ class Backend(StrEnum):
     REFERENCE = "reference"
 
 
+BackendChoice = Annotated[
+    Backend, typer.Option(case_sensitive=False, help="C, or NumPy for every operation.")
+]
+
+
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array of an input."),
@@ -58,7 +66,7 @@ def command(
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
     ] = None,
     value: Values = None,
-    backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    backend: BackendChoice = Backend.C,
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -93,72 +101,85 @@ def command(
     .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code,
     loops on plain memory: run only what you trust.
     """
-    from popgraph import compiler
-    from popgraph.background import Deferred
-    from popgraph.cli import models
-    from popgraph.compiler.sizes import specialise
-
     keep = models.pairs(outputs or (), "--output")
     for file in keep.values():
         models.check_place(Path(file), "--output")
-    module, compilation = models.load(model)
-    hosted = models.is_hosted(module)
-    interface = compiler.interface_of(module, compilation.weights)
-    given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
-    if random:
-        known = models.sizes_of(module, given)
-        specialise(module, compilation, known | models.sizes(dim or ()))
-        unknown = [name for name in models.structural(module, compilation) if name not in given]
-        if unknown:
-            raise RunError(
-                f"input {unknown[0]!r} decides the structure of the model: it is not made up",
-                hint=f"--value {unknown[0]}=2,3",
-            )
-        models.assume_ones(module, compilation)
-        given = {**_made_up(module, seed, given), **given}
-    types = models.element_types(module)
-    arrays = {
-        name: models.fitted(name, array, types[name]) if name in types else array
-        for name, array in given.items()
-    }
+    files = models.pairs(inputs or (), "--input")
+    from popgraph.background import Deferred
+    from popgraph.start import compiled, known
+
     usual = Indices.NEAREST if random else Indices.ERROR
-    made = options(winograd, schedule, tuned, indices or usual, extra)
-    request = compiler.BuildRequest(
-        module,
-        compilation,
-        made,
-        backend.value,
-        threads,
-        backlog=Deferred() if quick else None,
-    )
-    runner = request.runner()
-    results = runner(arrays)
-    if interface is not None and not hosted:
-        call, files = interface.call(arrays), compilation.weights.files
-        compiler.note_program(model, files, call, runner.program(arrays), threads)
-    _show(results, keep)
+    chosen = options(winograd, schedule, tuned, indices or usual, extra)
+    how = (model, threads, backend.value, chosen, None, Deferred() if quick else None)
+    runner = known(*how)
+    if runner is None or not files.keys() <= runner.inputs.keys():
+        module, compilation = models.load(model)
+        models.check_outputs(module, compilation, keep)
+        given = models.given(module, files, value or (), complete=not random)
+        runner = runner or compiled(*how)
+    else:
+        given = models.known_given(runner.inputs, files, value or (), complete=not random)
+    if random:
+        given = {**_made_up(runner, seed, given, models.sizes(dim or ())), **given}
+    _show(runner(given), keep)
 
 
-def _made_up(module: ModuleOp, seed: int, given: Mapping[str, Array]) -> Mapping[str, Array]:
+def _made_up(
+    runner: Runner, seed: int, given: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, Array]:
     """Small random arrays for inputs of numbers."""
-    from xdsl.dialects.builtin import TensorType
+    import numpy as np
 
-    from popgraph.backends.reference import signature
-    from popgraph.backends.reference.meaning import random_inputs
-    from popgraph.dialects.element_types import is_number
-    from popgraph.dialects.onnx.types import describe, tensor_type
+    from popgraph.support.arrays import random_array
 
-    types = {}
-    for name, type_ in signature(module).items():
-        if isinstance(type_, TensorType) and is_number(type_.element_type):
-            shape = [1 if size < 0 else size for size in type_.get_shape()]
-            types[name] = tensor_type(type_.element_type, shape)
+    specs = runner.inputs
+    shapes = _shapes(specs, given, sizes)
+    generator = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for name, spec in specs.items():
+        if spec.dtype is not None and name in shapes:
+            found[name] = random_array(generator, shapes[name], spec.dtype)
         elif name not in given:
             raise RunError(
-                f"input {name!r} is {describe(type_)}: only tensors of numbers are made up",
+                f"input {name!r} is {spec.type}: only tensors of numbers are made up",
                 hint="run the model from Python, where inputs of all kinds can be given",
             )
-    return random_inputs(types, seed)  # type: ignore[arg-type]
+    decisive = () if runner.open is None else runner.open.decided_by({**found, **given})
+    for name in decisive:
+        if name not in given:
+            raise RunError(
+                f"input {name!r} decides the structure of the model: it is not made up",
+                hint=f"--value {name}=2,3",
+            )
+    return found
+
+
+def _shapes(
+    specs: Mapping[str, TensorSpec], given: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, Shape]:
+    """The shape of each input, by given arrays and `sizes`; dimensions that neither says are 1."""
+    found = {name: spec.shape for name, spec in specs.items() if spec.shape is not None}
+    named = {one for shape in found.values() for one in shape if isinstance(one, str)}
+    unknown = sorted(set(sizes) - named)
+    if unknown:
+        raise ModelError(
+            f"the model has no symbolic dimension {unknown[0]!r}",
+            hint=f"it has {', '.join(sorted(named)) or 'none'}",
+        )
+    known = {
+        one: size
+        for name, array in given.items()
+        for one, size in zip(found.get(name, ()), array.shape, strict=False)
+        if isinstance(one, str)
+    }
+    known |= sizes
+    shapes = {
+        name: [one if isinstance(one, int) else known.get(one or "") for one in shape]
+        for name, shape in found.items()
+    }
+    if any(None in shape for name, shape in shapes.items() if name not in given):
+        models.note_ones(named - known.keys())
+    return {name: tuple(size or 1 for size in shape) for name, shape in shapes.items()}
 
 
 def _each_array(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -176,13 +197,9 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     import numpy as np
 
     from popgraph.support.array_bytes import npy
+    from popgraph.support.given import check_outputs
 
-    unknown = [name for name in keep if name not in results]
-    if unknown:
-        raise RunError(
-            f"the model has no output {unknown[0]!r}",
-            hint=f"its outputs are {', '.join(map(repr, results))}",
-        )
+    check_outputs(keep, results)
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]
     if no_arrays:
         raise RunError(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, IndicesChoice, Threads, Values
+from popgraph.cli import models
+from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existing
 from popgraph.cli.report import note
-from popgraph.cli.run import Backend
+from popgraph.cli.run import Backend, BackendChoice
 from popgraph.support.signals import ending_at_once
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx or .pgraph file.")],
+    model: Annotated[Path, typer.Argument(help="An .onnx or .pgraph file.", callback=existing)],
     more: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=FILE.npy]...", help="As --data.")
     ] = None,
@@ -106,7 +107,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
-    backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    backend: BackendChoice = Backend.C,
     value: Values = None,
     indices: IndicesChoice = None,
     freeze: Annotated[
@@ -179,8 +180,8 @@ def command(
     Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
     writes and prints. A checkpoint goes on with any number of ranks.
     """
+    arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
     with ending_at_once():  # in the middle of an import, Python may lose Ctrl-C
-        from popgraph.cli import models
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
         from popgraph.support.ranks.world import world
@@ -188,9 +189,10 @@ def command(
         from popgraph.training.log import Log
         from popgraph.training.tensorboard import TensorBoard
         from popgraph.training.trainer import Trainer
-        from popgraph.viewer.training_page import TrainingPage
 
-    arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
+        if view or report is not None:
+            from popgraph.viewer.training_page import TrainingPage
+
     if output is not None and output.suffix not in models.SAVERS:
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
@@ -218,7 +220,8 @@ def command(
         threads=threads,
         quick=quick,
     )
-    trainer.values.update(models.values(value or (), trainer.module))
+    if value:
+        trainer.values.update(models.values(value, models.specs_of(trainer.module)))
     held_out = None if validation is None else _held_out(validation)
     with _interruptions_told(None):
         trainer.prepare(arrays, batch=batch)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from popgraph.cli.report import is_terminal
 from popgraph.support.charts.text import spans, text
 from popgraph.support.pace import Pace
-from popgraph.support.progress import silence
+from popgraph.support.progress import is_terminal, silence
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import History, Row, measured, told
 

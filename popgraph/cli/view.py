@@ -110,7 +110,6 @@ def command(
     else:
         from popgraph.viewer.sketch import sketch_of
 
-        models.check_file(model)
         _serve(made, browser, sketch_of(model))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from popgraph.compiler.compiling import admits, build, compile, note_program, runner
 from popgraph.compiler.descriptions import described, description_here, description_of
 from popgraph.compiler.interfaces import interface_of
-from popgraph.compiler.loading import DEEPEST, Model, load, parse_ir, to_pgraph
+from popgraph.compiler.loading import Model, load, parse_ir, to_pgraph
 from popgraph.compiler.lowering import (
     check_static_form,
     lower,
@@ -17,7 +17,6 @@ from popgraph.compiler.requests import BuildRequest, check_backend, for_this_mac
 
 __all__ = [
     "BuildRequest",
-    "DEEPEST",
     "Model",
     "admits",
     "build",

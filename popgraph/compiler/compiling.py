@@ -32,6 +32,7 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.errors import (
     NeedsHostError,
+    RunError,
     UnsupportedError,
 )
 from popgraph.support.files import State
@@ -80,6 +81,11 @@ def compile(
     With a `backlog`, programs are quick ones until they are tuned.
     """
     check_backend(backend, threads)
+    if options is not None and not isinstance(options, Options):
+        raise RunError(
+            f"options is a popgraph.Options, not {type(options).__name__}",
+            hint="popgraph.Options(winograd=False), for example",
+        )
     chosen = options or Options()
     chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():

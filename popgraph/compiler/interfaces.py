@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
+from popgraph.compiler.descriptions import spec
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
@@ -48,7 +49,8 @@ def interface_of(
     if is_static and not structural:
         return None
     branching = branching_inputs(module, weights)
-    return Interface(tuple(types), structural, branching, tuple(_unknown(types)))
+    rows = tuple(spec(name, type_).row for name, type_ in types.items())
+    return Interface(tuple(types), structural, branching, tuple(_unknown(types)), rows)
 
 
 def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:

@@ -7,22 +7,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
-from xdsl.utils.exceptions import ParseError as IRParseError
-from xdsl.utils.exceptions import VerifyException
 
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.levels import level_of
+from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
-from popgraph.support.errors import (
-    ParseError,
-    PassError,
-)
+from popgraph.support.errors import PassError
 from popgraph.support.files import path_of
-from popgraph.support.nesting import deepest
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
@@ -30,9 +24,6 @@ Model: TypeAlias = Any
 A path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder or an IR
 module.
 """
-
-DEEPEST = 80
-"""Levels of IR text: who reads, verifies and prints it recurses over them."""
 
 
 def load(
@@ -86,22 +77,4 @@ def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
     """IR text of any level, verified."""
-    depth, line = deepest(text)
-    if depth > DEEPEST:
-        raise _too_deep(f"{name}, line {line}")
-    try:
-        module = Parser(compilation, text, name).parse_module()
-        module.verify()
-    except RecursionError as error:
-        raise _too_deep(name) from error
-    except (IRParseError, VerifyException, ValueError) as error:
-        raise ParseError(f"not valid IR: {error}", name) from error
-    return module
-
-
-def _too_deep(where: str) -> ParseError:
-    return ParseError(
-        f"this IR is nested more than {DEEPEST} levels deep",
-        where,
-        "regions, attributes, types and affine expressions count together: take them apart",
-    )
+    return parse(compilation, text, name)

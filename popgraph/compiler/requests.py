@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.base import Executable, check_dtype
+from popgraph.backends.base import Executable
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_cache import ProgramKey
@@ -52,6 +52,7 @@ from popgraph.support.errors import (
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.garbage import without_collection
+from popgraph.support.given import fitted
 
 STREAMS_OF_A_SEGMENT = 1 << 20
 """More than a part of a model has nodes that draw."""
@@ -229,11 +230,13 @@ class BuildRequest:
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
         types = signature(self.module)
-        for name, value in call.values.items():
-            check_dtype(name, value, from_ir(types[name].element_type))
+        values = {
+            name: fitted(name, value, from_ir(types[name].element_type))
+            for name, value in call.values.items()
+        }
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
-        specialise(module, call.shapes, compilation.weights, call.values)
+        specialise(module, call.shapes, compilation.weights, values)
         if call.choices:
             decisive = structural_inputs(module, compilation.weights)
             if names := tuple(name for name in decisive if name in call.choices):

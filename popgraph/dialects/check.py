@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.registry import IRContext
+from popgraph.dialects.text import check_order
 
 
 class IllFormedError(AssertionError):
@@ -26,15 +28,17 @@ def check_ir(module: ModuleOp, *, text: bool = True) -> None:
         module.verify()
     except Exception as error:
         raise IllFormedError(f"does not verify: {error}") from error
-    _check_operation(module, set())
+    try:
+        check_order(module)
+    except VerifyException as error:
+        raise IllFormedError(str(error)) from error
+    _check_operation(module)
     if text:
         _check_text(module)
 
 
-def _check_operation(op: Operation, visible: set[SSAValue]) -> None:
+def _check_operation(op: Operation) -> None:
     for index, operand in enumerate(op.operands):
-        if operand not in visible:
-            raise IllFormedError(f"{op.name} uses operand {index} before it is defined")
         if not any(use.operation is op and use.index == index for use in operand.uses):
             raise IllFormedError(f"{op.name} is missing from the uses of its operand {index}")
     for result in op.results:
@@ -42,28 +46,23 @@ def _check_operation(op: Operation, visible: set[SSAValue]) -> None:
             if use.operation.operands[use.index] is not result:
                 raise IllFormedError(f"a use of {op.name}'s result does not point back")
     for region in op.regions:
-        _check_region(op, region, visible)
+        _check_region(op, region)
 
 
-def _check_region(op: Operation, region: Region, visible: set[SSAValue]) -> None:
+def _check_region(op: Operation, region: Region) -> None:
     if region.parent is not op:
         raise IllFormedError(f"a region of {op.name} has another parent")
     for block in region.blocks:
-        _check_block(region, block, visible)
+        _check_block(region, block)
 
 
-def _check_block(region: Region, block: Block, visible: set[SSAValue]) -> None:
+def _check_block(region: Region, block: Block) -> None:
     if block.parent is not region:
         raise IllFormedError("a block has another parent than its region")
-    added: list[SSAValue] = list(block.args)
-    visible.update(added)
     for op in block.ops:
         if op.parent is not block:
             raise IllFormedError(f"{op.name} has another parent than its block")
-        _check_operation(op, visible)
-        added.extend(op.results)
-        visible.update(op.results)
-    visible.difference_update(added)
+        _check_operation(op)
 
 
 def _check_text(module: ModuleOp) -> None:

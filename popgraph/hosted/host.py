@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.backends.base import ComputedBy, as_array
+from popgraph.backends.base import ComputedBy
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
@@ -19,6 +19,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
 from popgraph.passes.onnx.partition import alone, host_nodes, is_literal, piece_of
 from popgraph.support import dtypes
+from popgraph.support.given import as_array
 
 TURNS = frozenset({"Loop", "Scan"})
 """Operators that run a graph turn by turn."""

@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.backends.base import ComputedBy, as_array
+from popgraph.backends.base import ComputedBy
 from popgraph.open_model import SPECIALISATIONS, Signature
 from popgraph.passes.onnx.partition import Piece
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, PopgraphError
+from popgraph.support.given import as_array
 from popgraph.support.shapes import Shape
 
 Values: TypeAlias = dict[SSAValue, Any]

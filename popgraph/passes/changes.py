@@ -50,6 +50,8 @@ class Changes(Observer):
     """The differences, in the order of the passes."""
     _begun: dict[Stretch, str] = field(default_factory=dict)
     _ended: set[Stretch] = field(default_factory=set)
+    _latest: str = ""
+    """The last pass that changed something."""
 
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
@@ -60,13 +62,14 @@ class Changes(Observer):
         with super().watching(step, module, weights):
             yield
         after = self.text(module)
+        before, self._latest = self._latest, step.name if text != after else self._latest
         if self.every and text != after:
             self.found.append(difference(text, after, step.name))
         for one in self.stretches:
             if one.last == step.name and one in self._begun:
-                before = self._begun[one] if one.first != one.last else text
-                shown = difference(before, after, str(one))
-                self.found.append(shown or f"// {one} changes nothing")
+                begun = self._begun[one] if one.first != one.last else text
+                shown = difference(begun, after, str(one))
+                self.found.append(shown or f"// {one} changed nothing: {_why(before)}")
                 if one.first != one.last:
                     del self._begun[one]
                 self._ended.add(one)
@@ -80,6 +83,16 @@ class Changes(Observer):
                 "--diff",
                 "`popgraph passes` lists them in order; --at says how far down they run",
             )
+
+
+def _why(latest: str) -> str:
+    """What is known of a pass that ran and found nothing; `latest` was the last to change it."""
+    if not latest:
+        return "it ran, and no pass before it changed anything either"
+    return (
+        f"it ran on what {latest} left and found nothing to do; "
+        f"--diff {latest} shows what that changed, --diff all every pass"
+    )
 
 
 def difference(before: str, after: str, title: str) -> str:

@@ -16,7 +16,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Pass
 from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
 from popgraph.support.logs import log_of
-from popgraph.support.progress import tell
+from popgraph.support.progress import telling
 
 _KERNELS = frozenset({"tile.kernel", "func.func"})
 """Operations that hold loops: modules with these are shown at level KERNELS only."""
@@ -54,11 +54,8 @@ class Observer:
         """Around the run of one pass over `module`."""
         before = self._before(module)
         start = time.perf_counter()
-        tell(f"pass {step.name}")
-        try:
+        with telling(f"pass {step.name}"):
             yield
-        finally:
-            tell("")
         seconds = time.perf_counter() - start
         self._count += 1
         log_of("transform").debug("%s took %.2f ms", step.name, seconds * 1e3)

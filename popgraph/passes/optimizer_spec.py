@@ -68,10 +68,24 @@ class Specific:
 
 @dataclass(frozen=True)
 class ClipNorm:
-    """The gradients of `weights` together (none named: of all) are shrunk to norm `maximum`."""
+    """
+    The gradients of `weights` together (none named: of all) are shrunk to norm `maximum`.
+
+    Gradients are what PyTorch clips: the mean or sum that `OptimizerSpec` says, without the loss
+    scale. With `of_updates`, what the update rule makes of them is shrunk, as PopART does.
+    """
 
     maximum: float
     weights: tuple[str, ...] = ()
+    of_updates: bool = False
+
+    @property
+    def word(self) -> str:
+        """The key of this in the one line form."""
+        return _CLIPS[self.of_updates]
+
+
+_CLIPS = {False: "clip", True: "clip_updates"}
 
 
 _STATES = {
@@ -174,6 +188,11 @@ class OptimizerSpec(ABC):
         return self.in_turn * self.at_once * self.ranks
 
     @property
+    def accumulates(self) -> bool:
+        """Whether a replica adds up gradients of several micro-batches."""
+        return self.accumulation > self.replicas
+
+    @property
     def keeps_means(self) -> bool:
         """Whether what is accumulated is a mean, and not a sum."""
         return self.mean and self.running
@@ -259,7 +278,7 @@ class OptimizerSpec(ABC):
             yield f"{quote(one.weight, safe='')}:{one.parameter}={one.scalar}"
         for group in self.clip:
             names = [quote(weight, safe="") for weight in group.weights]
-            yield f"clip={','.join([repr(group.maximum), *names])}"
+            yield f"{group.word}={','.join([repr(group.maximum), *names])}"
 
     @staticmethod
     def parse(text: str) -> OptimizerSpec:
@@ -435,15 +454,16 @@ def _parse(kind: type[OptimizerSpec], words: list[str]) -> OptimizerSpec:
     for word in words:
         name, equals, value = word.partition("=")
         weight, colon, parameter = name.rpartition(":")
-        if not equals or (parameter != "clip" and parameter not in entries):
+        if not equals or parameter not in {*entries, *_CLIPS.values()}:
             raise PassError(
                 f"{kind.KIND} has no parameter {word!r}",
                 "optimizer",
                 f"<name>=<value>, of {', '.join(entries)}",
             )
-        if parameter == "clip":
+        if parameter in _CLIPS.values():
             maximum, *weights = value.split(",")
-            clip.append(ClipNorm(float(maximum), tuple(map(unquote, weights))))
+            of_updates = parameter == _CLIPS[True]
+            clip.append(ClipNorm(float(maximum), tuple(map(unquote, weights)), of_updates))
         elif colon:
             specific.append(Specific(unquote(weight), parameter, Scalar.parse(value)))
         else:

@@ -8,7 +8,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 
 def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
     """Whether micro-batches are added up in a state of this name, by each replica on its own."""
-    if rule is None or rule.accumulation <= rule.replicas:
+    if rule is None or not rule.accumulates:
         return False
     prefix, mark, weight = id.partition("___")
     return prefix + mark == rule.for_weight(weight).accumulator

@@ -12,7 +12,7 @@ from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import Source, open_model
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
-from popgraph.session.session import Session, one_of
+from popgraph.session.session import Session, flow_of
 
 
 @typed
@@ -23,6 +23,11 @@ class InferenceSession(Session):
     `model` is a file, its bytes or a Builder. The device may be left out. `losses` are losses of
     older programs, to be evaluated.
     """
+
+    _advice = (
+        "\n  try: this is PopART's session; to call a model: "
+        'run = popgraph.compile("net.onnx"); run(x=array)'
+    )
 
     def __init__(
         self,
@@ -38,7 +43,7 @@ class InferenceSession(Session):
         passes: Patterns | None = None,
         losses: AnyLoss | None = None,
     ) -> None:
-        flow = one_of("dataFlow", dataFlow, dataFeed)
+        flow = flow_of(self, dataFlow, dataFeed)
         if not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         places = data_places()

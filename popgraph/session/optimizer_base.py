@@ -179,7 +179,9 @@ class Optimizer(ABC):
         )
 
     def _clips(self) -> tuple[ours.ClipNorm, ...]:
-        return tuple(ours.ClipNorm(one.maxNorm, tuple(one.weightIds)) for one in self._clip)
+        return tuple(
+            ours.ClipNorm(one.maxNorm, tuple(one.weightIds), of_updates=True) for one in self._clip
+        )
 
 
 def state_types(where: str, **types: DataType) -> dict[str, Any]:

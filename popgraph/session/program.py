@@ -66,7 +66,10 @@ class Request:
     tracked: tuple[str, ...] = ()
     """Tensors whose gradients the host looks at, where they have any."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Anchors that are other tensors: what a pipeline restores is what it has stashed."""
+    """
+    Anchors that are other tensors: what a pipeline restores is what it has stashed, and states that
+    come back once a step are those after the update.
+    """
     delayed: tuple[str, ...] = ()
     """Weights of which the loss reads an older value, which the host gives."""
     stages: Mapping[str, int] = field(default_factory=dict)
@@ -175,7 +178,7 @@ class Program:
         known = self._known
         weights = self._model.weight_names
         found = _Anchors()
-        for id in (self._request.aliases.get(id, id) for id in self.computed):
+        for id in map(self._source, self.computed):
             if self._request.optimizer is not None and id in weights:
                 found.after_step.append(id)
             elif id in known:
@@ -190,6 +193,10 @@ class Program:
                 found.after_step.append(id)
         return found
 
+    def _source(self, id: str) -> str:
+        """The tensor that an anchor is."""
+        return self._request.aliases.get(id, id)
+
     def _canonical(self, id: str) -> str:
         """An anchor that is no tensor of the model, with the prefix that training gives it."""
         for prefix in self._request.gradient_prefixes:
@@ -198,7 +205,8 @@ class Program:
         return id
 
     def _lower(self, anchors: _Anchors) -> None:
-        weights = [id for id in anchors.after_step if id in self._model.weight_names]
+        shown = (id.removeprefix(UPDATED) for id in anchors.after_step)
+        weights = [id for id in shown if id in self._model.weight_names]
         wanted = [*anchors.tensors, *anchors.gradients, *weights]  # they stay, read or not
         wanted += self._request.tracked
         training = None
@@ -286,7 +294,8 @@ class Program:
         for id in named:
             plain = id.removeprefix(GRADIENT).removeprefix(UPDATED)
             if repr(plain) in error.what:
-                return _no_such_anchor(id, {name for name, _ in self._model.values()})
+                asked = next((one for one in self.computed if self._source(one) == id), id)
+                return _no_such_anchor(asked, {name for name, _ in self._model.values()})
         return error
 
     def _keep_only_anchors(self) -> None:
@@ -311,7 +320,7 @@ class Program:
 
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
-        id = self._request.aliases.get(id, id)
+        id = self._source(id)
         if id in self._after_step:
             return self._states(id)
         outputs = self._graph.outputs
@@ -332,7 +341,11 @@ class Program:
     def of_all_replicas(self) -> frozenset[str]:
         """The anchors of states that all replicas have in common."""
         rule = self._request.optimizer
-        return frozenset(id for id in self._after_step if not adds_up(id, rule))
+        return frozenset(
+            id
+            for id in self.computed
+            if self._source(id) in self._after_step and not adds_up(id, rule)
+        )
 
     @property
     def accumulators(self) -> set[str]:
@@ -422,7 +435,8 @@ class Program:
     @property
     def _known_to_forward(self) -> set[str]:
         """What is computed and no gradient, nor a state after a step."""
-        return {id for id in self.computed if id in self._known - self._after_step}
+        forward = self._known - self._after_step
+        return {id for id in self.computed if self._source(id) in forward}
 
     @property
     def forward_results(self) -> set[str]:

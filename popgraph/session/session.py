@@ -99,6 +99,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     and INT64 are taken for each other where they fit.
     """
 
+    _advice = ""
+    """What a constructor that is called as others are adds to its refusal."""
+
     def __init__(
         self,
         module: ModuleOp,
@@ -412,8 +415,11 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         return self.getIr().serialised()
 
 
-def one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:
+def flow_of(session: Session, new: DataFlow | None, old: DataFlow | None) -> DataFlow:
+    """The flow under its new or its old name; a TypeError without one leads to our own API."""
     found = new or old
     if found is None:
-        raise TypeError(f"the argument {name} is missing")
+        raise TypeError(
+            f"{type(session).__name__}(): the argument dataFlow is missing{session._advice}"
+        )
     return found

@@ -9,10 +9,17 @@ from pathlib import Path
 from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import MeanReductionStrategy, ReductionType
+from popgraph.builder.opset.enums import (
+    AnchorReturnTypeId,
+    MeanReductionStrategy,
+    ReductionType,
+)
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
+from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.replication import belongs
+from popgraph.session.accumulators import adds_up
 from popgraph.session.automatic_loss_scaling import LossScale, tracked_tensors
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
@@ -25,7 +32,7 @@ from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
-from popgraph.session.session import Session, one_of
+from popgraph.session.session import Session, flow_of
 from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
 from popgraph.support.arrays import Array
@@ -51,6 +58,11 @@ class TrainingSession(TrainingOnly, Session):
     and moves the running ones, unless these are frozen.
     """
 
+    _advice = (
+        "\n  try: this is PopART's session; to train a model on arrays: "
+        'popgraph.train("net.onnx", {"x": x, "labels": labels}, "cross_entropy", "Adam(0.001)")'
+    )
+
     def __init__(
         self,
         fnModel: Source,
@@ -69,7 +81,7 @@ class TrainingSession(TrainingOnly, Session):
         freeze: str | Sequence[object] = (),
         train_only: str | Sequence[object] = (),
     ) -> None:
-        flow = one_of("dataFlow", dataFlow, dataFeed)
+        flow = flow_of(self, dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)
         task = None if wanted else _task_of_text(fnModel)
         schedule = None
@@ -129,7 +141,29 @@ class TrainingSession(TrainingOnly, Session):
             self._selection.check()
         settings = self._options.automaticLossScalingSettings
         tracked = tracked_tensors(model, settings) if settings.enabled else ()
-        return replace(super()._request(), frozen=self._selection.frozen, tracked=tuple(tracked))
+        request = super()._request()
+        return replace(
+            request,
+            frozen=self._selection.frozen,
+            tracked=tuple(tracked),
+            aliases={**request.aliases, **self._final_states()},
+        )
+
+    def _final_states(self) -> Mapping[str, str]:
+        """
+        The weights and states that come back once a step, and what they are: those after it.
+
+        Micro-batches that accumulate show what they were before.
+        """
+        flow, weights = self._dataflow, self._model.weight_names
+        return {
+            id: UPDATED + id
+            for id in flow.anchors()
+            if flow.art(id).id() is AnchorReturnTypeId.Final
+            and any(belongs(id, weight) for weight in weights)
+            and not id.startswith((UPDATED, *self._gradient_prefixes()))
+            and not adds_up(id, self._rule)
+        }
 
     def _own(self) -> Collection[str]:
         """Those of them that no gradient moves: its sum over all replicas moves the others."""

@@ -9,11 +9,16 @@ from pathlib import Path
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error
+from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
-from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.engine import Engine
-from popgraph.session.export import model_with_weights, relocated, weights_of
+from popgraph.session.export import (
+    model_with_weights,
+    places_of_states,
+    relocated,
+    weights_of,
+)
 from popgraph.session.inference_file import save_inference
 from popgraph.session.model import SessionModel, Source
 from popgraph.session.options import SessionOptions
@@ -38,7 +43,6 @@ class WeightTransfers(ABC):
     _model: SessionModel
     _options: SessionOptions
     _replicas: Replicas
-    _rule: OptimizerSpec | None
     _sent: bool
     _share: Share
     _synthetic: SyntheticIO | None
@@ -90,7 +94,8 @@ class WeightTransfers(ABC):
         """Takes the weights of another model; `weightsFromHost` sends them."""
         self._refuse_if_constant("resetHostWeights")
         self._weights.reset(
-            weights_of(modelProtoOrFilename), ignoreWeightsInModelWithoutCorrespondingHostWeight
+            weights_of(modelProtoOrFilename, self._options),
+            ignoreWeightsInModelWithoutCorrespondingHostWeight,
         )
         self._sent = False
 
@@ -107,21 +112,25 @@ class WeightTransfers(ABC):
         values = self._current_weights()
         with as_popart_errors():
             kept = {id: values[id] for id in values if self._is_saved(id)}
+            self._external |= places_of_states(kept, self._external)
             content = model_with_weights(self._model, kept, self._external)
             if self._share.writes:
                 write_file(filename, [content])
 
     def _is_saved(self, id: str) -> bool:
-        """Weights are, and states that PopART has, unless options keep them on the device."""
-        options, rule = self._options, self._rule
+        """
+        Weights are, and states, unless options keep them on the device.
+
+        Accumulators are zero between steps, so PopART never saves them; a velocity that is one
+        as well stays only where both options say so.
+        """
+        options = self._options
         if id in self._model.weight_names:
             return True
-        if rule is not None and id.startswith(ACCUMULATED):
-            own = rule.for_weight(id.removeprefix(ACCUMULATED))
-            apart = own.accumulator == ACCUMULATED
-            asked = options.enableGradientAccumulation
-            return asked and apart and not options.disableGradAccumulationTensorStreams
-        return id != COUNTER and not options.disableOptimizerStateTensorStreams
+        if id == COUNTER or id.startswith(ACCUMULATED):
+            return False
+        both = id.startswith(VELOCITY) and not options.disableGradAccumulationTensorStreams
+        return both or not options.disableOptimizerStateTensorStreams
 
     def save(self, path: str | Path) -> None:
         """

@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from io import BytesIO
+from math import prod
 from pathlib import Path
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.reading import Unreadable, reading, size_of
 
+Check: TypeAlias = Callable[[np.dtype[Any], tuple[int, ...]], None]
+"""Raises unless an array of this element type and shape is the one that is expected."""
+
+_START = 12
+"""Bytes before the text of the longest kind of header: magic, version and length."""
+_MOST_HEADER = 10_000
+"""NumPy evaluates no longer header, but reads it first: a version 2 header may have 4 GiB."""
+
 
 def read_npy(path: Path, *, mapped: bool = False) -> Array:
     """The array of an .npy file."""
-    size_of(path)
+    if not size_of(path):
+        raise Unreadable("the file is empty")
     with reading("it is no .npy file, or one of Python objects"):
-        found = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        # Mapped first: a header that promises more than the file holds then allocates nothing.
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(found, np.ndarray):
         found.close()
         raise Unreadable("it is an .npz file, no .npy file")
-    return found
+    with reading():
+        return found if mapped else np.array(found)
 
 
-def read_npz(path: Path, key: str) -> Array:
-    """The array of that key in an .npz file; `KeyError` if there is none."""
+def read_npz(path: Path, key: str, check: Check | None = None) -> Array:
+    """
+    The array of that key in an .npz file; `KeyError` if there is none.
+
+    Compressed, zeros take a thousandth of their size, so `check` sees the header before anything
+    else is decompressed.
+    """
     size_of(path)
     with reading("it is no .npz file, or a damaged one"):
         archive = np.load(path, allow_pickle=False)
@@ -31,8 +51,38 @@ def read_npz(path: Path, key: str) -> Array:
     with archive:
         if key not in archive.files:
             raise KeyError(key)
-        with reading(f"the array {key!r} in it is damaged"):
+        damaged = f"the array {key!r} in it is damaged"
+        with reading(damaged):
+            names = archive.zip.namelist()
+            member = archive.zip.getinfo(key if key in names else f"{key}.npy")
+            with archive.zip.open(member) as file:
+                dtype, shape, start = _header(file, damaged)
+            if start + prod(shape) * dtype.itemsize != member.file_size:
+                raise Unreadable(f"{key!r} in it has the wrong number of bytes")
+        if check is not None:
+            check(dtype, shape)
+        with reading(damaged):
             found = archive[key]
-            if not isinstance(found, np.ndarray):
-                raise Unreadable(f"{key!r} in it is no array")
+            assert isinstance(found, np.ndarray), "it has the header of an array"
             return found
+
+
+def _header(file: IO[bytes], otherwise: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """The element type and shape of an .npy stream, and the offset of its elements."""
+    start = file.read(_START)
+    version = np.lib.format.read_magic(BytesIO(start))
+    if version == (1, 0):
+        width, read = 2, np.lib.format.read_array_header_1_0
+    elif version == (2, 0):
+        width, read = 4, np.lib.format.read_array_header_2_0
+    else:
+        raise Unreadable(otherwise)  # Version 3.0 is for the names of fields of records.
+    first = np.lib.format.MAGIC_LEN
+    length = int.from_bytes(start[first : first + width], "little")
+    if length > _MOST_HEADER:
+        raise Unreadable(otherwise)
+    end = first + width + length
+    stream = BytesIO(start + file.read(max(0, end - _START)))
+    stream.seek(first)
+    shape, _, dtype = read(stream)
+    return dtype, shape, end

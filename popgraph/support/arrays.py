@@ -11,10 +11,24 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from popgraph.support.dtypes import from_numpy
 from popgraph.support.errors import ModelError
 from popgraph.support.files import State
+from popgraph.support.shapes import Shape
 
 Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+
+def random_array(
+    generator: np.random.Generator, shape: Shape, dtype: np.dtype[np.generic], *, limit: int = 4
+) -> Array:
+    """Small numbers that keep their exactness: quarters for floats, `0 .. limit` for integers."""
+    kind = from_numpy(dtype)
+    if kind.name == "bool":
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if kind.is_integer:
+        return generator.integers(0, limit, shape).astype(dtype)
+    return (generator.integers(-8, 9, shape) / 4).astype(dtype)
 
 
 def owned(array: Array) -> Array:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.support.trust import make_private, open_trusted
-from popgraph.support.writing import put
+from popgraph.support.writing import put, remove_orphans
 
 
 def digest(*texts: str) -> str:
@@ -74,7 +74,14 @@ def trim_now_and_then(folder: Path, limit: int) -> None:
 
 
 def trim(folder: Path, limit: int) -> None:
-    """Removes the files of a folder that were not used for longest, until the rest fit."""
+    """
+    Removes the files of a folder that were not used for longest, until the rest fit.
+
+    What killed processes left half written goes first.
+    """
+    with suppress(OSError):
+        for below in folder.iterdir():
+            remove_orphans(below)
     total = 0
     for _, size, path in sorted(_uses(folder), reverse=True):
         total += size

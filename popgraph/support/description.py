@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -38,6 +38,18 @@ class TensorSpec:
         """What is known of an array."""
         sizes = ", ".join(map(str, shape))
         return TensorSpec(name, f"{dtype.name}[{sizes}]", dtype.numpy, tuple(shape))
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The same as text and numbers, for a file."""
+        return self.name, self.type, "" if self.dtype is None else self.dtype.name, self.shape
+
+    @staticmethod
+    def of_row(row: Sequence[Any]) -> TensorSpec:
+        """The spec of a `row`."""
+        name, type_, dtype, shape = row
+        sizes = None if shape is None else tuple(shape)
+        return TensorSpec(name, type_, np.dtype(dtype) if dtype else None, sizes)
 
     @property
     def size(self) -> int | None:

@@ -19,15 +19,31 @@ ABSENT: State = ()
 SIZE = 2
 """Which number of a state is the size."""
 
+MODELS = (".onnx", ".pgraph", ".mlir")
+"""What the names of models end in."""
+
+_WRITTEN = re.compile(
+    r"\s*(#|@|\"|(graph|def|opset|import|let|train|function)\s+\w)|[^/]*(\s=\s|[{}])"
+)
+"""How texts begin, or what one line of them holds and no name of a file."""
+
 SETTLED = 2.0
 """Seconds after which a file system's clock has certainly moved on: a change shows."""
 
 
 def path_of(model: object) -> Path | None:
-    """Where the file is that a model is given by; a text, which has lines or a graph, is none."""
-    if isinstance(model, str) and ("\n" in model or re.search(r"\bgraph\s.*\{", model)):
+    """Where the file is that a model is given by; a text, as far as it may be written, is none."""
+    if isinstance(model, str) and is_text(model):
         return None
     return Path(model) if isinstance(model, str | Path) else None
+
+
+def is_text(model: str) -> bool:
+    """Whether this is a `.pgraph` text, perhaps an unfinished one, and not the name of a file."""
+    if "\n" in model or not model.strip() or re.search(r"\bgraph\s.*\{", model):
+        return True
+    named = Path(model).suffix in MODELS
+    return not named and _WRITTEN.match(model) is not None
 
 
 def resolved(path: Path) -> Path:

@@ -16,7 +16,7 @@ def closest(name: str, known: Iterable[str], least: float = 0.6) -> str:
     """
     folded: dict[str, str] = {}
     for one in known:
-        folded.setdefault(one.casefold(), one)
+        folded.setdefault(one.casefold(), str(one))  # a member of an enum as its text
     return next((folded[one] for one in get_close_matches(name.casefold(), folded, 1, least)), "")
 
 

@@ -6,13 +6,18 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from popgraph.support.files import State, state_of
+from popgraph.support.names import closest
 
 MOST_OF_A_PIPE = 1 << 31
 """Bytes that are read of what has no size: protobuf holds no larger message."""
+
+MOST_NAMES = 1000
+"""Names of a folder that are looked at for the closest one."""
 
 
 class Unreadable(Exception):
@@ -25,6 +30,26 @@ class Missing(Unreadable):
 
 class Outside(Unreadable):
     """A name that leads out of the folder in which it was to stand."""
+
+
+def no_such(path: Path) -> str:
+    """That there is no such file, or folder, and which name in it is the closest."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {str(folder)!r}"
+    close = similar(path)
+    return "there is no such file" + (f"; did you mean {str(close)!r}?" if close else "")
+
+
+def similar(path: Path) -> Path | None:
+    """The file beside this path whose name is the closest to it, or has another ending only."""
+    try:
+        names = sorted(one.name for one in islice(path.parent.iterdir(), MOST_NAMES))
+    except OSError:
+        return None
+    stems = {Path(name).stem: name for name in names}
+    found = closest(path.name, names) or stems.get(path.name) or stems.get(path.stem)
+    return path.parent / found if found else None
 
 
 @contextmanager
@@ -41,7 +66,9 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise Unreadable("its name is no text") from error
     except FileNotFoundError as error:
-        raise Missing(error.strerror or "there is no such file") from error
+        raise Missing(no_such(Path(os.fsdecode(error.filename or "")))) from error
+    except IsADirectoryError as error:
+        raise Unreadable("it is a folder, not a file") from error
     except OSError as error:
         raise Unreadable(error.strerror or otherwise) from error
     except MemoryError as error:
@@ -67,7 +94,7 @@ def opened(path: Path) -> tuple[BinaryIO, State]:
         state = state_of(path)
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
-            raise Unreadable("Is a directory")
+            raise Unreadable("it is a folder, not a file")
         if stat.S_ISBLK(kind):
             raise Unreadable("it is a device")
         return path.open("rb"), state
@@ -97,6 +124,8 @@ def size_of(path: Path) -> int:
     """The size of a plain file."""
     with reading():
         found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise Unreadable("it is a folder, not a file")
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable("it is no plain file")
         return found.st_size

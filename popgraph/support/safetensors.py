@@ -14,7 +14,7 @@ import numpy as np
 
 from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
-from popgraph.support.array_files import read_npz
+from popgraph.support.array_files import Check, read_npz
 from popgraph.support.arrays import Array
 from popgraph.support.reading import Unreadable, part_of, reading, size_of
 
@@ -45,9 +45,15 @@ _MOST_HEADER = 100_000_000
 _ALIGNMENT = 64
 
 
-def read_key(path: Path, key: str) -> Array:
-    """The array of that key in a .safetensors or .npz file; `KeyError` if there is none."""
-    return _from_safetensors(path, key) if path.suffix == ".safetensors" else read_npz(path, key)
+def read_key(path: Path, key: str, check: Check | None = None) -> Array:
+    """
+    The array of that key in a .safetensors or .npz file; `KeyError` if there is none.
+
+    `check` sees its type before anything is decompressed; a .safetensors file is only mapped.
+    """
+    if path.suffix == ".safetensors":
+        return _from_safetensors(path, key)
+    return read_npz(path, key, check)
 
 
 def read_part(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Array:
@@ -141,8 +147,18 @@ def as_type(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array
     Element types for which a file has no name stand there as bytes, along a last axis, or in
     .npz as nameless elements of that size.
     """
-    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
-        array = array.view(dtype)
-    elif array.dtype == np.uint8 != dtype and array.shape == (*shape, dtype.itemsize):
-        array = np.ascontiguousarray(array).view(dtype).reshape(shape)
-    return array if array.dtype == dtype and array.shape == shape else None
+    if not is_type(array.dtype, array.shape, dtype, shape):
+        return None
+    if array.dtype == dtype:
+        return array
+    return np.ascontiguousarray(array).view(dtype).reshape(shape)
+
+
+def is_type(
+    found: np.dtype[Any], held: tuple[int, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> bool:
+    """Whether `as_type` takes an array that has the element type `found` and the shape `held`."""
+    if found == np.uint8 != dtype:
+        return held == (*shape, dtype.itemsize)
+    is_nameless = found.kind == "V" and found.itemsize == dtype.itemsize
+    return (found == dtype or is_nameless) and held == shape

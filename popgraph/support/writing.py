@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import EACCES, EINVAL
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
+from zlib import crc32
 
 from popgraph.support.errors import WriteError
 
@@ -18,6 +22,9 @@ Parts: TypeAlias = Iterable[bytes | memoryview]
 
 OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
 """Names of files that a process has open: nothing can take the place of these."""
+
+A_DAY = 24 * 60 * 60
+"""Seconds without a change after which no other machine is still writing a part."""
 
 
 def write_file(path: str | Path, parts: Parts) -> None:
@@ -82,8 +89,13 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        why = error.strerror or str(error)
+        if not path.parent.is_dir():
+            why = f"there is no folder {str(path.parent)!r}"
+        elif path.is_dir():
+            why = "it is a folder"
         raise WriteError(
-            f"the file cannot be written: {error.strerror or error}",
+            f"the file cannot be written: {why}",
             str(path),
             "what stood there before is there still" if path.is_file() else "",
         ) from error
@@ -121,12 +133,14 @@ class Staged:
     part: Path | None
     """The file beside that one where it waits; none if it has already arrived."""
     durable: bool
+    lock: int = -1
+    """A descriptor that is locked while the part has an owner: see `remove_orphans`."""
 
     def commit(self) -> None:
         if self.part is None:
             return
         self.part.replace(self.place)
-        self.part = None
+        self._arrived()
         if self.durable:
             _sync_folder(self.place.parent)
 
@@ -135,6 +149,11 @@ class Staged:
         if self.part is not None:
             with suppress(OSError):
                 self.part.unlink()
+            self._arrived()
+
+    def _arrived(self) -> None:
+        self.part = None
+        os.close(self.lock)
 
 
 def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> Staged:
@@ -149,11 +168,13 @@ def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -
     before = place.stat() if mode is None and place.exists() else None
     if before is not None and not os.access(place, os.W_OK):
         raise PermissionError(EACCES, "the file is write-protected", str(path))
-    part = place.with_name(f".{os.urandom(8).hex()}.part")
-    staged = Staged(place, part, durable)
+    if durable:
+        remove_orphans_of(place)
     if mode is None:
         mode = 0o666 if before is None else 0o600
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    part, descriptor = _new_part(place, mode)
+    # The lock belongs to the open file, whichever descriptor of it is the last to be closed.
+    staged = Staged(place, part, durable, os.dup(descriptor))
     try:
         with open(descriptor, "wb") as file:
             file.writelines(parts)
@@ -166,6 +187,68 @@ def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -
         staged.drop()
         raise
     return staged
+
+
+def _new_part(place: Path, mode: int) -> tuple[Path, int]:
+    """A new file beside another one, open and locked."""
+    while True:
+        part = place.with_name(f".{_key(place)}.{_kernel()}.{os.urandom(8).hex()}.part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with suppress(OSError):  # A file system without locks: nobody else can lock it, either.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not part.exists():  # Between both calls it looked like an orphan to another process.
+                os.close(descriptor)
+                continue
+        return part, descriptor
+
+
+def _key(place: Path) -> str:
+    """The parts of a file share this; its own name could leave no room for more characters."""
+    return f"{crc32(os.fsencode(place.name)):08x}"
+
+
+@cache
+def _kernel() -> str:
+    """Identifies the running kernel: all its processes, in containers too, see their locks."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        name = os.uname().nodename.encode()
+    return f"{crc32(name):08x}"
+
+
+def remove_orphans_of(path: Path) -> None:
+    """Removes what killed processes left of their attempts to write this file."""
+    place = Path(os.path.realpath(path))
+    _remove_orphans(place.parent, _key(place))
+
+
+def remove_orphans(folder: Path) -> None:
+    """Removes what killed processes left of their attempts to write files of a folder."""
+    _remove_orphans(folder, "*")
+
+
+def _remove_orphans(folder: Path, key: str) -> None:
+    with suppress(OSError):
+        for part in folder.glob(f".{key}.*.*.part"):
+            with suppress(OSError):
+                _remove_orphan(part)
+
+
+def _remove_orphan(part: Path) -> None:
+    """
+    Removes a part that no process is writing: the kernel frees the locks of those that die.
+
+    On a shared folder, locks of other machines may be invisible: their parts have to be old.
+    """
+    descriptor = os.open(part, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = part.name.split(".")[2] == _kernel()
+        if is_ours or time.time() - os.fstat(descriptor).st_mtime > A_DAY:
+            part.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def is_written_in_place(path: Path) -> bool:

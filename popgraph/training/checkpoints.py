@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.reading import Missing, Unreadable, reading
 from popgraph.support.safetensors import as_type, read_all, safetensors
-from popgraph.support.writing import write_file
+from popgraph.support.writing import remove_orphans_of, write_file
 from popgraph.training.best import Best
 from popgraph.training.diagnosis import not_finite
 from popgraph.training.history import History, Row
@@ -88,6 +88,7 @@ def _check_finite(variables: Mapping[str, Array], running: Running) -> None:
 
 def load(path: Path, running: Running) -> None:
     """Puts a training where a checkpoint was; a RunError says what does not fit."""
+    remove_orphans_of(path)
     try:
         told, arrays = _read(path)
         _check_facts(path, told["facts"], running.facts)

@@ -14,7 +14,7 @@ from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
-from popgraph.training.diagnosis import not_finite
+from popgraph.training.diagnosis import first_of, not_finite
 from popgraph.training.programs import Build
 from popgraph.training.samples import Batch
 from popgraph.training.task import Task
@@ -100,8 +100,8 @@ class Checker:
             if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
         )
         loss = float(outputs[self.task.loss].astype(np.float64).mean())
-        problems = [f"input {name!r} is not finite" for name in not_finite(inputs)]
-        problems += [f"weight {name!r} is not finite" for name in not_finite(variables)]
+        problems = [f"input {first_of(name, inputs[name])}" for name in not_finite(inputs)]
+        problems += [f"weight {first_of(name, variables[name])}" for name in not_finite(variables)]
         for name, is_log in self._likelihoods.items():
             problems += no_probabilities(name, outputs[name], is_log)
         if not isfinite(loss):

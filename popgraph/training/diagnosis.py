@@ -29,6 +29,27 @@ def not_finite(arrays: Mapping[str, Array]) -> Iterator[str]:
             yield name
 
 
+def first_of(name: str, array: Array) -> str:
+    """`'x' holds nan at [3, 0]`, of an array that is not finite."""
+    at = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
+    return f"{name!r} holds {array[at]} at {list(at)}"
+
+
+def bad_data(source: Source, order: Order, epoch: int, batch: int, given: Batch) -> str:
+    """
+    What is not finite in the batch before this one, by its index in the data; else empty.
+
+    Of data that come in batches it is the index in the batch.
+    """
+    for name in not_finite(given):
+        row, *rest = (int(index) for index in np.argwhere(~np.isfinite(given[name]))[0])
+        number, home = given[name][(row, *rest)], "of the batch"
+        if isinstance(source, Samples):
+            row, home = source.number(order, epoch, (batch - 1) * order.size + row), "of the data"
+        return f"input {name!r} holds {number} in sample {row} {home}"
+    return ""
+
+
 @dataclass
 class Trail:
     """

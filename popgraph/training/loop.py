@@ -16,7 +16,7 @@ from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.checkpoints import Keeper, Running
 from popgraph.training.checks import likelihoods_of, no_probabilities
-from popgraph.training.diagnosis import Trail
+from popgraph.training.diagnosis import Trail, bad_data, first_of, not_finite
 from popgraph.training.history import Row
 from popgraph.training.interruption import noted
 from popgraph.training.measures import Measures
@@ -172,14 +172,20 @@ class Loop:
     def _diverged(self, what: str) -> RunError:
         """The error of a loss that is no number any more, with what was the first not to be one."""
         plan, progress = self._plan, self._progress
-        first = plan.trail.first_not_finite(
-            self._running.steps, plan.source, plan.order, progress.epoch, progress.batch
-        )
+        at = (plan.source, plan.order, progress.epoch, progress.batch)
+        what = f"{what}, epoch {progress.epoch + 1}"
+        if found := bad_data(*at, self._running.batch):
+            hint = "remove such samples, or replace the numbers: np.isfinite finds them"
+            return RunError(f"{what}: {found}", "the data", hint)
+        for name in not_finite(self._began_with):
+            found = f"weight {first_of(name, self._began_with[name])} before the first step"
+            return RunError(f"{what}: {found}", "the model", "give it finite first values")
+        first = plan.trail.first_not_finite(self._running.steps, *at)
         named = f"; {first!r} was the first that is not finite" if first else ""
         return RunError(
-            f"{what}, epoch {progress.epoch + 1}{named}",
+            f"{what}{named}",
             "training",
-            "a smaller learning rate, or other data; a checkpoint, if there is one, is older",
+            "a smaller learning rate: the data are finite; a checkpoint, if there is one, is older",
         )
 
     def _end_epoch(self, seconds: float) -> None:

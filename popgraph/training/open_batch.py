@@ -11,9 +11,9 @@ from popgraph.compiler import verify
 from popgraph.dialects.onnx import Graph, model_of, tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import input_types
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import Dim, dims, erased
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError

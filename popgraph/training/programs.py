@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
@@ -22,7 +21,7 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.errors import RunError
+from popgraph.support.given import check_names, fitted
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import Driver
 from popgraph.training.inference_form import to_inference
@@ -75,39 +74,13 @@ class Inputs:
         """The inputs whose data are of another element type."""
 
     def of(self, batch: Batch, *, only: bool = False) -> Batch:
-        """The inputs; if `only`, a batch may hold more than these."""
-        strange = [name for name in batch if name not in self.dtypes]
-        if strange and not only:
-            raise RunError(
-                f"the model has no input {', '.join(map(repr, strange))}",
-                "the data",
-                f"its inputs are {', '.join(map(repr, self.dtypes))}",
-            )
-        missing = [name for name in self.dtypes if name not in batch]
-        if missing:
-            raise RunError(
-                f"there are no data for input {', '.join(map(repr, missing))}",
-                "the data",
-                f"the data have {', '.join(map(repr, batch)) or 'none'}",
-            )
-        return {name: self._fitted(name, batch[name]) for name in self.dtypes}
-
-    def _fitted(self, name: str, array: Array) -> Array:
-        """The array in the element type that the model wants; no whole number is changed."""
-        wanted = self.dtypes[name].numpy
-        if array.dtype == wanted:
-            return array
-        if not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise RunError(f"{name!r} holds {array.dtype}, the model wants {wanted}", "the data")
-        self.converted[name] = array.dtype, self.dtypes[name]
-        made = array.astype(wanted)
-        if np.issubdtype(array.dtype, np.integer) and (made != array).any():
-            place = np.flatnonzero((made != array).reshape(-1))[0]
-            raise RunError(
-                f"{array.reshape(-1)[place]} of {name!r} is no {wanted}, which the model wants",
-                "the data",
-            )
-        return made
+        """The inputs in their element types; if `only`, a batch may hold more than these."""
+        given = {name: batch[name] for name in self.dtypes if name in batch} if only else batch
+        check_names(given, self.dtypes, "the data")
+        for name, dtype in self.dtypes.items():
+            if given[name].dtype != dtype.numpy:
+                self.converted[name] = given[name].dtype, dtype
+        return {name: fitted(name, given[name], dtype) for name, dtype in self.dtypes.items()}
 
 
 class Steps:
@@ -115,8 +88,9 @@ class Steps:
 
     def __init__(self, task: Task, build: Build, first: Batch) -> None:
         self.inputs = Inputs(task.module, build.values)
+        given = self.inputs.of(first)  # What does not fit is said before anything is compiled.
         self._runner = build.request(task).runner()
-        self.executable = self._program(self.inputs.of(first))
+        self.executable = self._program(given)
         self.driver = Driver.of(task, self.executable)
 
     def _program(self, inputs: Batch) -> Executable:

@@ -89,6 +89,11 @@ class Samples(Source):
         for step in range(start, order.steps(self.count)):
             yield self.take(numbers[step * order.size : (step + 1) * order.size])
 
+    def number(self, order: Order, epoch: int, at: int) -> int:
+        """Which sample of the user's data is at this position of an epoch."""
+        number = order.of_epoch(self.count, epoch)[at]
+        return int(number if self._chosen is None else self._chosen[number])
+
     def steps(self, order: Order) -> int | None:
         return order.steps(self.count)
 
@@ -258,9 +263,20 @@ def _array(given: Any) -> Array:
 def count_samples(arrays: Mapping[str, Array]) -> int:
     """How many samples there are; RunError unless all arrays agree."""
     if not arrays:
-        raise RunError("there is no data to train on", hint="x=x.npy labels=labels.npy")
-    counts = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
-    if len(set(counts.values())) != 1 or not min(counts.values()):
+        raise RunError(
+            "there is no data to train on", hint="give an array for each input, labels included"
+        )
+    for name, array in arrays.items():
+        if not array.ndim:
+            raise RunError(
+                f"input {name!r} is one value of type {type(array[()]).__name__}, not samples",
+                "the data",
+                "samples are the rows of an array, along its first axis",
+            )
+    counts = {name: array.shape[0] for name, array in arrays.items()}
+    if not any(counts.values()):
+        raise RunError("the data have no samples", f"inputs {', '.join(map(repr, counts))}")
+    if len(set(counts.values())) != 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
         raise RunError(f"the arrays have different numbers of samples ({listed})")
     return next(iter(counts.values()))

@@ -23,6 +23,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
+from popgraph.support.spelling import setting
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.losses import (
     ClassWeights,
@@ -75,7 +76,8 @@ class Subject:
         if wishes.loss is not None:
             checked_loss(wishes.loss, _values(self.module), self.where)
         elif self._said is None:
-            hint = f"loss='cross_entropy', or 'cross_entropy(y, labels)'; {LOSS_NAMES.listed}"
+            given = setting("loss", "cross_entropy(y, labels)")
+            hint = f"{given}, or a name alone; {LOSS_NAMES.listed}"
             raise ModelError("no loss is given", self.where, hint)
 
     @property
@@ -154,11 +156,12 @@ class Subject:
         if self.wishes.prediction in names:
             return self.wishes.prediction
         if len(names) != 1:
+            last = names[-1] if names else "y"
             raise ModelError(
                 f"the model has {len(names)} outputs, and a loss by name is of one",
                 f"loss {self.wishes.loss!r}",
-                f"prediction={names[-1] if names else 'y'!r} says of which; so does an expression, "
-                f"loss='nll({names[-1] if names else 'y'}, labels)'",
+                f"{setting('prediction', last)} says of which; so does an expression, "
+                f"{setting('loss', f'nll({last}, labels)')}",
             )
         return names[0]
 
@@ -166,10 +169,11 @@ class Subject:
         if len(new) != 1:
             found = ", ".join(map(repr, new)) or "none"
             raise ModelError(
-                "the data have one array besides the model's inputs, with which a loss compares",
+                "a named loss compares the output with one array that is not an input; "
+                f"the data have {len(new)}: {found}",
                 f"loss {self.wishes.loss!r}",
-                f"of these data, no inputs are: {found}; the inputs are "
-                f"{', '.join(map(repr, input_types(self.module)))}",
+                f"name the arrays: {', '.join(map(repr, input_types(self.module)))} for inputs, "
+                "and one more for the labels",
             )
         return next(iter(new))
 
@@ -191,7 +195,8 @@ class Subject:
             raise ModelError(
                 "no optimizer is given",
                 self.where,
-                f"optimizer 'SGD(0.1, momentum=0.9)'; {OPTIMIZER_NAMES.listed}",
+                f"{setting('optimizer', 'Adam(0.001)')}, or 'SGD(0.1, momentum=0.9)'; "
+                f"{OPTIMIZER_NAMES.listed}",
             )
         return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
 

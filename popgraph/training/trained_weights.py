@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.dialects.onnx import Initializer, model_of
+from popgraph.dialects.onnx.attributes import TensorAttr
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
@@ -15,17 +16,22 @@ from popgraph.support.arrays import Array
 
 
 def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStore) -> None:
-    """Gives a model's initializers these values; those it lacks (optimizer state) are added."""
+    """
+    Gives a model's initializers these values, in the fields of their messages that they had.
+
+    Those it lacks (optimizer state) follow, sorted by name, as PopART orders them.
+    """
     graph = model_of(module).graph
     held = weights_by_name(graph)
-    first = graph.block.first_op
-    assert first is not None, "a graph ends with onnx.Yield"
-    for name, array in values.items():
-        value = from_value(array, store)
-        if name in held:
-            held[name].properties["value"] = value
-        else:
-            graph.block.insert_op_before(Initializer(name, value), first)
+    for name, initializer in held.items():
+        if name in values:
+            before, value = initializer.properties["value"], from_value(values[name], store)
+            assert isinstance(before, TensorAttr)
+            initializer.properties["value"] = before.with_elements(value.held)
+    first = next(op for op in graph.block.ops if not isinstance(op, Initializer))
+    for name in sorted(values.keys() - held.keys()):
+        added = Initializer(name, from_value(values[name], store).typed())
+        graph.block.insert_op_before(added, first)
 
 
 def trained_weights(module: ModuleOp, executable: Executable) -> dict[str, Array]:

@@ -18,6 +18,8 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.spelling import setting
+from popgraph.training.arguments import checked
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
 from popgraph.training.checkpoints import Facts, Keeper, Running, load
@@ -64,6 +66,7 @@ class Trainer:
     for its end.
     """
 
+    @checked("loss")
     def __init__(
         self,
         model: Model,
@@ -157,10 +160,12 @@ class Trainer:
         """The optimizer with its learning rate, and what else differs from its defaults."""
         return described(self._subject.rule)
 
+    @checked()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does it, too."""
         self._prepare(source_of(joined(data, more), self._names), batch)
 
+    @checked()
     def fit(
         self,
         data: Data,
@@ -208,8 +213,7 @@ class Trainer:
         if epochs is None and steps is None:
             epochs = 1
         for name, number in (("epochs", epochs), ("steps", steps)):
-            if number is not None and number < 1:
-                raise RunError(f"{name} is a whole number from 1 on, not {number}")
+            _check_positive(name, number)
         if source.is_once and steps is None and epochs != 1:
             raise RunError(
                 "an iterator gives its batches once, and there are several epochs",
@@ -256,6 +260,7 @@ class Trainer:
         """Ends the training behind this step or epoch."""
         self.stopped = why
 
+    @checked()
     def check(self, data: Data, *more: Data, batch: int | None = None) -> Check:
         """
         Whether the model can learn from data like these: its gradients on one batch.
@@ -298,12 +303,14 @@ class Trainer:
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
+    @checked()
     def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data; the model means what it does in inference."""
         source = source_of(joined(data, more), self._names)
         size = self._prepare(source, batch)
         return self._tested_on(source, size)
 
+    @checked()
     def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
         """The output for all samples, or the outputs by their names if there are several."""
         inference = self._inference
@@ -319,6 +326,7 @@ class Trainer:
         joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
         return next(iter(joined.values())) if len(joined) == 1 else joined
 
+    @checked()
     def save(self, path: str | Path) -> None:
         """
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
@@ -351,6 +359,7 @@ class Trainer:
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
+        _check_positive("batch", batch)
         ranks = self._ranks
         held = self._fixed_batch(self._subject.module)
         first = source.first(held or ranks.rows(batch or ranks.multiple(BATCH)))
@@ -467,8 +476,17 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
     if resume is not True:
         return Path(resume)  # type: ignore[arg-type]
     if checkpoint is None:
-        raise RunError("resume=True goes on with a checkpoint", "resume", "checkpoint='run.ckpt'")
+        raise RunError(
+            f"{setting('resume')} goes on with a checkpoint",
+            "resume",
+            setting("checkpoint", "run.ckpt"),
+        )
     return Path(checkpoint) if Path(checkpoint).exists() else None
+
+
+def _check_positive(name: str, number: int | None) -> None:
+    if number is not None and number < 1:
+        raise RunError(f"{name} must be an integer from 1 on, not {number}", name)
 
 
 def _filled(batch: Batch, size: int) -> Batch:

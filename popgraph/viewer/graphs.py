@@ -15,14 +15,24 @@ from popgraph.dialects.graphcore.control import Control
 from popgraph.dialects.levels import ONNX
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.metadata import node_metadata
 from popgraph.dialects.onnx.op import OnnxOp, Yield
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, graphs_of
 from popgraph.dialects.program.ops import ReturnOp, UpdateOp, YieldOp
 from popgraph.passes.changes import elided
-from popgraph.viewer.marks import mark, marks, place
-from popgraph.viewer.nodes import Node, Operand, kind_of, plain, scope_below, scope_of
+from popgraph.viewer.marks import mark, mark_modules, marks, modules_marked, place
+from popgraph.viewer.nodes import (
+    Node,
+    Operand,
+    fold,
+    kind_of,
+    modules_of,
+    plain,
+    scope_below,
+    scope_of,
+)
 
 HELD = (Initializer, ConstantOp, VariableOp)
 """What holds a tensor: shown at the node that reads it."""
@@ -42,6 +52,8 @@ class Graph:
         """Has what becomes of each operation tell which node it was."""
         for number, op in self.operations.items():
             mark(op, self.level, number)
+            if isinstance(op, OnnxOp):
+                mark_modules(op, _modules(op))
 
 
 def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
@@ -63,6 +75,7 @@ def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
             reader.inputs(one.block, list(one.inputs), name)
             reader.block(one.block, name)
             reader.outputs(list(one.outputs.values()), list(one.outputs), name)
+    fold(reader.nodes, reader.results)
     return Graph(level, [plain(node) for node in reader.nodes], reader.operations)
 
 
@@ -73,6 +86,8 @@ class _Reader:
         self._above = above
         self.nodes: list[Node] = []
         self.operations: dict[int, Operation] = {}
+        self.results: set[int] = set()
+        """The nodes whose results are those of a graph inside a node."""
         self._types: dict[Attribute, str] = {}
         self._givers: dict[SSAValue, int] = {}
         self._held: dict[SSAValue, str] = {}
@@ -112,12 +127,11 @@ class _Reader:
 
     def _operation(self, op: Operation, scope: str) -> None:
         where = place(op)
-        inner = scope_of(where.name, scope)
+        inner = scope_of(where.name, scope, _modules(op))
         name = where.name or _hint(op)
         ends: list[SSAValue] = []
         for label, block in _bodies(op):
             below = scope_below(inner, name or _kind(op), label)
-            self._arguments(block)
             self.block(block, below)
             last = block.last_op
             ends += last.operands if last is not None else []
@@ -129,20 +143,18 @@ class _Reader:
         node.outputs = [Operand(name, self._type(value)) for name, value in _given(op)]
         node.attributes = _attributes(op)
         node.text = "" if isinstance(op, OnnxOp) else self._text(op)
+        self.results |= {self._givers[value] for value in ends if value in self._givers}
         self.operations[node.id] = op
         for result in op.results:
             self._givers[result] = node.id
-
-    def _arguments(self, block: Block) -> None:
-        """What a body is given turn by turn."""
-        for argument in block.args:
-            self._held[argument] = argument.name_hint or "argument"
 
     def _operand(self, value: SSAValue) -> Operand:
         type_ = self._type(value)
         if value in self._givers:
             return Operand(value.name_hint or "", type_, self._givers[value])
-        return Operand(self._held.get(value, value.name_hint or ""), type_, held=True)
+        if value in self._held:
+            return Operand(self._held[value], type_, held=True)
+        return Operand(value.name_hint or "argument", type_)  # Of a body, in each iteration.
 
     def _type(self, value: SSAValue) -> str:
         """As messages spell it; types are few."""
@@ -169,6 +181,13 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Block]]:
     elif isinstance(op, Control):
         for number, block in enumerate(op.bodies()):
             yield f"body {number + 1}", block
+
+
+def _modules(op: Operation) -> str | None:
+    """The modules of a node, if its model lists them; operations have those of their node."""
+    if isinstance(op, OnnxOp):
+        return modules_of(node_metadata(op).metadata)
+    return modules_marked(op)
 
 
 def _read(op: Operation) -> Iterator[SSAValue]:

@@ -9,6 +9,8 @@ from xdsl.ir import Attribute, Operation
 
 from popgraph.passes.analysis.notes import noted, notes
 
+MODULES = "modules"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -37,6 +39,21 @@ def marks(op: Operation, stage: str) -> list[int]:
             if kind == stage:
                 found.setdefault(int(number))
     return list(found)
+
+
+def mark_modules(op: Operation, modules: str | None) -> None:
+    """Notes which modules an operation is part of, if that is known, as in `mark`."""
+    if modules is not None:
+        op.location = noted(op.location, [f"{MODULES} {modules}"])
+
+
+def modules_marked(op: Operation) -> str | None:
+    """The modules that are noted on an operation; its own come first."""
+    for text in notes(op.location):
+        stage, _, modules = text.partition(" ")
+        if stage == MODULES:
+            return modules
+    return None
 
 
 def place(op: Operation) -> Place:

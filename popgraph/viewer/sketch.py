@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from popgraph.builder.onnx.outline import Outline, OutlineNode, outline_of
-from popgraph.viewer.nodes import Node, Operand, kind_of, plain, scope_below, scope_of
+from popgraph.viewer.nodes import (
+    Node,
+    Operand,
+    fold,
+    kind_of,
+    modules_of,
+    plain,
+    scope_below,
+    scope_of,
+)
 
 
 def sketch_of(path: Path) -> str | None:
@@ -30,6 +39,7 @@ def sketched(outline: Outline, name: str) -> dict[str, Any]:
     sketcher.inputs(outline)
     sketcher.block(outline, "")
     sketcher.outputs(outline)
+    fold(sketcher.nodes, sketcher.results)
     return {"name": name, "graph": [plain(node) for node in sketcher.nodes]}
 
 
@@ -38,6 +48,7 @@ class _Sketcher:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.results: set[int] = set()
         self._givers: dict[str, int | None] = {}
         """The node that gives each value; None for those of a body."""
         self._types: dict[str, str] = {}
@@ -60,12 +71,16 @@ class _Sketcher:
 
     def _node(self, node: OutlineNode, scope: str) -> None:
         name = node.name or next(filter(None, node.outputs), "")
-        inner, kind = scope_of(name, scope), kind_of(node.domain, node.op_type)
+        inner, kind = (
+            scope_of(name, scope, modules_of(node.metadata)),
+            kind_of(node.domain, node.op_type),
+        )
         ends: list[Operand] = []
         for label, body in node.graphs:
             ends += self._body(body, scope_below(inner, name or kind, label))
         made = self._add(kind, name, inner)
         made.inputs = [*map(self._operand, filter(None, node.inputs)), *ends]
+        self.results |= {one.node for one in ends if one.node is not None}
         made.outputs = [self._result(name) for name in node.outputs if name]
         self._givers |= dict.fromkeys(node.outputs, made.id)
 
@@ -80,8 +95,8 @@ class _Sketcher:
         return given
 
     def _operand(self, name: str) -> Operand:
-        giver = self._givers.get(name)
-        return Operand(name, self._types.get(name, ""), giver, giver is None)
+        held = name not in self._givers
+        return Operand(name, self._types.get(name, ""), self._givers.get(name), held)
 
     def _result(self, name: str) -> Operand:
         return Operand(name, self._types.get(name, ""))

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 
-import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.builder import ImplicitBuilder
@@ -15,7 +14,6 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, 
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.base import check_dtype
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.memory.pages import ALIGNMENT, address, fresh_array
 from popgraph.backends.c.memory.zero_copy import LARGE
@@ -112,11 +110,12 @@ def test_outputs_belong_to_the_caller() -> None:
     [
         ({}, "input 'x' is missing"),
         ({"x": np.zeros(3, np.float32)}, "input 'x' has shape 3, the model wants 2"),
-        ({"x": np.zeros(2)}, "input 'x' holds float64, the model wants float32"),
-        ({"x": np.zeros(2, ">f4")}, "input 'x' holds >f4, the model wants float32"),
-        ({"z": np.zeros(2, np.float32)}, "input 'x' is missing"),
+        ({"x": np.zeros(2, complex)}, "input 'x' holds complex128, the model wants float32"),
+        ({"x": np.zeros(2, "M8[s]")}, "input 'x' holds datetime64[s], the model wants float32"),
+        ({"x": ["a", "b"]}, "input 'x' holds <U1, the model wants float32"),
+        ({"z": np.zeros(2, np.float32)}, "the model has no input 'z'"),
         ({"x": np.zeros(2, np.float32), "z": np.zeros(2)}, "the model has no input 'z'"),
-        ({"x": [1, 2]}, "input 'x' holds int64, the model wants float32"),
+        ({"x": [1, 2**24 + 1]}, "input 'x' holds 16777217, which float32 cannot represent"),
     ],
 )
 def test_wrong_inputs_are_refused_and_change_nothing(inputs: dict, message: str) -> None:  # type: ignore[type-arg]
@@ -178,15 +177,6 @@ def test_addresses_and_new_arrays_of_any_type(kind: str) -> None:
     frozen.flags.writeable = False
     for one in (array, array.T, array[:0], frozen):
         assert address(one) == one.ctypes.data
-
-
-@pytest.mark.parametrize("row", dtypes.DTYPES, ids=lambda row: row.name)
-def test_what_a_wrong_type_is_told_to_pass_can_be_passed(row: dtypes.DType) -> None:
-    other = np.zeros(2, np.int8 if row.name == "f32" else np.float32)
-    with pytest.raises(RunError) as caught:
-        check_dtype("x", other, row)
-    known = {"np": np, "ml_dtypes": ml_dtypes, "x": other}
-    assert eval(caught.value.hint.removeprefix("pass "), known).dtype == row.numpy
 
 
 def test_wrong_variables_are_refused() -> None:

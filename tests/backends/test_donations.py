@@ -108,7 +108,8 @@ def read_only() -> Array:
         (["q"], empty, "input 'q' cannot be donated: no output is computed over it\n  try: one"),
         (["past"], read_only, "input 'past' cannot be donated: the array is read-only"),
         (["past"], lambda: empty()[..., ::-1], "cannot be donated: the array is not contiguous"),
-        (["past"], lambda: empty().tolist(), "input 'past' holds float64, the model wants float32"),
+        (["past"], lambda: empty().tolist(), "cannot be donated: a list is no NumPy array"),
+        (["past"], lambda: empty().astype(float), "it holds float64, the model wants float32"),
     ],
 )
 def test_an_error_says_why_an_input_cannot_be_donated(

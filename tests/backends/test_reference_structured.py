@@ -14,8 +14,8 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.structured import STRUCTURED
 from popgraph.dialects import tile
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 from popgraph.support.arrays import Array
 
 
@@ -252,6 +252,6 @@ def test_structured_operations_read_and_write_layouts() -> None:
         Region(body(block, double, results=[double])),
         [i32],
     )
-    set_type_in_place(map_.outputs[0], blocked())
+    set_type(map_.outputs[0], blocked())
     (result,) = STRUCTURED[tile.MapOp](map_, memory)
     np.testing.assert_array_equal(result, memory * 2)

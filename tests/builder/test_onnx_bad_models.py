@@ -291,7 +291,7 @@ def test_bytes_that_are_no_model(tmp_path: Path) -> None:
     del no_opset.opset_import[:]
     assert error_of(no_opset).what == "the model has no opset import"
     path = tmp_path / "m.onnx"
-    assert error_of(path).what == "the model cannot be read: No such file or directory"
+    assert error_of(path).what == "the model cannot be read: there is no such file"
     path.write_bytes(whole[:-5])
     error = error_of(path)
     assert (error.what, error.where) == (NO_MODEL, f"file {str(path)!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from popgraph import compiler
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.pgraph import Document, parse, text_of
+from popgraph.builder.pgraph.syntax import parser
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python
@@ -22,6 +24,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7
 
 
@@ -86,6 +89,19 @@ def dense(x: f32[B, inputs], outputs) -> y {
     y = x @ w + b
 }
 """
+
+
+def test_the_tables_of_the_parser_are_those_of_the_grammar() -> None:
+    """Where lark is of another version, the grammar itself is read, which takes longer."""
+    grammar = parser.origin().split(", ")[1]
+    assert grammar in parser.TABLES.read_text()[:100], "`make pages` writes them anew"
+    fast, slow = parser.from_tables() or parser.built(), parser.built()
+    texts = [file.read_text() for file in EXAMPLES.glob("*.pgraph")]
+    assert texts
+    for text in texts:
+        assert fast.parse(text, start="file") == slow.parse(text, start="file")
+    text = 'f(x[0:3] + 1, [2.5, y], mode="a")'
+    assert fast.parse(text, start="expression") == slow.parse(text, start="expression")
 
 
 def test_the_dimensions_of_arguments_are_known_in_a_template() -> None:

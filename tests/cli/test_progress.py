@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
+import pytest
 
 import popgraph
-from popgraph.cli.report import CompilingLine
-from popgraph.support.progress import listening, silence
+from popgraph.support import progress
+from popgraph.support.progress import CompilingLine, listening, silence
+from tests import gated_compiler
 
 MLP = Path(__file__).parents[2] / "examples/mlp.pgraph"
 
@@ -24,19 +29,31 @@ def test_a_listener_hears_of_passes_and_of_parts(tmp_path: Path, monkeypatch) ->
         popgraph.compile(MLP)(x=np.zeros((3, 64), np.float32))
     said = list(filter(None, heard))
     assert any(one == "pass canonicalize" for one in said)
-    assert said[-1].startswith("C, ") and said[-1].split()[1] == said[-1].split()[3]
+    *_, last, linking = said
+    assert last.startswith("C, ") and last.split()[1] == last.split()[3]
+    assert linking.startswith("C, linking, by ")
     assert not heard[-1], "it has ended"
     with listening(heard.append), silence():
         popgraph.compile(MLP)(x=np.zeros((4, 64), np.float32))
     assert list(filter(None, heard)) == said
 
 
-def on_a_terminal(folder: Path, *arguments: str) -> str:
-    """What a command writes to a terminal that is its error stream."""
+COMMAND = "from popgraph.cli import main; main()"
+PYTHON = """
+import sys
+import numpy as np
+import popgraph
+
+popgraph.compile(sys.argv[1])(x=np.zeros((3, 64), np.float32))
+"""
+
+
+def on_a_terminal(folder: Path, script: str, *arguments: str, gate: Path | None = None) -> str:
+    """What a process writes to a terminal that is its error stream; a gate opens at some C."""
     ours, theirs = pty.openpty()
-    script = "from popgraph.cli import main, report; report.CompilingLine.DELAY = 0; main()"
-    command = [sys.executable, "-c", script, *arguments]
-    environment = {**os.environ, "POPGRAPH_CACHE_DIR": str(folder), "TERM": "xterm"}
+    shown_at_once = "from popgraph.support import progress; progress.CompilingLine.DELAY = 0\n"
+    command = [sys.executable, "-c", shown_at_once + script, *arguments]
+    environment = {**os.environ, "POPGRAPH_CACHE_DIR": str(folder / "cache"), "TERM": "xterm"}
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, env=environment) as run:
         os.close(theirs)
         found = b""
@@ -48,15 +65,68 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
             if not part:
                 break
             found += part
+            if gate is not None and b": C, 0 of " in found:
+                gate.touch()
     os.close(ours)
     assert run.returncode == 0
     return found.decode()
 
 
-def test_a_terminal_shows_a_line_and_clears_it(tmp_path: Path) -> None:
-    shown = on_a_terminal(tmp_path, "run", str(MLP), "--random")
-    assert "s: C, 1 of " in shown
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that the compiler waits for."""
+    yield from gated_compiler.gated(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"), [(COMMAND, ["run", str(MLP), "--random"]), (PYTHON, [str(MLP)])]
+)
+def test_a_terminal_shows_a_line_and_clears_it(
+    tmp_path: Path, gate: Path, script: str, arguments: list[str]
+) -> None:
+    """It is there before the compiler, which waits for it, has compiled anything."""
+    shown = on_a_terminal(tmp_path, script, *arguments, gate=gate)
+    assert re.search(r"compiling, \d+ s: C, 1 of \d+ parts, by compiler", shown)
     assert shown.endswith("\r\x1b[K")
+    assert not re.search(r"\x1b\[\d*m", shown), "no colours, whatever NO_COLOR says"
+
+
+def test_a_compiler_that_says_nothing_is_reported_by_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written, twice = list[str](), Event()
+
+    class Stream:
+        def write(self, text: str) -> None:
+            written.append(text)
+            if len(written) == 2:
+                twice.set()
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    line = CompilingLine()
+    monkeypatch.setattr(CompilingLine, "DELAY", 0.001)
+    monkeypatch.setattr(CompilingLine, "AGAIN", 0.001)
+    line("C, 0 of 12 parts")
+    assert twice.wait(gated_compiler.SECONDS)
+    line("")
+    assert all(text == "\r\x1b[Kcompiling, 0 s: C, 0 of 12 parts" for text in written[:2])
+    assert written[-1] == "\r\x1b[K"
+
+
+def test_what_runs_in_the_background_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    monkeypatch.setattr(CompilingLine, "DELAY", 0.0)
+    thread = Thread(target=progress.tell, args=("pass a",))
+    thread.start()
+    thread.join()
+    with silence():
+        progress.tell("pass b")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_pipe_gets_no_line(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 import popgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import model_of
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.support.errors import ModelError
 
 F16, F32, I32 = TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.INT32

@@ -225,8 +225,9 @@ def test_infer_shapes_changes_nothing_the_second_time() -> None:
             "the model has no input 'z'\n  try: the model's inputs are 'x'",
         ),
         (
-            {"x": np.zeros((2, 3))},
-            "input 'x' is float64[2, 3], the model wants f32[2, 3]",
+            {"x": np.zeros((2, 3), complex)},
+            "input 'x' holds complex128, the model wants float32\n"
+            "  try: pass np.asarray(x, np.float32)",
         ),
         (
             {"x": np.zeros((2, 4), np.float32)},

@@ -18,11 +18,11 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from popgraph.dialects.onnx import op_base, op_class, operators, tensor_type
 from popgraph.dialects.onnx.attributes import FloatsAttr
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import NamesAttr, describe, dims, joined, refined, substituted
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import register
+from popgraph.dialects.value_types import set_type
 from popgraph.support.errors import ModelError, TypeMismatchError, UnsupportedError
 
 

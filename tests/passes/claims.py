@@ -14,12 +14,13 @@ from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp, SqrtOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.inference import set_type, taken_branch
+from popgraph.dialects.onnx.inference import taken_branch
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import PREFIX

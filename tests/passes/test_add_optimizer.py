@@ -448,10 +448,16 @@ def test_adam_without_bias_correction_keeps_no_step() -> None:
     assert train(Adam(), steps=3).state["Step___w1"] == 3
 
 
-def test_clipping_shrinks_gradients_together() -> None:
-    spec = SGD(learning_rate=Scalar(0.05), clip=(ClipNorm(0.5),))
-    expected = torch_train(lambda w: torch.optim.SGD(w, 0.05), clip=0.5)
-    assert_weights(train(spec).state, expected, 1e-5)  # torch adds 1e-6 to the norm
+@pytest.mark.parametrize("name", CASES)
+def test_clipping_shrinks_gradients_together(name: str) -> None:
+    """Before momentum and weight decay see them, and without the loss scale."""
+    spec, make = CASES[name]
+    found = train(replace(spec, clip=(ClipNorm(0.5),)), steps=3).state
+    expected = torch_train(make, steps=3, clip=0.5)
+    assert_weights(found, expected, 1e-5)  # torch adds 1e-6 to the norm
+
+
+def test_loose_clipping_changes_nothing() -> None:
     loose = SGD(learning_rate=Scalar(LR), clip=(ClipNorm(1e9),))
     assert_weights(train(loose).state, torch_train(lambda w: torch.optim.SGD(w, LR)), 1e-9)
 
@@ -495,6 +501,30 @@ def test_gradients_accumulate_over_micro_batches(
     assert trained.state["Counter___accumulation"] == 1
 
 
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("name", ["sgd0", "sgd1", "sgd2", "adam", "rms_prop"])
+def test_the_mean_of_micro_batches_is_clipped(name: str, running: bool) -> None:
+    spec, make = CASES[name]
+    clip = (ClipNorm(0.5),)
+    spec = replace(spec, accumulation=2, mean=True, running=running, clip=clip)
+    found = train(spec, steps=4).state
+    weights = {name: torch.tensor(value, requires_grad=True) for name, value in WEIGHTS.items()}
+    optimizer = make(list(weights.values()))
+    for step in (0, 2):
+        optimizer.zero_grad()
+        loss = (torch_loss(weights, step) + torch_loss(weights, step + 1)) / 2
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(list(weights.values()), 0.5)
+        optimizer.step()
+    assert_weights(found, {name: one.detach().numpy() for name, one in weights.items()}, 1e-5)
+
+
+def test_gradients_are_not_clipped_at_a_loss_scale_that_changes() -> None:
+    spec = SGD(loss_scaling=Scalar(8.0, constant=False), clip=(ClipNorm(0.5),))
+    with pytest.raises(PassError, match="cannot be clipped by norm while the loss scale changes"):
+        train(spec, steps=1)
+
+
 @pytest.mark.parametrize("name", ["sgd1", "adam", "rms_prop"])
 def test_half_precision_weights_have_states_in_single_precision(name: str) -> None:
     spec, make = CASES[name]
@@ -534,7 +564,7 @@ def test_one_line_form_holds_everything() -> None:
         SGD(
             learning_rate=Scalar(1 / 3, False),
             specific=(Specific("a b:c=d,é", "momentum", Scalar(0.1, False)),),
-            clip=(ClipNorm(0.1, ("a,b", "c d")), ClipNorm(3.0)),
+            clip=(ClipNorm(0.1, ("a,b", "c d")), ClipNorm(3.0), ClipNorm(2.0, ("e",), True)),
             accumulation=4,
             mean=True,
         )

@@ -142,5 +142,7 @@ def test_what_is_told_of_the_update_keeps_it_where_it_is() -> None:
     (name,) = [
         op.variable.text for op in only_graph(weight).updates() if "___" not in op.variable.text
     ]
-    told = one.trained(compilation, after_step=(name,))
+    told = one.trained(compilation, after_step=("UpdatedVar___" + name,))
     assert update_alone(told, compilation.weights) is None
+    told = one.trained(compilation, after_step=(name,))
+    assert update_alone(told, compilation.weights) is not None

@@ -78,8 +78,8 @@ OTHERWISE = {
     ("InferenceSession.resetHostWeights", "modelProtoOrFilename"): "Cannot call resetHostWeights",
     ("TrainingSession.resetHostWeights", "modelProtoOrFilename"): "Wrong is no kind of model",
     ("Builder()", "modelProtoOrFilename"): "Wrong is no kind of model",
-    ("InferenceSession()", "fnModel"): "the argument dataFlow is missing",
-    ("TrainingSession()", "fnModel"): "the argument dataFlow is missing",
+    ("InferenceSession()", "fnModel"): "InferenceSession(): the argument dataFlow is missing",
+    ("TrainingSession()", "fnModel"): "TrainingSession(): the argument dataFlow is missing",
 }
 """What is refused in other words: PopART's own Python says so, or models have many forms here."""
 

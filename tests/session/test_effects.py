@@ -51,7 +51,10 @@ CHANGING: Mapping[str, Trial] = {
     "autoRecomputation": (Setting(), popart.RecomputationType.RecomputeAll),
     "constantWeights": (INFERENCE, False),
     "createImplicitPipeliningFwdOnlyProgram": (Setting(given=PIPELINED), True),
-    "disableGradAccumulationTensorStreams": (Setting(given=ACCUMULATING, optimizer="adam"), True),
+    "disableGradAccumulationTensorStreams": (
+        Setting(given=(*ACCUMULATING, ("disableOptimizerStateTensorStreams", True))),
+        True,
+    ),
     "disableOptimizerStateTensorStreams": (Setting(optimizer="adam"), True),
     "enableDistributedReplicatedGraphs": (Setting(given=RANKS[1:]), True),
     "enableFloatingPointChecks": (Setting("infinite"), True),

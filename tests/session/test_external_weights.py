@@ -46,8 +46,11 @@ def entries(model: bytes) -> dict[str, dict[str, str]]:
     }
 
 
-def train(model: bytes | str, loss: str) -> popart.TrainingSession:
-    session = popart.TrainingSession(model, popart.DataFlow(1, [loss]), loss, popart.ConstSGD(1.0))
+def train(
+    model: bytes | str, loss: str, rule: popart.Optimizer | None = None
+) -> popart.TrainingSession:
+    rule = rule or popart.ConstSGD(1.0)
+    session = popart.TrainingSession(model, popart.DataFlow(1, [loss]), loss, rule)
     session.prepareDevice()
     session.weightsFromHost()
     anchors = session.initAnchorArrays()
@@ -92,6 +95,33 @@ def test_locations_can_be_moved_before_modelToHost() -> None:
     assert entries(Path("trained.onnx").read_bytes())["w"]["location"] == "new.bin"
     assert Path("old.bin").read_bytes() == before
     assert Path("new.bin").read_bytes() == (VALUES - 1).tobytes()
+
+
+def test_states_follow_the_weights_in_their_file() -> None:
+    builder, loss = network()
+    builder.saveInitializersExternally(["w"], "weights.bin")
+    session = train(builder.getModelProto(), loss, popart.Adam({}))
+    for _ in range(2):  # the file grows once
+        session.modelToHost("trained.onnx")
+    held = entries(Path("trained.onnx").read_bytes())
+    assert {id: place["offset"] for id, place in held.items()} == {
+        "w": "0",
+        "Accl1___w": "24",
+        "Accl2___w": "48",
+        "Step___w": "72",
+    }
+    assert Path("weights.bin").stat().st_size == 76
+    session.weightsToHost()
+    for tensor in onnx.load("trained.onnx").graph.initializer:
+        found = numpy_helper.to_array(tensor)
+        np.testing.assert_array_equal(found, session.weights()[tensor.name])
+    other = popart.TrainingSession(
+        "trained.onnx", popart.DataFlow(1, [loss]), loss, popart.Adam({})
+    )
+    for id, array in session.weights().items():
+        np.testing.assert_array_equal(other.weights()[id], array)
+    other.prepareDevice()
+    other.resetHostWeights("trained.onnx")
 
 
 def test_locations_that_do_not_fit_are_refused() -> None:

@@ -50,7 +50,9 @@ class Two:
         stacked = self.w if len(self.groups) > 1 else self.w[0]
         w = self.builder.addInitializedInputTensor(stacked, settings, "w")
         v = self.builder.addInitializedInputTensor(self.v, "v")
-        self.hidden = self.builder.aiOnnx.matmul([x, w])
+        product = self.builder.aiOnnx.matmul([x, w])
+        # What has this shape only where the axis of the groups is left out.
+        self.hidden = self.builder.reshape_const(self.builder.aiOnnx, [product], [2, 2])
         self.y = self.builder.aiOnnx.matmul([self.hidden, v])
         sum_ = popart.ReductionType.Sum
         self.loss = self.builder.aiGraphcore.identityloss([self.y], sum_)
@@ -137,9 +139,19 @@ def test_gradients_are_those_of_a_group(
     np.testing.assert_allclose(arrays["v"], two.v, 1e-4, 1e-5)
     session.modelToHost(tmp_path / "model.onnx")
     model = onnx.load(tmp_path / "model.onnx")
+    assert [one.name for one in model.graph.initializer] == ["w", "v", "Accl___v", "Accl___w"]
+    assert all(one.float_data for one in model.graph.initializer)
     kept = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
     np.testing.assert_allclose(kept["w"].reshape(two.w.shape), two.w, 1e-4, 1e-5)
+    trained = {id: array.copy() for id, array in session.weights().items()}
+    session.run(popart.PyStepIO({"x": first["x"][0]}, anchors))
     session.resetHostWeights(tmp_path / "model.onnx")
+    session.weightsFromHost()
+    session.weightsToHost()
+    for id, array in trained.items():
+        np.testing.assert_array_equal(session.weights()[id], array, id)
+    session.readWeights(popart.PyWeightsIO(again := {"w": np.zeros_like(arrays["w"])}))
+    np.testing.assert_array_equal(again["w"], arrays["w"])
     written = {**arrays, "w": arrays["w"] if count > 1 else arrays["w"][0]}
     session.writeWeights(popart.PyWeightsIO(written))
     session.weightsFromHost()
@@ -350,6 +362,43 @@ def test_states_of_groups_are_anchors(state: str) -> None:
     held = session.weights()[state.removeprefix("UpdatedVar___")]
     np.testing.assert_array_equal(anchors[state], held)
     assert not np.array_equal(held, two.w)
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_collectives_of_constant_weights_are_those_of_variables(
+    grouped: bool, backend: str
+) -> None:
+    """Nothing is computed of a constant by one replica that all of them have to know."""
+    found = []
+    for constant in (True, False):
+        builder = popart.Builder()
+        settings = settings_of("neighbours" if grouped else "all")
+        first = np.arange(12, dtype=np.float32).reshape(2, 6)
+        w = builder.addInitializedInputTensor(first if grouped else first[1], settings, "w")
+        graphcore, domain = builder.aiGraphcore, "ai.graphcore"
+        combined = [
+            graphcore.replicatedallreduce([w], one)
+            for name, one in popart.CollectiveOperator.__members__.items()
+            if not name.startswith("Logical")
+        ]
+        share = graphcore.replicatedreducescatter([w])
+        every = builder.customOp("ReplicatedAllGather", 1, domain, [w], {}, 1)[0]
+        twice = graphcore.replicatedallreduce([builder.aiOnnx.add([share, share])])
+        ids = [*combined, share, every, twice]
+        made = options()
+        made.constantWeights = constant
+        session = popart.InferenceSession(
+            builder.getModelProto(), popart.DataFlow(1, ids), device(backend), userOptions=made
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({}, anchors))
+        found.append({id: anchors[id] for id in ids})
+    constants, variables = found
+    for id, array in variables.items():
+        np.testing.assert_array_equal(constants[id], array, id)
 
 
 def test_a_graph_that_is_called_tells_other_replicas() -> None:

@@ -127,7 +127,7 @@ def test_what_is_said_to_the_compiler() -> None:
     optimizer.insertSpecific("w", {"momentum": (0.0, True)})
     spec = optimizer.spec()
     assert spec.learning_rate == ours.Scalar(0.5, constant=False)
-    assert spec.clip == (ours.ClipNorm(3.0, ("a", "b")),)
+    assert spec.clip == (ours.ClipNorm(3.0, ("a", "b"), of_updates=True),)
     assert spec.nesterov
     assert not spec.for_weight("w").has_velocity
     assert spec.for_weight("v").has_velocity
@@ -141,7 +141,7 @@ def test_old_forms(capsys: pytest.CaptureFixture[str]) -> None:
     half = popart.DataType.FLOAT16
     spec = SGD({"defaultMomentum": (0.9, True)}, clip, SEPARATE, half, half).spec()
     assert (spec.combined, spec.accum_type, spec.accl1_type) == (False, "f16", "f16")
-    assert spec.clip == (ours.ClipNorm(1.0),)
+    assert spec.clip == (ours.ClipNorm(1.0, of_updates=True),)
     with pytest.warns(DeprecationWarning):
         old = Adam({"maxWeightNorm": (3.0, True)})
     assert old.maxWeightNorms().getDefault().val() == 3

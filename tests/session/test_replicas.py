@@ -25,8 +25,8 @@ OPTIMIZERS: dict[str, Any] = {
     ),
     "Adam": lambda: popart.Adam({"defaultLearningRate": (0.05, False)}),
     "RMSProp": lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.RMSProp),
-    "clipped": lambda: popart.SGD(
-        {"defaultMomentum": (0.5, True)},
+    "clipped": lambda: popart.Adam(
+        {"defaultLearningRate": (0.05, False)},
         clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(0.3)],
     ),
 }
@@ -137,6 +137,53 @@ def test_a_running_mean_is_kept_of_gradients_so_far(running: bool) -> None:
     np.testing.assert_allclose(session.weights()["w"], w, 1e-5, 1e-6)
 
 
+SEPARATE: dict[str, Any] = {"accumulatorAndMomentum": popart.SGDAccumulatorAndMomentum.Separate}
+
+
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize(("accumulation", "replicas"), [(1, 1), (1, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize("kind", ["SGD0", "SGD1", "SGD2"])
+def test_sgd_clips_what_enters_the_weight_as_popart_does(
+    kind: str, accumulation: int, replicas: int, mean: bool
+) -> None:
+    """
+    The sum of gradients, which the learning rate divides, or the velocity, which stays what it is.
+
+    PopART adds up the velocities of replicas that accumulate.
+    """
+    rate, momentum, scale, limit = 0.1, 0.0 if kind == "SGD0" else 0.5, 4.0, 0.2
+    builder, _, loss = linear(1)
+    values = {"defaultLearningRate": (rate, True), "lossScaling": (scale, True)}
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [GRADIENT]),
+        loss,
+        popart.SGD(
+            values | {"defaultMomentum": (momentum, True)},
+            clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(limit)],
+            **(SEPARATE if kind == "SGD2" else {}),
+        ),
+        device(),
+        userOptions=options(accumulation, replicas, mean),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    w, velocity = np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), np.zeros((3, 2))
+    summed = kind == "SGD1" and accumulation > 1
+    for data in np.random.default_rng(2).normal(size=(3, accumulation, replicas, 1, 3)):
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"x": data.astype(np.float32)}, anchors))
+        gradient = anchors[GRADIENT].reshape(-1, 3, 2).sum(0)  # at the loss scale
+        divisor = scale * (accumulation * replicas if mean else 1)
+        velocity = momentum * velocity + gradient / divisor
+        shown = gradient if kind == "SGD0" else velocity * (replicas if summed else 1)
+        shrink = limit / max(limit, float(np.linalg.norm(shown)))
+        assert shrink < 1
+        w = w - rate * velocity * shrink
+    session.weightsToHost()
+    np.testing.assert_allclose(session.weights()["w"], w, 1e-4, 1e-5)
+
+
 def test_anchors_of_states_show_what_micro_batches_have_added_up() -> None:
     """A velocity takes gradients in one by one; its own update comes after the last."""
     builder, _, loss = linear(1)
@@ -232,6 +279,59 @@ def test_a_velocity_that_accumulates_is_one_of_each_replica(mean: bool, talks: b
         own = start + gradients.cumsum(0) * (1 / 2 if mean else 2)
         np.testing.assert_allclose(velocities, own, 1e-5, 1e-6)
         start = 0.5 * own[-1].mean(0)
+
+
+@pytest.mark.parametrize(("replicas", "talks"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("name", "backend"), [*((name, "reference") for name in OPTIMIZERS), ("Adam", "c")]
+)
+def test_anchored_weights_and_states_change_after_the_last_micro_batch(
+    name: str, backend: str, replicas: int, talks: bool
+) -> None:
+    """All micro-batches of a batch show them as the batch before has left them; `Final` after."""
+    made = options(3, replicas)
+    builder, y, loss = linear(1)
+    if talks:
+        y = builder.aiGraphcore.replicatedallreduce([y])
+        loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+
+    def session(anchors: list[str], returned: str = "All") -> Any:
+        found = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [loss, *anchors], popart.AnchorReturnType(returned)),
+            loss,
+            OPTIMIZERS[name](),
+            device(backend),
+            userOptions=made,
+        )
+        found.prepareDevice()
+        found.weightsFromHost()
+        return found
+
+    def held(found: Any) -> dict[str, Array]:
+        found.weightsToHost()
+        return {id: array.copy() for id, array in found.weights().items()}
+
+    adding = ("Accum___", "Accl___", "Counter___")
+    states = [id for id in held(session([])) if not id.startswith(adding)]
+    updated = "UpdatedVar___w"
+    trained, final = session([*states, updated]), session(states, "Final")
+    for seed in range(2):
+        before, anchors = held(trained), trained.initAnchorArrays()
+        data = np.random.default_rng(seed).normal(size=(3, replicas, 1, 3)).astype(np.float32)
+        trained.run(popart.PyStepIO({"x": data}, anchors))
+        left = final.initAnchorArrays()
+        final.run(popart.PyStepIO({"x": data}, left))
+        for id in states:
+            shown = anchors[id].reshape(3 * replicas, *before[id].shape)
+            np.testing.assert_array_equal(shown, np.broadcast_to(before[id], shown.shape), id)
+        after = held(trained)
+        for id in states:
+            shown = left[id].reshape(replicas, *after[id].shape)
+            np.testing.assert_array_equal(shown, np.broadcast_to(after[id], shown.shape), id)
+        last = anchors[updated].reshape(3, replicas, 3, 2)[-1, 0]
+        np.testing.assert_array_equal(last, after["w"])
+        assert all(np.any(after[id] != before[id]) for id in states)
 
 
 def test_replicas_in_turn_leave_the_same_states() -> None:

@@ -198,24 +198,96 @@ SEPARATE = popart.SGD(
     ("optimizer", "off", "states"),
     [
         (COMBINED, "", {"Accl___w"}),
-        (SEPARATE, "", {"Accum___w", "Accl1___w"}),
+        (COMBINED, "disableGradAccumulationTensorStreams", {"Accl___w"}),
+        (COMBINED, "disableOptimizerStateTensorStreams", {"Accl___w"}),
+        (COMBINED, "both", set()),
+        (SEPARATE, "", {"Accl1___w"}),
         (SEPARATE, "disableGradAccumulationTensorStreams", {"Accl1___w"}),
-        (SEPARATE, "disableOptimizerStateTensorStreams", {"Accum___w"}),
-        (popart.Adam({}), "", {"Accum___w", "Accl1___w", "Accl2___w", "Step___w"}),
+        (SEPARATE, "disableOptimizerStateTensorStreams", set()),
+        (popart.Adam({}), "", {"Accl1___w", "Accl2___w", "Step___w"}),
     ],
 )
 def test_the_states_that_popart_has_are_saved_unless_they_are_not_streamed(
     optimizer: popart.Optimizer, off: str, states: set[str], tmp_path: Path
 ) -> None:
+    """Accumulators are not: they are zero between steps."""
     options = popart.SessionOptions()
     options.enableGradientAccumulation, options.accumulationFactor = True, 2
-    if off:
-        setattr(options, off, True)
+    if off in ("both", "disableGradAccumulationTensorStreams"):
+        options.disableGradAccumulationTensorStreams = True
+    if off in ("both", "disableOptimizerStateTensorStreams"):
+        options.disableOptimizerStateTensorStreams = True
     session, _ = training(optimizer, userOptions=options)
     session.prepareDevice()
     session.modelToHost(tmp_path / "model.onnx")
     initializers = onnx.load(tmp_path / "model.onnx").graph.initializer
     assert {one.name for one in initializers} == {"w"} | states
+
+
+STATES: dict[str, tuple[Any, list[str]]] = {
+    "plain": (lambda: popart.SGD({}), []),
+    "combined": (lambda: COMBINED, ["Accl___"]),
+    "separate": (lambda: SEPARATE, ["Accl1___"]),
+    "Adam": (lambda: popart.Adam({}), ["Accl1___", "Accl2___", "Step___"]),
+    "Lamb": (
+        lambda: popart.Adam({}, mode=popart.AdamMode.LambNoBias),
+        ["Accl1___", "Accl2___"],
+    ),
+    "AdaDelta": (
+        lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.AdaDelta),
+        ["Accl1___", "Accl2___"],
+    ),
+    "inference": (lambda: None, []),
+}
+
+
+@pytest.mark.parametrize(("accumulation", "replicas"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_saved_weights_are_in_the_order_and_the_fields_of_the_model(
+    name: str, raw: bool, accumulation: int, replicas: int, tmp_path: Path
+) -> None:
+    """Programs index them. States follow, sorted by name, in typed fields."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 2], "x")
+    given = {"z": np.float32, "whole": np.int32, "half": np.float16, "b": np.float32}
+    for id, kind in given.items():
+        w = builder.addInitializedInputTensor(np.ones((2, 2), kind), id)
+        x = builder.aiOnnx.matmul([x, builder.aiOnnx.cast([w], "FLOAT")])
+    held = builder.aiOnnx.constant(np.ones((2, 2), np.float32))
+    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([x, held])], 1.0)
+    model = onnx.load_from_string(builder.getModelProto())
+    for tensor in model.graph.initializer if raw else ():
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)
+        )
+    options = popart.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
+    optimizer, states = STATES[name][0](), STATES[name][1]
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": replicas})
+    device.backend = "reference"
+    flow, content = popart.DataFlow(1, [loss]), model.SerializeToString()
+    session: Any
+    if optimizer is None:
+        session = popart.InferenceSession(content, flow, device, userOptions=options)
+    else:
+        options.enableGradientAccumulation = accumulation > 1
+        options.accumulationFactor = accumulation
+        session = popart.TrainingSession(
+            content, flow, loss, optimizer, device, userOptions=options
+        )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.modelToHost(tmp_path / "model.onnx")
+    saved = onnx.load(tmp_path / "model.onnx").graph.initializer
+    trained = sorted(id for id, kind in given.items() if kind is not np.int32)
+    added = [state + id for state in states for id in trained]
+    assert [one.name for one in saved] == [*given, *added]
+    for before, after in zip(model.graph.initializer, saved, strict=False):
+        assert before == after
+    assert not any(one.raw_data for one in list(saved)[len(given) :])
+    numbers = [one for one in saved if one.data_type == onnx.TensorProto.FLOAT]
+    assert raw or all(one.float_data for one in numbers)
 
 
 @pytest.mark.parametrize("place", ["nowhere/model.onnx", "."])

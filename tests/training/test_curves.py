@@ -160,7 +160,7 @@ def test_curves_have_colours_and_fit_the_terminal() -> None:
 
 def test_layers_are_those_of_a_check_on_the_last_batch() -> None:
     trained = train(validation=None, batch=64, shuffle=False)
-    assert trained.layers() == trained.check((X, CLASSES), 64).layers
+    assert trained.layers() == trained.check((X, CLASSES), batch=64).layers
     with pytest.raises(popgraph.PopgraphError, match="no step has run yet"):
         popgraph.Trainer(LINEAR, "cross_entropy", "SGD(0.1)").layers()
 

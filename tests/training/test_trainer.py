@@ -318,5 +318,5 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
 
 
 def test_a_number_that_its_type_cannot_hold_is_refused() -> None:
-    with pytest.raises(PopgraphError, match="is no int32"):
+    with pytest.raises(PopgraphError, match="which int32 cannot represent"):
         popgraph.train(MLP, (X, LABELS + (1 << 33)))

@@ -22,6 +22,8 @@ from popgraph.passes.options import Options
 from popgraph.support.errors import ModelError
 from popgraph.viewer.document import Document, Part
 from popgraph.viewer.flame import Box
+from popgraph.viewer.nodes import NAME_SCOPES, modules_of
+from tests.viewer.exported import MODULES, exported
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = {"digits_cnn.pgraph": {"N": 2}, "transformer.pgraph": {"N": 1, "length": 8}}
@@ -72,6 +74,65 @@ def test_a_node_that_is_folded_into_another_is_computed_by_its_kernel(tmp_path: 
     kinds = {node["id"]: node["kind"] for node in viewed.part("model")["graph"]}
     computed = {kinds[one] for call in viewed.part("lowered")["calls"] for one in call["onnx"]}
     assert {"Conv", "BatchNormalization", "Relu"} <= computed
+
+
+def test_modules_of_metadata_are_scopes_at_every_level() -> None:
+    """Of names without slashes, as those of PyTorch's exporter are."""
+    viewed = popgraph.view(exported()).document
+    nodes = viewed.part("model")["graph"]
+    scopes = {node["name"]: node["scope"] for node in nodes}
+    assert (
+        scopes["node_product0"] == "layers.0/attn/q" and scopes["node_scores0"] == "layers.0/attn"
+    )
+    assert scopes["node_h0"] == "layers.0" and scopes["x"] == scopes["node_shared"] == ""
+    for level, rows in viewed.part("lowered")["graphs"].items():
+        assert {"layers.0/attn/q"} <= {node["scope"] for node in rows} <= {"", *MODULES}, level
+        for node in rows:
+            above = (
+                {nodes[one]["scope"] for one in node["sources"]} if level != "structured" else ()
+            )
+            assert not above or node["scope"] in above
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("['', 'layers.0', 'layers.0.attn', 'add_3']", "layers.0/attn"),
+        ("['', 'add_3']", ""),
+        ("['', 'a', 'b.c', 'add']", "a/b.c"),
+        ("""["it's", 'x/y', 'node']""", "it's/x/y"),
+        ("[]", ""),
+        ("", None),
+        ("['a'", None),
+        ("[['a'], 'b']", None),
+        ("print('a')", None),
+        (r"['\x', 'a']", "x"),
+    ],
+)
+def test_a_list_of_scopes_is_read_as_text(text: str, modules: str | None) -> None:
+    assert modules_of([(NAME_SCOPES, text)]) == modules
+
+
+def test_forms_of_weights_are_folded_unless_they_are_results() -> None:
+    nodes = popgraph.view(exported()).document.part("model")["graph"]
+    assert {node["name"] for node in nodes if node["folded"]} == {"node_shared", "node_turned"}
+
+
+def test_what_a_loop_carries_is_no_weight(tmp_path: Path) -> None:
+    """Neither are the results of a branch, which stay nodes of its graph."""
+    path = tmp_path / "net.pgraph"
+    path.write_text(
+        "graph net(x: f32[2, 2], deep: bool) -> (y, z) {\n    weight w: f32[2, 2] = normal\n"
+        "    y = loop i in 0..3 with y = x {\n        y = Transpose(y) @ Transpose(w)\n    }\n"
+        "    z = if deep {\n        z = Transpose(w)\n    } else {\n        z = Identity(w)\n"
+        "    }\n}\n"
+    )
+    nodes = popgraph.view(path).document.part("model")["graph"]
+    forms = {"Transpose", "Identity"}
+    shown = [node for node in nodes if node["kind"] in forms and not node["folded"]]
+    assert [node["inputs"][0]["held"] for node in shown] == [False, True, True]
+    (folded,) = [node for node in nodes if node["folded"] and node["kind"] in forms]
+    assert folded["inputs"][0]["held"] and folded["inputs"][0]["node"] is None
 
 
 @pytest.mark.parametrize(

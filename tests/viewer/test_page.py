@@ -24,10 +24,23 @@ from popgraph.cli import app
 from popgraph.viewer.page import HERE, SCRIPTS, page
 from popgraph.viewer.server import Server
 from popgraph.viewer.training_page import NAME, TrainingPage
+from tests.viewer.exported import exported
 from tests.viewer.tabs import opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_cnn.pgraph"
+DESK, TABLET, PHONE = (
+    {"width": width, "height": height} for width, height in ((1400, 900), (900, 650), (420, 800))
+)
+OUTSIDE = """(() => {
+    const { boxes, paths, scale, x, y, width, height } = state.graph;
+    const ends = [...boxes.map((box) => [box.x, box.y, box.x + box.w, box.y + box.h]),
+        ...paths.map((path) => path.bounds)];
+    return ends.filter(([left, top, right, bottom]) => x + left * scale < 0 || y + top * scale < 0
+        || x + right * scale > width || y + bottom * scale > height).length;
+})()"""
+"""How much of what is drawn lies outside of the canvas."""
+SHOWN = "state.graph.boxes.filter((box) => !box.group).map((box) => box.item.node.name)"
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +373,93 @@ def test_nothing_of_a_graph_lies_over_another(shown: Any) -> None:
             " visit(state.graph.root); return found; })()"
         )
         assert faults == 0, level
+
+
+@pytest.fixture(scope="module")
+def exported_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("pages") / "exported.html"
+    popgraph.view(exported(layers=12)).save(path)
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("size", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
+def test_fit_shows_all_that_is_drawn(browser: Any, exported_page: str, size: Any) -> None:
+    """Whatever is open; and nothing of the page lies over it."""
+    with opened(browser, exported_page) as tab:
+        tab.set_viewport_size(size)
+        for act in ("Close all", "Unfold weights", "Open all", "Fold weights"):
+            tab.click(f"#tools button:has-text('{act}')")
+            tab.click("#tools button:has-text('Fit')")
+            tab.wait_for_selector("#minimap", state="hidden")
+            assert tab.evaluate(OUTSIDE) == 0, act
+        tab.set_viewport_size(PHONE if size != PHONE else DESK)
+        tab.wait_for_function(f"{OUTSIDE} === 0")
+        place = tab.query_selector("#graph").bounding_box()
+        assert place["width"] > 400 and place["height"] > 300
+        top, bottom = (tab.query_selector(one).bounding_box() for one in ("#tools", "#legend"))
+        assert top["y"] + top["height"] <= place["y"]
+        assert place["y"] + place["height"] <= bottom["y"]
+
+
+def test_colours_are_explained_below_the_graph_unless_they_are_closed(shown: Any) -> None:
+    before = shown.query_selector("#graph").bounding_box()["height"]
+    assert "Conv 2" in shown.inner_text("#legend")
+    shown.click("#legend button")
+    assert "Conv 2" not in shown.inner_text("#legend")
+    shown.wait_for_function(f"state.graph.height >= {before}")
+
+
+def test_weights_in_other_forms_are_operands_until_they_are_opened(
+    browser: Any, exported_page: str
+) -> None:
+    with opened(browser, exported_page) as tab:
+        folded = {"node_shared", "node_turned"}
+        whole = set(tab.evaluate(SHOWN))
+        assert not folded & whole and "node_product0" in whole
+        tab.fill("#search", "product0")
+        tab.press("#search", "Enter")
+        assert "w → Identity → Transpose" in tab.inner_text("#right")
+        assert tab.wait_for_selector(".histogram")
+        tab.click("#right td .link:has-text('turned')")
+        assert tab.inner_text("#right h2") == "Transpose"
+        assert set(tab.evaluate(SHOWN)) == whole | folded
+        tab.click("text=Fold weights")
+        assert set(tab.evaluate(SHOWN)) == whole
+        assert "shared" not in tab.inner_text("#tree")
+        tab.keyboard.press("Escape")
+        tab.fill("#search", "Identity node_shared")
+        tab.press("#search", "Enter")
+        assert set(tab.evaluate(SHOWN)) == whole | folded
+
+
+@pytest.mark.parametrize("size", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
+def test_columns_of_texts_can_be_read(browser: Any, measured: Path, size: Any) -> None:
+    """What is cut off is the title of its cell."""
+    with opened(browser, measured.as_uri()) as tab:
+        tab.set_viewport_size(size)
+        for view in ("program", "memory"):
+            tab.click(f"[data-view={view}]")
+            tab.wait_for_selector("#center td.text")
+            cells = tab.query_selector_all("#center td.text")
+            assert min(cell.bounding_box()["width"] for cell in cells) >= 115
+            for cell in cells:
+                assert (cell.get_attribute("title") or "") == cell.text_content()
+            cut = "[...document.querySelectorAll('.columns .number')].filter((cell) => "
+            assert tab.evaluate(cut + "cell.scrollWidth > cell.clientWidth).length") == 0
+
+
+def test_a_phone_shows_the_graph_and_opens_list_and_details(browser: Any, saved: Path) -> None:
+    with opened(browser, saved.as_uri()) as tab:
+        tab.set_viewport_size(PHONE)
+        assert not tab.is_visible("#left") and not tab.is_visible("#right")
+        tab.click("#panels >> text=List")
+        tab.click("#tree button:has-text('MaxPool')")
+        assert tab.inner_text("#right h2") == "MaxPool" and not tab.is_visible("#left")
+        tab.wait_for_function("state.graph.sees(state.graph.leaves[state.chosen.id].box)")
+        assert tab.query_selector("#graph").bounding_box()["height"] > 200
+        tab.click("#panels >> text=Details")
+        assert not tab.is_visible("#right")
+        tab.click("[data-view=program]")
+        tab.click("#panels >> text=List")
+        tab.wait_for_selector("#tree")
+        assert tab.evaluate("document.body.scrollWidth") <= PHONE["width"]

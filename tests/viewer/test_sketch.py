@@ -22,6 +22,7 @@ from popgraph.support.errors import ModelError
 from popgraph.viewer.graphs import graph_of
 from popgraph.viewer.server import Awaited, Server
 from popgraph.viewer.sketch import sketch_of
+from tests.viewer.exported import MODULES, exported
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DATA = Path(onnx.__file__).parent / "backend/test/data"
@@ -43,7 +44,7 @@ graph nested(x: f32[4], deep: bool, turns: i64) -> (y, rows) {
 def edges(node: dict[str, Any]) -> tuple[Any, ...]:
     read = [(one["node"], one["held"]) for one in node["inputs"]]
     given = len(node["outputs"])
-    return node["id"], node["kind"], node["name"], node["scope"], read, given
+    return node["id"], node["kind"], node["name"], node["scope"], node["folded"], read, given
 
 
 def nodes_of(path: Path) -> list[dict[str, Any]]:
@@ -77,6 +78,14 @@ def test_graphs_inside_nodes_are_sketched(tmp_path: Path) -> None:
     assert_sketched(path)
     scopes = {node["scope"] for node in nodes_of(path)}
     assert any(scope.count("(") == 2 for scope in scopes), scopes
+
+
+def test_modules_and_forms_of_weights_are_sketched(tmp_path: Path) -> None:
+    path = tmp_path / "exported.onnx"
+    onnx.save(exported(), path)
+    assert_sketched(path)
+    assert {node["scope"] for node in nodes_of(path)} == {"", *MODULES}
+    assert any(node["folded"] for node in nodes_of(path))
 
 
 def test_names_types_and_symbols_are_sketched(tmp_path: Path) -> None:

@@ -257,11 +257,12 @@ def test_graphs_have_the_colours_of_cycles_on_ipus(tab: Any, level: str) -> None
     tab.click(f"[data-view={level}]")
     before = tab.evaluate("state.graph.canvas.toDataURL()")
     tab.select_option("#tools select", "ipu")
-    assert tab.evaluate("state.graph.canvas.toDataURL()") != before
+    changed = "(before) => state.graph.canvas.toDataURL() !== before"
+    tab.wait_for_function(changed, arg=before)
     spent = tab.evaluate(f"known.graphs.{level}.map((node) => amount('{level}', node.id, 'ipu'))")
     total = tab.evaluate("known.tiles.cycles.total")
     assert 0 < max(spent) < total <= sum(spent), "a step may come from several nodes"
-    assert tab.inner_text("#legend").startswith("0 cycles")
+    assert tab.inner_text("#legend .legend").startswith("0 cycles")
     tab.select_option("#tools select", "operator")
     assert "cycles" not in tab.inner_text("#legend")
 

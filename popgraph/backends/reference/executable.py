@@ -84,8 +84,7 @@ class ReferenceExecutable(Executable):
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         refuse_donations(donate, "the reference backend computes nothing in place")
-        inputs = {name: np.asarray(array) for name, array in inputs.items()}
-        self.check(inputs)
+        inputs = self.fitted(inputs)
         with np.errstate(all="ignore"), fitting_memory():
             outputs, state = self._program.step(inputs, self._state)
         raise_errors((check, outputs.pop(name)) for name, check in self._checks.items())

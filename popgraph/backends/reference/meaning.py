@@ -12,22 +12,9 @@ from popgraph.backends.reference import evaluate, first_state, output_types, sig
 from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array
-from popgraph.support.shapes import Shape
+from popgraph.support.arrays import Array, random_array
 
 State = Mapping[str, Array]
-
-
-def random_array(
-    generator: np.random.Generator, shape: Shape, dtype: np.dtype[np.generic], *, limit: int = 4
-) -> Array:
-    """Small numbers that keep their exactness: quarters for floats, `0 .. limit` for integers."""
-    kind = dtypes.from_numpy(dtype)
-    if kind.name == "bool":
-        return generator.integers(0, 2, shape).astype(np.bool_)
-    if kind.is_integer:
-        return generator.integers(0, limit, shape).astype(dtype)
-    return (generator.integers(-8, 9, shape) / 4).astype(dtype)
 
 
 def random_inputs(types: Mapping[str, TensorType[Attribute]], seed: int = 0) -> dict[str, Array]:

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.backends.base import as_array
 from popgraph.backends.reference.classical import Given, meaning_of
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
@@ -24,9 +23,9 @@ from popgraph.dialects.onnx.protos import write_function
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError, UnsupportedError
+from popgraph.support.given import as_array, check_names, fitted
 
 Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
@@ -86,11 +85,10 @@ class Interpreter:
         """The values of the inputs, and of initializers that a caller replaces."""
         graph = self.model.graph
         values: Values = {}
-        _check_names(graph, inputs)
+        also = [one.value_name.text for one in graph.initializers if one.input is not None]
+        check_names(inputs, graph.input_names, overridable=also)
         for name, argument in zip(graph.input_names, graph.block.args, strict=True):
-            value = _as_declared(name, argument.type, inputs[name])
-            _check_input(name, argument, value)
-            values[argument] = value
+            values[argument] = _as_declared(name, argument.type, inputs[name])
         for initializer in graph.initializers:
             if initializer.value_name.text in inputs:
                 values[initializer.result] = inputs[initializer.value_name.text]
@@ -348,21 +346,6 @@ def _no_rows(type_: Attribute) -> Array:
     return np.empty((0, *shape), dtype)
 
 
-def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
-    wanted = list(graph.input_names)
-    if missing := [name for name in wanted if name not in inputs]:
-        raise RunError(
-            f"input {', '.join(map(repr, missing))} is missing",
-            hint=f"the model's inputs are {', '.join(map(repr, wanted))}",
-        )
-    also = [one.value_name.text for one in graph.initializers if one.input is not None]
-    if unknown := [name for name in inputs if name not in wanted and name not in also]:
-        raise RunError(
-            f"the model has no input {', '.join(map(repr, unknown))}",
-            hint=f"the model's inputs are {', '.join(map(repr, wanted)) or 'none'}",
-        )
-
-
 def _as_declared(name: str, type_: Attribute, value: Any) -> Any:
     """What was given, as an array where the model wants one; `RunError` for another container."""
     if isinstance(type_, SeqType) and not isinstance(value, list | tuple):
@@ -374,21 +357,16 @@ def _as_declared(name: str, type_: Attribute, value: Any) -> Any:
         return list(value)
     if isinstance(type_, OptType):
         return None if value is None else _as_declared(name, type_.element, value)
-    return value if isinstance(value, dict) else as_array(name, value)
+    return value if isinstance(value, dict) else _tensor(name, type_, as_array(name, value))
 
 
-def _check_input(name: str, argument: SSAValue, array: Any) -> None:
-    """`RunError` unless a tensor is of the type that the model says."""
-    element = getattr(argument.type, "element_type", None)
-    if element is None or not isinstance(array, np.ndarray):
-        return
-    shape = static_shape(argument.type)
-    wrong_shape = shape is not None and shape != array.shape
-    is_number = array.dtype.kind not in "OUS"
-    if wrong_shape or (
-        is_number and element_types.to_ir(dtypes.from_numpy(array.dtype)) != element
-    ):
+def _tensor(name: str, type_: Attribute, array: Array) -> Array:
+    """The array in the element type that the model says; `RunError` for another shape."""
+    element, shape = getattr(type_, "element_type", None), static_shape(type_)
+    if shape is not None and shape != array.shape:
         raise RunError(
-            f"input {name!r} is {array.dtype}{list(array.shape)}, "
-            f"the model wants {describe(argument.type)}"
+            f"input {name!r} is {array.dtype}{list(array.shape)}, the model wants {describe(type_)}"
         )
+    if element is None or not element_types.is_number(element):
+        return array
+    return fitted(name, array, element_types.from_ir(element))

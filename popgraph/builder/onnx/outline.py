@@ -22,6 +22,7 @@ class OutlineNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     graphs: tuple[tuple[str, Outline], ...]
+    metadata: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def _node(proto: NodeProto) -> OutlineNode:
         tuple(proto.input),
         tuple(proto.output),
         tuple(graphs) if proto.attribute else (),
+        tuple((one.key, one.value) for one in proto.metadata_props),
     )
 
 

@@ -102,7 +102,7 @@ def _load(
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
             f"{type(model).__name__} is no kind of model",
-            hint="give a path, bytes, a ModelProto, a Builder or an IR module",
+            hint="give a path, a .pgraph text, bytes, a ModelProto, a Builder or an IR module",
         )
     return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
 

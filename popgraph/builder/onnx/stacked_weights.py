@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from popgraph.dialects.onnx.tensorproto import read_tensor, write_tensor
+from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
 
@@ -30,10 +32,12 @@ class StackedModel:
     def with_firsts(self, names: Iterable[str]) -> bytes:
         """The model in which these initializers are the first of the values that they hold."""
         firsts = {name: array[0] for name, array in self.arrays(names).items()}
-        graph = self._proto.graph
+        graph, store = self._proto.graph, WeightStore()
         for tensor in graph.initializer:
             if tensor.name in firsts:
-                tensor.CopyFrom(numpy_helper.from_array(firsts[tensor.name], tensor.name))
+                first = store.attribute(firsts[tensor.name])
+                one = read_tensor(tensor, store).with_elements(first)
+                tensor.CopyFrom(write_tensor(one, store))
         for info in (one for one in graph.input if one.name in firsts):
             shape = info.type.tensor_type.shape
             del shape.dim[:]

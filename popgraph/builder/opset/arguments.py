@@ -166,12 +166,13 @@ class _Plan:
         return not named or all(self.tests.get(name, anything)(named[name]) for name in named)
 
     def refusal(self, args: Sequence[Any], named: Mapping[str, Any]) -> TypeError:
-        name, form = self.function.__name__, str(self.signature)
+        name, form, hint = self.function.__name__, str(self.signature), ""
         if name == "__init__":
             owner = self.function.__qualname__.split(".")[-2]
             form = re.sub(r"^\(self(, )?", f"{owner}(", re.sub(r" -> [^>]*$", "", form))
+            hint = getattr(args[0], "_advice", "")
             args = args[1:]
-        return incompatible_arguments(name, form, args, named)
+        return incompatible_arguments(name, form, args, named, hint)
 
 
 _OPEN = (Parameter.empty, "Any", "object", Any, object)

@@ -22,13 +22,14 @@ from popgraph.builder.popart.refusals import refusal_note
 from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.attributes import MetadataAttr, OpsetAttr, ValueInfoAttr
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.schema_inference import types_if_admitted
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.logs import log_of
@@ -120,7 +121,8 @@ class Draft:
         """
         id = self.names.new(stem)
         with as_popart_errors():
-            value = self.writer.add_initializer(id, np.array(array, order="C", copy=True))
+            first = from_value(np.array(array, order="C", copy=True), self.writer.store)
+            value = self.writer.add_initializer(id, first.typed())  # `float_data`, as in PopART
         if grouped:
             self.grouped[id] = value.type
             set_type(value, UNKNOWN)

@@ -14,8 +14,8 @@ from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, op_class
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.support import dtypes
 
 _ROW = dtypes.BY_POPART["INT64"]

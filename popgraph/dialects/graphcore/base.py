@@ -23,6 +23,7 @@ from popgraph.dialects.graphcore.syntax import (
 )
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.value_types import set_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 
@@ -122,7 +123,7 @@ class GraphcoreOp(IRDLOperation, ABC):
             operands=operands, properties=made, result_types=[PLACEHOLDER for _ in range(count)]
         )
         for result, type_ in zip(self.results, self.infer(), strict=True):
-            result._type = type_  # the only moment in which a result's type is not known
+            set_type(result, type_)  # the only moment in which a result's type is not known
 
     @abstractmethod
     def infer(self) -> tuple[Tensor, ...]:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.onnx.types import (
     STRING,
@@ -27,6 +28,7 @@ from popgraph.dialects.onnx.types import (
 from popgraph.dialects.program import BlobAttr, BytesAttr, DataAttr, WeightStore
 from popgraph.dialects.program.attributes import parse_quoted, quoted
 from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
 
 EMPTY = BytesAttr(b"")
 
@@ -57,7 +59,7 @@ class FloatsAttr(Data[bytes]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> bytes:
         with parser.in_angle_brackets():
-            return floats_from_text(parser.parse_str_literal()).data
+            return parse_floats(parser).data
 
 
 _NAN = np.array(np.nan, "<f4").view("<u4").item()
@@ -71,6 +73,14 @@ def floats_text(floats: FloatsAttr) -> str:
         f"nan:{int(b):08x}" if v != v and b != _NAN else str(v)
         for v, b in zip(values, bits, strict=True)
     )
+
+
+def parse_floats(parser: AttrParser) -> FloatsAttr:
+    """What `floats_text` wrote, as a string literal."""
+    try:
+        return floats_from_text(parser.parse_str_literal())
+    except (ValueError, OverflowError):
+        parser.raise_error('expected numbers, for example "1.0 -inf nan"')
 
 
 def floats_from_text(text: str) -> FloatsAttr:
@@ -112,6 +122,11 @@ class StringTensorAttr(ParametrizedAttribute):
             strings = parse_names(parser)
             parser.parse_punctuation(":")
             return [strings, parser.parse_type()]
+
+    def verify(self) -> None:
+        shape, count = self.type.get_shape(), len(self.strings.data)
+        if min(shape, default=0) < 0 or prod(shape) != count:
+            raise VerifyException(f"{count} strings are not the elements of {self.type}")
 
 
 Elements: TypeAlias = DataAttr | BlobAttr | StringTensorAttr
@@ -157,6 +172,16 @@ class TensorAttr(ParametrizedAttribute):
     def typed(self) -> TensorAttr:
         """The same tensor, its numbers in the field of their type."""
         return TensorAttr(self.elements, StringAttr("typed"), self.header)
+
+    def verify(self) -> None:
+        if not isinstance(self.elements, DataAttr | BlobAttr | StringTensorAttr):
+            raise VerifyException(f"{self.elements} does not hold the elements of a tensor")
+
+    def with_elements(self, elements: Elements) -> TensorAttr:
+        """Other numbers in the same field, with the same name, doc string and so on."""
+        if self.storage.data == "exact":  # what it holds besides is not known apart
+            return TensorAttr.of(elements, "typed")
+        return TensorAttr(elements, self.storage, self.header)
 
     @property
     def type(self) -> TensorType[Attribute]:
@@ -337,6 +362,10 @@ class MetadataAttr(ParametrizedAttribute):
 
     name = "onnx.metadata"
     pairs: NamesAttr
+
+    def verify(self) -> None:
+        if len(self.pairs.data) % 2:
+            raise VerifyException("metadata is a list of pairs: a key and a value")
 
     @staticmethod
     def of(entries: Iterable[tuple[str, str]]) -> MetadataAttr:

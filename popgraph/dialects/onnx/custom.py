@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, NoneAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -22,10 +22,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.onnx import syntax
 from popgraph.dialects.onnx.attributes import GraphsAttr
-from popgraph.dialects.onnx.op import Graph, OnnxOp, graph_in, region_of
+from popgraph.dialects.onnx.op import Graph, OnnxOp, graph_in, holds_graph, region_of
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr
-from popgraph.dialects.program.attributes import parse_quoted, quoted
+from popgraph.dialects.program.attributes import decoded, parse_quoted, quoted
 
 CHECK_INDICES = ("ai.popgraph", "CheckIndices")
 """Domain and name of the operator that gives its input, indices, and knows their bounds."""
@@ -173,6 +173,10 @@ class Custom(OnnxOp):
         return isinstance(held, GraphsAttr) and held.kind.data == "GRAPHS"
 
     def verify_(self) -> None:
+        if len(self.attribute_names.data) != len(self.attribute_list):
+            raise VerifyException("as many attribute names as attributes")
+        if not all(map(holds_graph, self.regions)):
+            raise VerifyException("a graph attribute is a region with one onnx.Graph")
         if sum(self.present.get_values()) != len(self.arguments):
             raise VerifyException("`present` must mark as many inputs as there are operands")
         if sum(map(bool, self.output_names)) != len(self.values):
@@ -201,10 +205,10 @@ class Custom(OnnxOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Custom:
-        domain, op_type = parse_quoted(parser).decode(), parse_quoted(parser).decode()
+        domain, op_type = decoded(parse_quoted(parser)), decoded(parse_quoted(parser))
         overload = ""
         if parser.parse_optional_keyword("overload"):
-            overload = parse_quoted(parser).decode()
+            overload = decoded(parse_quoted(parser))
         inputs = syntax.parse_values(parser)
         attributes: dict[str, Attribute] = {}
         if parser.parse_optional_punctuation("{"):
@@ -217,14 +221,13 @@ class Custom(OnnxOp):
             or []
         )
         names, types, extra = syntax.parse_results(parser)
-        given = iter(types)
         made = cls.make(
             domain,
             op_type,
             inputs,
             attributes,
             names.texts,
-            [next(given) if name else NoneAttr() for name in names.texts],
+            syntax.type_per_output(parser, types, [bool(name) for name in names.data]),
             extra,
             overload,
         )
@@ -235,6 +238,6 @@ class Custom(OnnxOp):
 
     @staticmethod
     def _parse_entry(parser: Parser, into: dict[str, Attribute]) -> None:
-        name = parse_quoted(parser).decode()
+        name = decoded(parse_quoted(parser))
         parser.parse_punctuation("=")
         into[name] = parser.parse_attribute()

@@ -38,6 +38,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import BlobAttr, WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
@@ -499,10 +500,6 @@ def _is_large(attribute: Attribute) -> bool:
 
 def _is_float(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
-
-
-def set_type(value: SSAValue, type_: Attribute) -> None:
-    value._type = type_  # inference is the one place that decides on types
 
 
 def fallbacks(op: SchemaOp) -> list[Attribute]:

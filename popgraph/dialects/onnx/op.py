@@ -175,6 +175,27 @@ def graph_in(region: Region) -> Graph:
     return graph  # type: ignore[return-value]
 
 
+def holds_graph(region: Region) -> bool:
+    """Whether a region is what `region_of` makes: one block with a graph and nothing else."""
+    block = region.first_block
+    return (
+        block is not None
+        and block is region.last_block
+        and block.first_op is block.last_op
+        and isinstance(block.first_op, Graph)
+    )
+
+
+def parse_graph(parser: Parser) -> Graph:
+    """The graph that is the value of an attribute."""
+    region = parser.parse_region()
+    if not holds_graph(region):
+        parser.raise_error("expected a region with one onnx.Graph")
+    graph = graph_in(region)
+    graph.detach()
+    return graph
+
+
 def region_of(graph: Graph) -> Region:
     return Region(Block([graph]))
 

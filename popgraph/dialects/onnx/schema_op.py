@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from onnx.defs import OpSchema
-from xdsl.dialects.builtin import (
-    NoneAttr,
-)
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -19,7 +16,15 @@ from popgraph.dialects.onnx.attributes import (
     RefAttr,
 )
 from popgraph.dialects.onnx.constraints import KINDS
-from popgraph.dialects.onnx.op import Graph, OnnxOp, graph_in, region_around, region_of
+from popgraph.dialects.onnx.op import (
+    Graph,
+    OnnxOp,
+    graph_in,
+    holds_graph,
+    parse_graph,
+    region_around,
+    region_of,
+)
 from popgraph.dialects.onnx.types import NamesAttr
 
 
@@ -102,6 +107,8 @@ class SchemaOp(OnnxOp):
         )
 
     def verify_(self) -> None:
+        if not all(map(holds_graph, self.regions)):
+            raise VerifyException("a graph attribute is a region with one onnx.Graph")
         slots = syntax.present_outputs(self.OUTPUTS, self.output_names)
         if sum(slots) != len(self.results):
             raise VerifyException(
@@ -121,23 +128,20 @@ class SchemaOp(OnnxOp):
         inputs = syntax.parse_operands(parser, cls.INPUTS)
         properties = syntax.parse_properties(parser, cls.KINDS)
         graphs: dict[str, Graph] = {}
-        for name in cls.GRAPHS:
+        for name, optional in cls.GRAPHS.items():
             if parser.parse_optional_keyword(name):
                 parser.parse_punctuation("=")
-                graph = graph_in(parser.parse_region())
-                graph.detach()
-                graphs[name] = graph
+                graphs[name] = parse_graph(parser)
+            elif not optional:
+                parser.raise_error(f"expected the graph {name}")
         names, types, extra = syntax.parse_results(parser)
-        present = iter(types)
+        present = syntax.present_outputs(cls.OUTPUTS, names.texts)
         made = cls.make(
             inputs,
             properties,
             graphs,
             names.texts,
-            [
-                next(present) if here else NoneAttr()
-                for here in syntax.present_outputs(cls.OUTPUTS, names.texts)
-            ],
+            syntax.type_per_output(parser, types, present),
             extra,
         )
         made.locate()

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
+    NoneAttr,
     StringAttr,
     f32,
     i64,
@@ -22,8 +23,8 @@ from xdsl.printer import Printer
 from popgraph.dialects.onnx.attributes import (
     FloatsAttr,
     RefAttr,
-    floats_from_text,
     floats_text,
+    parse_floats,
 )
 from popgraph.dialects.onnx.types import NamesAttr, parse_names, print_names
 from popgraph.dialects.program import BytesAttr
@@ -194,12 +195,15 @@ def _parse_property(parser: Parser, kind: str) -> Attribute:
             )
             return DenseArrayBase.from_list(i64, values)
         case "FLOAT":
-            text = parser.parse_optional_str_literal()
-            if text is None:
-                return FloatAttr(parser.parse_float(), f32)
-            return FloatAttr(floats_from_text(text).values[0], f32)
+            number = parser.parse_optional_number()
+            if number is not None:
+                return FloatAttr(float(number), f32)
+            numbers = parse_floats(parser).values
+            if len(numbers) != 1:
+                parser.raise_error(f"expected one number, not {len(numbers)}")
+            return FloatAttr(numbers[0], f32)
         case "FLOATS":
-            return floats_from_text(parser.parse_str_literal())
+            return parse_floats(parser)
         case "STRING":
             return BytesAttr(parse_quoted(parser))
         case "STRINGS":
@@ -236,6 +240,16 @@ def parse_results(parser: Parser) -> tuple[NamesAttr, list[Attribute], dict[str,
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
     attributes = parser.parse_optional_attr_dict_with_keyword()
     return names, types, extra | (dict(attributes.data) if attributes else {})
+
+
+def type_per_output(
+    parser: Parser, types: Sequence[Attribute], present: Sequence[bool]
+) -> list[Attribute]:
+    """The parsed types of the outputs that are present, NoneAttr for those that are absent."""
+    if len(types) != sum(present):
+        parser.raise_error(f"{len(types)} result types for {sum(present)} named outputs")
+    rest = iter(types)
+    return [next(rest) if here else NoneAttr() for here in present]
 
 
 def parse_attributes(parser: Parser, op: Operation) -> None:

@@ -74,6 +74,8 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
     narrow = dtypes.BY_ONNX[proto.data_type].name in PACKED
     if fields == ["raw_data"] and not narrow:
         return TensorAttr.of(elements, "raw", header.SerializeToString())
+    if fields == ["float_data"] and proto.data_type == TensorProto.FLOAT:
+        return TensorAttr.of(elements, "typed", header.SerializeToString())
     for storage in ("raw", "typed"):
         candidate = TensorAttr.of(elements, storage, header.SerializeToString())
         if write_tensor(candidate, store) == proto:
@@ -147,6 +149,8 @@ def read_array(proto: TensorProto) -> Array:
     row = dtypes.BY_ONNX.get(proto.data_type)
     if row is not None and row.name not in PACKED and proto.HasField("raw_data"):
         return _raw_array(proto, row)
+    if proto.data_type == TensorProto.FLOAT and len(proto.float_data) == prod(proto.dims):
+        return _packed_floats(proto)
     try:
         array: Array = numpy_helper.to_array(proto)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
@@ -159,6 +163,17 @@ def _raw_array(proto: TensorProto, row: DType) -> Array:
     if len(elements) != prod(shape) * row.numpy.itemsize:
         raise _wrong_count(proto)
     return array_of_memory(elements, row.numpy, shape)
+
+
+def _packed_floats(proto: TensorProto) -> Array:
+    """
+    The numbers of `float_data`, which end a message of nothing else; one by one they take long.
+    """
+    alone = TensorProto()
+    alone.float_data.MergeFrom(proto.float_data)
+    size = 4 * len(alone.float_data)
+    elements = alone.SerializeToString()[-size:] if size else b""
+    return array_of_memory(elements, np.dtype(np.float32), tuple(proto.dims))
 
 
 def _wrong_count(proto: TensorProto) -> ModelError:
@@ -226,7 +241,7 @@ def _write_typed(proto: TensorProto, array: Array) -> None:
     flat = np.require(array, requirements=["C", "ALIGNED"]).reshape(-1)
     row = dtypes.from_numpy(array.dtype)
     if row.name in ("f32", "c64"):
-        proto.float_data.extend(flat.view(np.float32).data)
+        _pack_floats(proto, flat.view(np.float32))
     elif row.name in ("f64", "c128"):
         proto.double_data.extend(flat.view(np.float64).data)
     elif row.name == "i64":
@@ -240,6 +255,14 @@ def _write_typed(proto: TensorProto, array: Array) -> None:
         proto.int32_data.extend(flat.view(bits).tolist())
     else:
         proto.int32_data.extend(flat.astype(np.int32).tolist())
+
+
+def _pack_floats(proto: TensorProto, array: Array) -> None:
+    """Numbers for `float_data`: a key, a size and bytes, as `raw_data` is, but of another key."""
+    if array.size:
+        raw = TensorProto(raw_data=bytes(memory_of(array))).SerializeToString()
+        key = TensorProto(float_data=[0.0]).SerializeToString()[:1]
+        proto.MergeFromString(key + raw[1:])
 
 
 def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAttr:

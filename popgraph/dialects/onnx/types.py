@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 
 from popgraph.dialects import element_types
 from popgraph.dialects.program import interned
-from popgraph.dialects.program.attributes import BytesAttr, parse_quoted, quoted
+from popgraph.dialects.program.attributes import BytesAttr, decoded, parse_quoted, quoted
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 
@@ -30,7 +30,7 @@ class NamesAttr(Data[tuple[bytes, ...]]):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(value.decode() for value in self.data)
+        return tuple(map(decoded, self.data))
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():

@@ -16,7 +16,7 @@ from popgraph.dialects.onnx.attributes import (
 from popgraph.dialects.onnx.containers import Function, Model, standard_domain, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
-from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -25,6 +25,7 @@ from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
 from popgraph.support.names import closest, hint
 

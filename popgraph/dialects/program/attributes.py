@@ -16,6 +16,8 @@ from popgraph.dialects import element_types
 from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
+from popgraph.support.errors import ModelError
+from popgraph.support.shapes import prod
 
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
 
@@ -28,6 +30,14 @@ def quoted(data: bytes) -> str:
 def parse_quoted(parser: AttrParser) -> bytes:
     """The bytes that `quoted` wrote."""
     return unquote_to_bytes(parser.parse_str_literal())
+
+
+def decoded(data: bytes) -> str:
+    """The text that bytes encode; ModelError if they encode none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"the name {data!r} is not UTF-8", hint="rename it") from error
 
 
 @irdl_attr_definition
@@ -47,7 +57,7 @@ class BytesAttr(Data[bytes]):
 
     @property
     def text(self) -> str:
-        return self.data.decode()
+        return decoded(self.data)
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -96,7 +106,10 @@ class HexAttr(Data[bytes]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> bytes:
-        return bytes.fromhex(parser.parse_str_literal())
+        try:
+            return bytes.fromhex(parser.parse_str_literal())
+        except ValueError:
+            parser.raise_error("expected pairs of hexadecimal digits")
 
 
 @irdl_attr_definition
@@ -140,6 +153,10 @@ class DataAttr(ParametrizedAttribute):
     def verify(self) -> None:
         if not element_types.is_number(self.type.element_type):
             raise VerifyException(f"no element type {self.type.element_type}")
+        shape, size = self.type.get_shape(), len(self.payload.data)
+        itemsize = element_types.from_ir(self.type.element_type).numpy.itemsize
+        if min(shape, default=0) < 0 or prod(shape) * itemsize != size:
+            raise VerifyException(f"{size} bytes are not the elements of {self.type}")
 
 
 @irdl_attr_definition

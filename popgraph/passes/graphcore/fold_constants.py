@@ -22,6 +22,7 @@ from popgraph.dialects.graphcore.base import (
     dtype_of,
     shape_of,
 )
+from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -88,7 +89,7 @@ def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
         return False
     return (
         isinstance(op, GraphcoreOp)
-        and not isinstance(op, ExchangeOp)
+        and not isinstance(op, ExchangeOp | Collective)  # one replica does not know the others
         and not op.regions
         and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)
         and sum(map(bytes_of, op.results)) <= limit

@@ -26,6 +26,7 @@ from popgraph.dialects.program import (
     WeightStore,
     graphs_of,
 )
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -143,5 +144,5 @@ def _widened(op: GraphcoreOp) -> GraphcoreOp:
     }
     made = op.clone(dict(wide))
     for result, type_ in zip(made.results, made.infer(), strict=True):
-        result._type = type_
+        set_type(result, type_)
     return made

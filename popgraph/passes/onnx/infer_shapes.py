@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
-from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.tensorproto import from_value
@@ -24,6 +24,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.support.arrays import Array
@@ -99,7 +100,7 @@ def specialise(
             raise _no_input(name, list(arguments))
         wanted = arguments[name].type
         type_ = given if isinstance(given, Attribute) else _with_shape(name, wanted, given)
-        _check(name, wanted, type_, symbols)
+        check_case(name, wanted, type_, symbols)
         set_type(arguments[name], type_)
     for op in graph.walk():
         for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
@@ -152,7 +153,7 @@ def _with_shape(name: str, wanted: Attribute, shape: Shape) -> Attribute:
     return tensor_type(element, shape)
 
 
-def _check(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
+def check_case(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
     """`TypeMismatchError` unless `given` is a case of `wanted`; learns symbols from it."""
 
     def wrong(hint: str) -> TypeMismatchError:

@@ -13,7 +13,6 @@ from popgraph.dialects.onnx.containers import Function, Model, model_of, value_n
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline
 from popgraph.dialects.onnx.functions import function_of
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.types import (
@@ -25,6 +24,7 @@ from popgraph.dialects.onnx.types import (
     describe,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 
 DATA_DECIDE_SIZES = frozenset(

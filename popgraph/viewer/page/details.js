@@ -85,7 +85,7 @@ class Details {
     if (attributes.length) found.push(element("h3", {}, "Attributes"), table([], attributes));
     if (node.text) found.push(element("h3", {}, "Operation"), code(node.text, "ir", true));
     if (level === "onnx") {
-      const held = node.inputs.filter((one) => one.held).map((one) => one.name);
+      const held = [...new Set(heldBy(level, node))];
       const place = element("div");
       if (held.length) found.push(place);
       this.weights(held, place);
@@ -98,7 +98,8 @@ class Details {
       const giver = one.node === null ? null : known.graphs[level][one.node];
       const name = giver ? linkTo(one.name || titleOf(giver), () => this.act.go({ kind: level, id: giver.id }))
         : one.name || "constant";
-      return [name, element("span", { class: "type" }, one.type), one.held ? "held" : ""];
+      const forms = giver?.folded ? element("div", { class: "type" }, formsOf(level, giver).join(" → ")) : null;
+      return [name, element("div", {}, element("span", { class: "type" }, one.type), forms), one.held || forms ? "held" : ""];
     }));
   }
 
@@ -199,6 +200,19 @@ class Details {
     return [...found, element("h3", {}, "Code"), tabs, place];
   }
 }
+
+/** What a folded node makes of a weight: its name, and the operators that it goes through. */
+function formsOf(level, node) {
+  const [one] = node.inputs;
+  if (!one) return [node.kind];
+  return [...(one.node === null ? [one.name] : formsOf(level, known.graphs[level][one.node])), node.kind];
+}
+
+/** The weights that a node reads, as they are or in other forms. */
+const heldBy = (level, node) => node.inputs.flatMap((one) => {
+  const giver = known.graphs[level][one.node];
+  return giver?.folded ? heldBy(level, giver) : one.held ? [one.name] : [];
+});
 
 /** Whether it is an input or an output of a graph. */
 const isEnd = ({ kind, id }) => ["input", "output"].includes(known.graphs[kind]?.[id].kind);

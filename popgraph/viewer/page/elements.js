@@ -29,8 +29,34 @@ const linkTo = (text, act, more = {}) =>
 
 /** A table; rows are lists of cells, texts or elements, and those of `numbers` stand right. */
 function table(headings, rows, numbers = [], more = {}) {
+  if (more.class?.includes("columns")) return tableOfColumns(headings, rows, numbers, more);
   const cell = (tag) => (child, at) =>
     element(tag, numbers.includes(at) ? { class: "number" } : {}, child ?? "");
+  return tableOf(headings, rows, cell, more);
+}
+
+/**
+ * A table whose columns keep their widths, whatever else is in a row: numbers have what the longest
+ * takes, bars what the style says, and texts share the rest. What a text has no room for is its title.
+ */
+function tableOfColumns(headings, rows, numbers, more) {
+  const kinds = headings.map((text, at) => (numbers.includes(at) ? "number" : text ? "text" : "drawn"));
+  const cells = (at) => rows.map((row) => String((row.cells ?? row)[at] ?? "").length);
+  const letters = kinds.map((kind, at) => (kind === "number" ? Math.max(headings[at].length, ...cells(at)) : 0));
+  const count = (kind) => kinds.filter((one) => one === kind).length;
+  const least = `calc(${letters.reduce((sum, one) => sum + one, 0)}ch + ${count("number")} * var(--beside) + ${count("text")} * var(--least-text))`;
+  const cell = (tag) => (child, at) => {
+    const made = element(tag, { class: kinds[at] }, child ?? "");
+    if (kinds[at] === "text" && made.textContent) made.title = made.textContent;
+    return made;
+  };
+  const made = tableOf(headings, rows, cell, { style: `min-width:${least}`, ...more });
+  made.prepend(element("colgroup", {}, kinds.map((kind, at) =>
+    element("col", { class: kind, style: kind === "number" ? `width:calc(${letters[at]}ch + var(--beside))` : false }))));
+  return made;
+}
+
+function tableOf(headings, rows, cell, more) {
   const head = headings.length
     ? element("thead", {}, element("tr", {}, headings.map(cell("th")))) : null;
   const body = rows.map((row) =>

@@ -218,7 +218,7 @@ function aliveAt(tiles, at, tile, peak, act, title = `step ${at}${peak ? ", the 
     binary(size(one)), ...(tile === null ? [binary(tiles.most(one.bytes))] : []), one.first === one.last ? String(at) : `${one.first} to ${one.last}`];
   const { kind, name } = tiles.operationOf(step);
   return [element("h3", {}, `Alive ${wordsOf(tiles, tile)} at ${title}: ${kind} ${name}`),
-    tensors.length ? firstRows(["tensor", "type", "bytes", ...(tile === null ? ["most on a tile"] : []), "steps"], tensors, row, tile === null ? [2, 3, 4] : [2, 3])
+    tensors.length ? firstRows(["tensor", "type", "bytes", ...(tile === null ? ["most on a tile"] : []), "steps"], tensors, row, tile === null ? [2, 3, 4] : [2, 3], { class: "columns" })
       : element("p", { class: "empty" }, "Nothing but what is always live.")];
 }
 
@@ -245,7 +245,7 @@ function stepsTable(tiles, act) {
         cells: [String(tiles.topOf(step).place), element("code", {}, kind), name, figure(spent(step)), percent(spent(step) / (tiles.cycles.total || 1)),
           element("span", { class: "bars" }, bars), String(step.times), figure(step.tiles)] };
     };
-    place.replaceChildren(firstRows(["step", "operation", "from", "cycles", "share", "", "times", "tiles"], steps, row, [0, 3, 4, 6, 7], { class: "rows" }));
+    place.replaceChildren(firstRows(["step", "operation", "from", "cycles", "share", "", "times", "tiles"], steps, row, [0, 3, 4, 6, 7], { class: "rows columns" }));
     markSteps(related(act.chosen()));
   };
   const order = choiceOf("order of the steps", { longest: "the longest first", order: "in their order" }, shownTiles.ordered ? "order" : "longest",

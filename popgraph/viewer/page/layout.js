@@ -17,8 +17,8 @@ class Group {
   }
 }
 
-/** The tree of scopes of a graph, with the edges between the items of each group. */
-function grouped(nodes) {
+/** The tree of scopes of the nodes that are shown, with the edges between the items of each group. */
+function grouped(nodes, isShown) {
   const root = new Group("", "", null);
   root.open = true;
   const groups = new Map([["", root]]);
@@ -32,12 +32,13 @@ function grouped(nodes) {
     }
     return groups.get(path);
   };
-  const leaves = nodes.map((node) => {
+  const leaves = [];
+  for (const node of nodes) {
+    if (!isShown(node)) continue;
     const parent = groupAt(node.scope);
-    const leaf = { node, id: node.id, first: node.id, parent };
-    parent.items.push(leaf);
-    return leaf;
-  });
+    leaves[node.id] = { node, id: node.id, first: node.id, parent };
+    parent.items.push(leaves[node.id]);
+  }
   tidy(root);
   addEdges(nodes, leaves);
   return { root, leaves };
@@ -85,8 +86,8 @@ function ancestors(item) {
 function addEdges(nodes, leaves) {
   for (const node of nodes) {
     const target = ancestors(leaves[node.id]);
-    for (const input of node.inputs) {
-      if (input.node === null || input.node === node.id) continue;
+    for (const input of target.length ? node.inputs : []) {
+      if (!leaves[input.node] || input.node === node.id) continue;
       const source = ancestors(leaves[input.node]);
       let at = 0;
       while (source[at] === target[at]) at += 1;
@@ -112,6 +113,21 @@ function openSome(root) {
       waiting.push(item);
     }
   }
+}
+
+/** Opens the groups of a new tree as those of the one before it were, and what was not in that one. */
+function openAsBefore(root, before) {
+  const known = new Map();
+  const each = (group, act) => group.items.forEach((item) => {
+    if (!(item instanceof Group)) return;
+    act(item);
+    each(item, act);
+  });
+  each(before, (group) => known.set(group.path, group));
+  each(root, (group) => {
+    const { open, listed } = known.get(group.path) ?? { open: true, listed: false };
+    Object.assign(group, { open, listed });
+  });
 }
 
 /** Sizes and positions of everything in a group, relative to its corner. */
@@ -322,7 +338,22 @@ function flattened(root) {
     }
   };
   visit(root, 0, 0);
-  return { boxes, paths, w: root.w, h: root.h };
+  return { boxes, paths, w: root.w, h: root.h, drawn: extent(boxes, paths) };
+}
+
+/** What is drawn as a whole. */
+function extent(boxes, paths) {
+  const found = [Infinity, Infinity, -Infinity, -Infinity];
+  const take = (left, top, right, bottom) => {
+    found[0] = Math.min(found[0], left);
+    found[1] = Math.min(found[1], top);
+    found[2] = Math.max(found[2], right);
+    found[3] = Math.max(found[3], bottom);
+  };
+  for (const { x, y, w, h } of boxes) take(x, y, x + w, y + h);
+  for (const { bounds } of paths) take(...bounds);
+  const [x, y, right, bottom] = boxes.length ? found : [0, 0, 1, 1];
+  return { x, y, w: right - x, h: bottom - y };
 }
 
 /** Beside the boxes, upwards: where groups read each other, one edge closes the circle. */

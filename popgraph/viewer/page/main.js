@@ -10,12 +10,19 @@ const act = {
 
   choose(chosen) {
     state.chosen = chosen;
+    openPanel(chosen && "details");
     mark();
+  },
+
+  /** A graph shows other nodes than before: so does the list. */
+  regrouped(graph) {
+    if (state.graph === graph) tree.of(graph.level, graph.root);
   },
 
   /** To a node, in the graph of its level; to a call, in the list of all. */
   async go(chosen) {
     state.chosen = chosen;
+    openPanel("details");
     if (chosen.kind === "call") {
       await show("program");
       center.querySelector(`tr[data-call="${chosen.id}"]`)?.scrollIntoView({ block: "center" });
@@ -38,7 +45,7 @@ const act = {
 
   /** To the search, of this text if there is one; where the list is hidden, that of the model is shown. */
   search(text) {
-    if (!tree.field.offsetParent) show("onnx");
+    showList();
     if (text !== undefined) tree.field.value = text;
     tree.show();
     tree.field.focus();
@@ -49,6 +56,23 @@ const tree = new Tree(act);
 const details = new Details(act);
 const graphs = new Map();
 const center = document.getElementById("center");
+
+/** Opens the list or the details where they have no room beside the view, or none of them. */
+function openPanel(panel) {
+  document.body.dataset.panel = panel ?? "";
+  for (const button of document.querySelectorAll("#panels button")) button.setAttribute("aria-pressed", String(button.dataset.panel === panel));
+}
+
+/** Shows the list; of the model, where the view has none. */
+function showList() {
+  openPanel("list");
+  if (!tree.field.offsetParent) show("onnx");
+}
+
+for (const button of document.querySelectorAll("#panels button")) {
+  const { panel } = button.dataset;
+  button.addEventListener("click", () => (document.body.dataset.panel === panel ? openPanel(null) : panel === "list" ? showList() : openPanel(panel)));
+}
 
 /** Shows everywhere what is chosen. */
 function mark() {

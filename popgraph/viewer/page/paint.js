@@ -31,7 +31,7 @@ GraphView.prototype.paint = function paint() {
   context.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * this.x, ratio * this.y);
   const seen = [-this.x / scale, -this.y / scale, (this.width - this.x) / scale, (this.height - this.y) / scale];
   const chosen = this.act.chosen();
-  const marked = new Set(related(chosen)[this.level]);
+  const marked = new Set(related(chosen)[this.level].flatMap((id) => this.standsFor(id)));
   const own = chosen?.kind === this.level ? chosen.id : null;
   const boxes = this.boxes.filter((box) => box.x < seen[2] && box.y < seen[3]
     && box.x + box.w > seen[0] && box.y + box.h > seen[1]);
@@ -127,7 +127,7 @@ GraphView.prototype.paintNode = function paintNode(box, paint, most, marked, own
 
 GraphView.prototype.paintEdges = function paintEdges(seen, own, paint) {
   const { context } = this;
-  const item = own === null ? null : this.leaves[own];
+  const item = this.leaves[own];
   const late = [];
   context.lineWidth = Math.max(1, 0.6 / this.scale);
   context.strokeStyle = paint("edge");
@@ -160,7 +160,8 @@ function trace(context, points) {
 
 /** The overview: boxes are drawn once for each arrangement, the frame of what is seen each time. */
 GraphView.prototype.paintMap = function paintMap(paint, seen) {
-  const { mini } = this;
+  const { mini, drawn } = this;
+  mini.parentElement.hidden = this.sees(drawn);
   const context = mini.getContext("2d");
   const k = Math.min((mini.width - 8) / this.w, (mini.height - 8) / this.h);
   const [dx, dy] = [(mini.width - this.w * k) / 2, (mini.height - this.h * k) / 2];

@@ -29,7 +29,7 @@ function programView(act) {
     lowered.roof ? rooflineOf(stepped, lowered.roof, act) : null,
     lowered.steps.length ? element("p", { class: "lead" }, "Python computes some nodes: what lies between them is compiled, for the sizes that made-up inputs led to.") : null,
     groups.filter(([, rows, flow]) => rows.length || flow).flatMap(([title, rows, flow]) =>
-      [element("h3", {}, title), flow, table(headings, rows.map(row), numbers, { class: "rows sticky" })]));
+      [element("h3", {}, title), flow, table(headings, rows.map(row), numbers, { class: "rows columns sticky" })]));
 }
 
 const stepTitle = (step) => `${step.title}: ${step.why ? `Python, because ${step.why}` : "compiled"}`;
@@ -105,7 +105,7 @@ function memoryOf(memory, steps, act) {
         const writer = steps[piece.first];
         return [linkTo(writer.label, () => act.choose({ kind: "call", id: writer.id })), writer.name, bytes(piece.size),
           String(piece.offset), `call ${piece.last}`];
-      }), [2, 3]));
+      }), [2, 3, 4], { class: "columns" }));
   };
   const stepOf = (event) => {
     const { left, width } = chart.getBoundingClientRect();

@@ -26,7 +26,7 @@ from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
 from popgraph.support.cache_files import digest, write_sealed
 from popgraph.support.errors import BackendError
-from popgraph.support.progress import tell
+from popgraph.support.progress import tell, telling
 from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import put
 
@@ -90,13 +90,15 @@ def _build(
             return target
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            made = list(_told(pool.map(compile_unit, range(len(missing))), len(missing)))
+            objects_made = pool.map(compile_unit, range(len(missing)))
+            made = list(_told(objects_made, len(missing), compiler))
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
-        result = compiler.run(
-            [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
-        )
+        with telling(f"C, linking, by {compiler.title}"):
+            result = compiler.run(
+                [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
+            )
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:
@@ -110,11 +112,13 @@ def _build(
             return final
 
 
-def _told(done: Iterable[Path], count: int) -> Iterator[Path]:
+def _told(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
     """Files of objects, as soon as each is there."""
+    by = f"parts, by {compiler.title}"
     try:
+        tell(f"C, 0 of {count} {by}")
         for number, path in enumerate(done, 1):
-            tell(f"C, {number} of {count} parts")
+            tell(f"C, {number} of {count} {by}")
             yield path
     finally:
         tell("")

@@ -7,27 +7,33 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from popgraph.backends.base import as_array
 from popgraph.backends.c.memory.pages import address
 from popgraph.backends.c.memory.zero_copy import Pointers
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
+from popgraph.support.given import as_array
+from popgraph.support.shapes import Shape
 
 
 def donated(
-    inputs: Mapping[str, Array], donate: Collection[str], donations: Mapping[str, str]
+    inputs: Mapping[str, Array],
+    donate: Collection[str],
+    donations: Mapping[str, str],
+    types: Mapping[str, tuple[DType, Shape]],
 ) -> dict[str, Array]:
     """
     The arrays of the donated inputs; RunError for one whose memory no output can have.
 
-    `inputs` fit the program, and `donations` has the output of each that can be donated.
+    `inputs` fit the program, whose inputs have these types, and `donations` has the output of each
+    that can be donated.
     """
     if isinstance(donate, str):
         raise RunError(f"donate is {donate!r}, not a list of names", hint=f"donate=[{donate!r}]")
     found = dict[str, Array]()
     for name in dict.fromkeys(donate):
         _check_name(name, inputs, donations)
-        found[name] = _memory_of(name, inputs[name])
+        found[name] = _memory_of(name, inputs[name], types[name][0])
     for name in found:
         for other, array in inputs.items():
             if other != name and np.may_share_memory(found[name], as_array(other, array)):
@@ -60,11 +66,13 @@ def _check_name(name: str, inputs: Mapping[str, Array], donations: Mapping[str, 
         )
 
 
-def _memory_of(name: str, value: object) -> Array:
+def _memory_of(name: str, value: object, dtype: DType) -> Array:
     """An array that may be written where it is."""
     why = ""
     if not isinstance(value, np.ndarray):
         why = f"a {type(value).__name__} is no NumPy array"
+    elif value.dtype != dtype.numpy:
+        why = f"it holds {value.dtype}, the model wants {dtype.numpy}"
     elif not value.flags.writeable:
         why = "the array is read-only"
     elif not (value.flags.c_contiguous and value.flags.aligned):
@@ -72,7 +80,7 @@ def _memory_of(name: str, value: object) -> Array:
     if why:
         raise RunError(
             f"input {name!r} cannot be donated: {why}",
-            hint=f"np.array({name}, order='C') is a copy that can be",
+            hint=f"np.array({name}, np.dtype('{dtype.numpy}'), order='C') is a copy that can be",
         )
     return np.asarray(value)
 

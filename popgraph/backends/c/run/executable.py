@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from popgraph.backends.base import ComputedBy, Executable, as_array
+from popgraph.backends.base import ComputedBy, Executable
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated, in_memory_of
@@ -222,13 +222,13 @@ class CExecutable(Executable):
                 section.busy = False
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
-        self.check({name: as_array(name, value) for name, value in inputs.items()})
-        return donated(inputs, donate, self.donations)
+        self.fitted(inputs)
+        return donated(inputs, donate, self.donations, self.inputs)
 
     def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
         """`taken` are arrays of inputs in which outputs are made."""
         if len(inputs) != len(self._inputs):
-            self.check(inputs)
+            inputs = self.fitted(inputs)
         for name, view in self._inputs.items():
             array = inputs.get(name)
             if (
@@ -236,7 +236,8 @@ class CExecutable(Executable):
                 or array.dtype is not view.dtype
                 or array.shape != view.shape
             ):
-                array = self._unusual(inputs, name)
+                inputs = self.fitted(inputs)
+                array = inputs[name]
             if name not in taken:
                 view[...] = array
         given = {self.donations[name]: array for name, array in taken.items()}
@@ -320,12 +321,6 @@ class CExecutable(Executable):
                 "write all variables first (weightsFromHost does), or fork between steps",
             )
         self._step_section.interrupted = False
-
-    def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
-        """An error for what does not fit; what only looks unusual passes."""
-        arrays = {key: as_array(key, value) for key, value in inputs.items()}
-        self.check(arrays)
-        return arrays[name]
 
     def read(self, variable: str) -> Array:
         with self._step_section:

@@ -171,7 +171,7 @@ class StagedExecutable(Executable):
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:
             refuse_donations(donate, "its program is a pipeline")
-        self.check(inputs)
+        inputs = self.fitted(inputs)
         rows = self.run_in_row({name: array[None] for name, array in inputs.items()}, 1)
         return {name: array[0] for name, array in rows.items()}
 

@@ -25,7 +25,7 @@ from popgraph.support.arrays import ArrayStore, SharedArrays
 from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
 
-MAGIC = "popgraph shortcut 6"
+MAGIC = "popgraph shortcut 8"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"

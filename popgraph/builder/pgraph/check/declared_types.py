@@ -24,7 +24,6 @@ from popgraph.builder.pgraph.syntax.tree import (
     Type,
     Unknown,
 )
-from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
     Dim,
@@ -42,6 +41,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import BytesAttr
+from popgraph.dialects.value_types import set_type
 from popgraph.support.shapes import Shape
 
 _LARGEST = 1 << 40

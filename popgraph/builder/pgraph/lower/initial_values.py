@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -49,7 +50,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.names import closest
 from popgraph.support.reading import Outside, Unreadable, beside
-from popgraph.support.safetensors import as_type, read_key, read_part
+from popgraph.support.safetensors import as_type, is_type, read_key, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
@@ -332,7 +333,7 @@ def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
         )
         raise Failed
     try:
-        array = read_key(path, wanted.full_name)
+        array = read_key(path, wanted.full_name, partial(_check_type, source, wanted))
     except Unreadable as error:
         source.parse_error(place.span, f"{path.name!r} cannot be read: {error}")
         raise Failed from error
@@ -368,9 +369,10 @@ def _read(
     offset: Argument | None,
 ) -> Array:
     """What the arguments of `load` say."""
+    check = None if wanted is None else partial(_check_type, source, wanted)
     match path.suffix, key and key.value, offset and offset.value:
         case ((".npz" | ".safetensors"), Text(value=name), None):
-            return read_key(path, name)
+            return read_key(path, name, check)
         case ".npy", None, None:
             return read_npy(path, mapped=True)
         case suffix, None, (None | Number(value=int())) as place if wanted is not None and (
@@ -387,15 +389,23 @@ def _read(
 
 
 def _as_wanted(source: Source, wanted: Wanted, array: Array) -> Array:
+    _check_type(source, wanted, array.dtype, array.shape)
+    found = as_type(array, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape)
+    assert found is not None, "its type was checked"
+    return np.ascontiguousarray(found).reshape(wanted.shape)
+
+
+def _check_type(
+    source: Source, wanted: Wanted, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Fails unless an array of a file, of this type and shape, is what the text declares."""
     if wanted.dtype == STRING:
         source.mismatch(wanted.span, "strings cannot be loaded from a file")
         raise Failed
-    found = as_type(array, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape)
-    if found is None:
+    if not is_type(dtype, shape, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape):
         source.mismatch(
             wanted.span,
-            f"the file holds {array.dtype} of shape {text(array.shape)}, "
+            f"the file holds {dtype} of shape {text(shape)}, "
             f"the type says {wanted.dtype} of shape {text(wanted.shape)}",
         )
         raise Failed
-    return np.ascontiguousarray(found).reshape(wanted.shape)

@@ -39,9 +39,10 @@ from popgraph.builder.pgraph.syntax.tree import (
     Target,
 )
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.inference import row_of, set_type
+from popgraph.dialects.onnx.inference import row_of
 from popgraph.dialects.onnx.metadata import declared
 from popgraph.dialects.onnx.types import UNKNOWN, describe, joined, refined
+from popgraph.dialects.value_types import set_type
 
 LABEL = "turn"
 """What the graph of one turn is called, unless the text says it."""

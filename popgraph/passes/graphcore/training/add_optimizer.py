@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -28,7 +28,7 @@ from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
 from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED, Variables
 from popgraph.passes.graphcore.training.weight_context import WeightContext
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
 from popgraph.passes.options import Options
 from popgraph.passes.replication import belongs
 from popgraph.support.errors import PassError
@@ -43,6 +43,7 @@ class AddOptimizer(Pass):
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
     in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
     they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
+    Where micro-batches accumulate, weights and states are shown as they are before their update.
     """
 
     name = "add-optimizer"
@@ -115,9 +116,16 @@ class AddOptimizer(Pass):
         for context in several:
             if not context.is_told and context.spec.ranks > 1:
                 (take_share if context in shared else add_up)(context)
+        if groups := [group for group in spec.clip if not group.of_updates]:
+            gradients = {name: context.gradient for name, context in contexts.items()}
+            units = {name: _unit(context) for name, context in contexts.items()}
+            for name, term in _clipped(groups, gradients, units, contexts).items():
+                contexts[name].gradient = term
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
-        for name, term in _clipped(spec, entered, contexts).items():
+        groups = [group for group in spec.clip if group.of_updates]
+        units = {name: rule.replicas for name, rule in rules.items()}
+        for name, term in _clipped(groups, entered, units, contexts).items():
             _finish(contexts[name], rules[name], term)
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
@@ -134,26 +142,42 @@ class AddOptimizer(Pass):
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
     whole = context.updated(weight) if context.whole is None else whole_again(context, weight)
-    context.variables.set(context.name, whole)
+    context.set_at_update(context.name, whole)
+
+
+def _unit(context: WeightContext) -> float:
+    """So many times what has been added up of a gradient is the gradient."""
+    if not context.spec.loss_scaling.constant:
+        raise PassError(
+            "gradients cannot be clipped by norm while the loss scale changes",
+            "optimizer",
+            "make the loss scale constant, or leave out clip_norm",
+        )
+    return 1 / (context.spec.loss_scaling.value * context.spec.reduction_divisor)
 
 
 def _clipped(
-    spec: OptimizerSpec, entered: Mapping[str, Term], contexts: Mapping[str, WeightContext]
+    groups: Sequence[ClipNorm],
+    terms: Mapping[str, Term],
+    units: Mapping[str, float],
+    contexts: Mapping[str, WeightContext],
 ) -> dict[str, Term]:
     """
-    What enters the updates, shrunk where a group's norm is larger than its maximum.
+    Gradients or updates, shrunk where a group's norm is larger than its maximum.
 
-    Of what ranks have shares, they add up the squares of all of them.
+    Norms are in `units`. Of what ranks have shares, they add up the squares of all of them.
     """
-    result = dict(entered)
-    for group in spec.clip:
-        members = [name for name in entered if name in group.weights or not group.weights]
+    result = dict(terms)
+    for group in groups:
+        members = [name for name in terms if name in group.weights or not group.weights]
         if not members:
             raise PassError(
                 f"no trained weight is among {list(group.weights)}", "clip norm settings"
             )
-        wide = entered[members[0]].dtype
-        squares = {name: norm_squared(entered[name]).cast(wide) for name in members}
+        wide = terms[members[0]].dtype
+        squares = {
+            name: norm_squared(terms[name]).cast(wide) * units[name] ** 2 for name in members
+        }
         shared = [name for name in members if contexts[name].has_share]
         parts = [squares.pop(name) for name in shared]
         if shared:
@@ -161,5 +185,5 @@ def _clipped(
         length = reduce(add, squares.values()).sqrt()
         shrink = length.known(group.maximum) / length.maximum(group.maximum)
         for name in members:
-            result[name] = entered[name] * shrink.cast(entered[name].dtype)
+            result[name] = terms[name] * shrink.cast(terms[name].dtype)
     return result

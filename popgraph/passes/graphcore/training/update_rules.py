@@ -43,10 +43,13 @@ class RuleContext(Protocol):
 
 class UpdateRule(ABC):
     """
-    One optimizer. `enter` gives what clipping by norm applies to, `finish` the new weight.
+    One optimizer. `enter` gives what clipping of updates applies to, `finish` the new weight.
 
     Symbols as in PopART's headers: g gradient, w weight, v, m moments, s scaled gradient.
     """
+
+    replicas = 1.0
+    """So many times what `enter` gives is what PopART clips."""
 
     def __init__(self, context: RuleContext) -> None:
         self.context = context
@@ -76,26 +79,30 @@ class CombinedSGD(UpdateRule):
     v <- v + dpsf1 * g;  w <- w - slr1 * v;  v <- smm1 * v + swd1 * w.
 
     The velocity holds the next step's momentum and weight decay already, so that gradients can be
-    added to it one by one.
+    added to it one by one. In PopART, those of all replicas are added up for the update; here it is
+    their mean. What is clipped changes the weight alone.
     """
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
         super().__init__(context)
         self.nesterov = spec.nesterov
+        self.replicas = float(spec.replicas) if spec.accumulates else 1.0
 
     def enter(self) -> Term:
-        decay = self.context.first("scaledWeightDecay1")
-        velocity = self.context.state(VELOCITY, decay, of_weight=True)
-        return velocity + self.context.gradient * self.context.scalar("dampeningScaleFactor1")
+        context = self.context
+        decay = context.first("scaledWeightDecay1")
+        velocity = context.state(VELOCITY, decay, of_weight=True)
+        velocity += context.gradient * context.scalar("dampeningScaleFactor1")
+        context.tell("AcclIntoUpdate___", velocity)
+        if context.accumulates:
+            context.tell(VELOCITY, velocity)
+        self.velocity = velocity
+        return nesterov_step(context, 1, context.gradient, velocity) if self.nesterov else velocity
 
     def finish(self, entered: Term) -> Term:
         context = self.context
-        context.tell("AcclIntoUpdate___", entered)
-        if context.accumulates:
-            context.tell(VELOCITY, entered)
-        step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
-        weight = context.weight - step * context.scalar("scaledLearningRate1")
-        velocity = entered * context.scalar("scaledMomentum1")
+        weight = context.weight - entered * context.scalar("scaledLearningRate1")
+        velocity = self.velocity * context.scalar("scaledMomentum1")
         velocity += weight * context.scalar("scaledWeightDecay1")
         context.keep(VELOCITY, velocity)
         context.tell("AcclOutOfAcclUpdate___", velocity)
@@ -103,24 +110,27 @@ class CombinedSGD(UpdateRule):
 
 
 class SeparateSGD(UpdateRule):
-    """v <- smm2 * v + dpsf2 * g + swd1 * w;  w <- w - slr2 * v."""
+    """
+    v <- smm2 * v + dpsf2 * g + swd1 * w;  w <- w - slr2 * v.
+
+    What is clipped changes the weight alone.
+    """
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
         super().__init__(context)
         self.nesterov = spec.nesterov
 
     def enter(self) -> Term:
-        return self.context.gradient
-
-    def finish(self, entered: Term) -> Term:
         context = self.context
         velocity = context.state("Accl1___") * context.scalar("scaledMomentum2")
-        velocity += entered * context.scalar("dampeningScaleFactor2")
+        velocity += context.gradient * context.scalar("dampeningScaleFactor2")
         velocity += context.weight * context.scalar("scaledWeightDecay1")
         context.keep("Accl1___", velocity)
         context.tell("AcclIntoUpdate___", velocity)
-        step = nesterov_step(context, 2, entered, velocity) if self.nesterov else velocity
-        return context.weight - step * context.scalar("scaledLearningRate2")
+        return nesterov_step(context, 2, context.gradient, velocity) if self.nesterov else velocity
+
+    def finish(self, entered: Term) -> Term:
+        return self.context.weight - entered * self.context.scalar("scaledLearningRate2")
 
 
 def nesterov_step(context: RuleContext, number: int, gradient: Term, velocity: Term) -> Term:

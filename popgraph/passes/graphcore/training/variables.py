@@ -74,6 +74,8 @@ class Variables:
         variable = name.removeprefix(UPDATED)
         given = {op.variable.text: op.value for op in self.graph.updates()}
         found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
+        if found is None and variable in self.told:
+            found = self.told[variable].operand
         if found is None:
             raise PassError(
                 f"the program has no variable {variable!r}",

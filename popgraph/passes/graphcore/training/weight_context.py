@@ -105,7 +105,18 @@ class WeightContext:
 
     def keep(self, prefix: str, value: Term) -> None:
         old = self.variables.term(self.variables.now[prefix + self.name])
-        self.variables.set(prefix + self.name, self.at_end(value.cast(old.dtype), old))
+        self.set_at_update(prefix + self.name, self.at_end(value.cast(old.dtype), old))
+
+    def set_at_update(self, name: str, value: Term) -> None:
+        """
+        Updates a variable that only complete batches change.
+
+        An output of its name is its value in the micro-batches of the batch: PopART updates after
+        the last one, when the anchors of all have been read.
+        """
+        self.variables.set(name, value)
+        if self.spec.accumulates:
+            self.variables.told.setdefault(name, self.variables.term(self.variables.now[name]))
 
     def tell(self, prefix: str, value: Term) -> None:
         self.variables.told[prefix + self.name] = value
@@ -118,7 +129,7 @@ class WeightContext:
         name = "Step___" + self.name
         count = self.variables.get(name, np.array(0, self.compute.numpy))
         new = count + 1.0
-        self.variables.set(name, self.at_end(new, count))
+        self.set_at_update(name, self.at_end(new, count))
         return new
 
 

@@ -9,9 +9,10 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import moved, set_type_in_place
+from popgraph.passes.structured.analysis.operand_maps import moved
 from popgraph.passes.structured.analysis.split_epilogue import bare_sums
 
 
@@ -45,7 +46,7 @@ def take_apart(op: tile.ContractOp) -> None:
     )
     insert_made_for(op, sums)
     for old, new in zip(op.outputs, reduced.outputs, strict=True):
-        set_type_in_place(new, tensor(old))
+        set_type(new, tensor(old))
     replace_op(op, reduced)
 
 

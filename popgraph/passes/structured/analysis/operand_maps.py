@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType
+from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 
@@ -15,6 +15,7 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element, is_identity
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.shapes import Shape
 
@@ -185,11 +186,6 @@ def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.Map
     return tile.MapOp([value], [map_], shape, Region(body), [kind])
 
 
-def set_type_in_place(value: SSAValue, type_: TensorType[Attribute]) -> None:
-    """Gives a value a type that its operation computes as well: another order or layout."""
-    value._type = type_  # xDSL's own way makes a new value, which nobody who knows the old one has
-
-
 def through_view(
     view: tile.ViewOp, map_: AffineMap, sizes: Shape, divided: Iterable[int] = ()
 ) -> AffineMap | None:
@@ -351,7 +347,7 @@ def _keep_layouts(old: tile.Structured, new: tile.Structured) -> None:
         if layout_of(tensor(before)):
             type_, encoding = tensor(result), tensor(before).encoding
             laid_out = tensor_type(type_.element_type, type_.get_shape(), encoding)
-            set_type_in_place(result, laid_out)
+            set_type(result, laid_out)
 
 
 def _region(body: Block | None) -> Region:

@@ -7,9 +7,9 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import has_identity_epilogue, tensor
-from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 
 
 def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
@@ -30,7 +30,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     )
     insert_made_for(op, sums)
     for old, new in zip(op.outputs, map_.outputs, strict=True):
-        set_type_in_place(new, tensor(old))
+        set_type(new, tensor(old))
     replace_op(op, map_)
     return sums
 

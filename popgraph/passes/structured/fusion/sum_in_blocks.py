@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed
 from popgraph.dialects.tile.structured.ops import element, yielded
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -30,7 +31,6 @@ from popgraph.passes.structured.analysis.operand_maps import (
     inline_producer,
     mapped_inputs,
     moved,
-    set_type_in_place,
 )
 from popgraph.passes.structured.analysis.permute_results import (
     read_in_order,
@@ -121,7 +121,7 @@ class PartialSums:
         )
         plain.erase()
         for old, result in zip(op.outputs, new.outputs, strict=True):
-            set_type_in_place(result, tensor(old))
+            set_type(result, tensor(old))
         replace_op(op, new)
         for unread in (between, sums):
             if isinstance(unread, Operation):

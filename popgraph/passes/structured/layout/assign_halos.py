@@ -18,6 +18,7 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
 from popgraph.dialects.tile.structured.ops import is_identity, maps_attribute, yielded
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.inplace_concat import (
@@ -29,7 +30,6 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     erase_unused,
     is_movement,
-    set_type_in_place,
     through_view,
 )
 from popgraph.support.shapes import Shape, prod
@@ -296,7 +296,7 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
 
 
 def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
-    set_type_in_place(value, _surrounded(tensor(value), tuple(low), tuple(high)))
+    set_type(value, _surrounded(tensor(value), tuple(low), tuple(high)))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -354,7 +354,7 @@ def place_in_concat(op: tile.AssembleOp, axis: int | None) -> None:
         low = [a + b for a, b in zip(halo.low, offsets, strict=True)]
         own = tensor(piece)
         part = LayoutAttr.moved(low, physical, axis)
-        set_type_in_place(piece, TensorType(own.element_type, own.get_shape(), part))
+        set_type(piece, TensorType(own.element_type, own.get_shape(), part))
 
 
 def concat_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:

@@ -15,6 +15,7 @@ from popgraph.dialects.program import IntsAttr, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.affine import permutation, selection, with_dims
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -22,7 +23,6 @@ from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_thro
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     movement,
-    set_type_in_place,
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.layout.axis_choice import (
@@ -122,7 +122,7 @@ class _Rewriting:
         if value in self.orders:
             type_ = tensor(value)
             shape = [type_.get_shape()[axis] for axis in self.orders[value]]
-            set_type_in_place(value, tensor_type(type_.element_type, shape))
+            set_type(value, tensor_type(type_.element_type, shape))
 
     def _structured(self, op: tile.Structured) -> None:
         order = self.orders.get(op.results[0], tuple(range(op.parallel_rank)))
@@ -151,7 +151,7 @@ class _Rewriting:
             if order is None or self.orders.get(value) != order or number not in walking:
                 continue
             left.remove(operands[number])
-            set_type_in_place(argument, tensor(value))
+            set_type(argument, tensor(value))
             for lookup in {use.operation for use in argument.uses}:
                 assert isinstance(lookup, tile.ElementOp)
                 indices = list(lookup.indices)

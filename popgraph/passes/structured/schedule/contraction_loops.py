@@ -13,8 +13,8 @@ from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 from popgraph.support.shapes import Shape
 
 
@@ -77,7 +77,7 @@ def _reshape_result(op: tile.ContractOp, result: OpResult, shape: Shape) -> None
     view.output.name_hint, result.name_hint = result.name_hint, None
     for use in readers:
         use.operation.operands[use.index] = view.output
-    set_type_in_place(result, tensor_type(type_.element_type, shape))
+    set_type(result, tensor_type(type_.element_type, shape))
 
 
 def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:

@@ -16,11 +16,11 @@ from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 from popgraph.passes.structured.analysis.winograd_scratch import padded_pitch
 from popgraph.passes.tuning import Target
 
@@ -142,7 +142,7 @@ class WinogradGradientCandidate:
             op.epilogue_input_maps,
         )
         for old, result in zip(op.outputs, new.outputs, strict=True):
-            set_type_in_place(result, tensor(old))
+            set_type(result, tensor(old))
         return new
 
 

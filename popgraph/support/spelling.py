@@ -1,0 +1,28 @@
+"""Settings as the user writes them: keyword arguments in Python, options of the command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_AS_OPTIONS = ContextVar("as_options", default=False)
+
+
+@contextmanager
+def as_options() -> Iterator[None]:
+    """Within it, the command is in use: hints name its options."""
+    token = _AS_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _AS_OPTIONS.reset(token)
+
+
+def setting(name: str, value: str | bool = True) -> str:
+    """`optimizer="Adam(0.001)"`, or `--optimizer 'Adam(0.001)'`; of a switch `--resume`."""
+    if not _AS_OPTIONS.get():
+        return f"{name}={value if isinstance(value, bool) else repr(value)}"
+    option = f"--{name.replace('_', '-')}"
+    return option if value is True else f"{option} {shlex.quote(str(value))}"

@@ -1,0 +1,46 @@
+"""Arguments of public functions: a wrong type is an error of ours that names the argument."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any, TypeVar
+
+from popgraph.builder.opset.kinds import admits, resolved
+from popgraph.support.errors import RunError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def checked(*own: str) -> Callable[[_Function], _Function]:
+    """
+    Compares arguments with their annotations before a function begins.
+
+    It leaves out those in `own`, for which the function has better messages.
+    """
+    return lambda function: _checked(function, own)
+
+
+def _checked(function: _Function, own: Collection[str]) -> _Function:
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def checking(*args: Any, **named: Any) -> Any:
+        try:
+            given = signature.bind(*args, **named).arguments
+        except TypeError:
+            return function(*args, **named)  # Python says what is missing or unknown.
+        for name, value in given.items():
+            annotation = signature.parameters[name].annotation
+            if name in own:
+                continue
+            kind = resolved(annotation, function.__globals__)
+            if kind is inspect.Parameter.empty or admits(kind)(value):
+                continue
+            wanted = re.sub(r"\s*\|\s*", " or ", str(annotation)).replace("[str]", " of str")
+            raise RunError(f"{name} is {wanted}, not {value!r} ({type(value).__name__})", name)
+        return function(*args, **named)
+
+    return checking  # type: ignore[return-value]

@@ -1,0 +1,147 @@
+"""Tests start-up: commands and `import popgraph` import only the modules that they need."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from popgraph.cli import COMMANDS
+
+TYPER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions", "colorama"}
+"""The packages that parse the command line."""
+FOUND_BY_TYPER = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
+"""Packages that newer versions of Typer import where they are installed."""
+COMMAND_LINE = TYPER | FOUND_BY_TYPER
+
+NUMPY = {"numpy", "ml_dtypes", "cython_runtime"}
+
+SCRIPT = """
+import atexit, json, os, sys
+
+before = set(sys.modules)
+
+
+def report():
+    with open(os.environ["MODULES"], "w") as file:
+        json.dump(sorted(set(sys.modules) - before), file)
+
+
+atexit.register(report)
+"""
+COMMAND = """
+from popgraph.__main__ import main
+
+main()
+"""
+SETTLED = """
+from popgraph.backends.c.cache import install_fingerprint
+from popgraph.support import files
+
+install_fingerprint.states = lambda: "the same"  # Also right after somebody has edited a module.
+files.SETTLED = -1.0
+"""
+
+MODEL = """
+graph net(x: f32[N, 3]) -> (y: f32[N, 2]) {
+    weight w: f32[3, 2] = glorot_uniform
+    y = Relu(x @ w)
+}
+"""
+
+
+def imported(tmp_path: Path, script: str, *arguments: str, code: int = 0) -> set[str]:
+    """The modules that a process has at its end, but for those that Python starts with."""
+    listed = tmp_path / "modules.json"
+    environment = {
+        **os.environ,
+        "MODULES": str(listed),
+        "POPGRAPH_CACHE_DIR": str(tmp_path / "cache"),
+        "POPGRAPH_PROGRAM_CACHE": "1",
+    }
+    command = [sys.executable, "-c", SCRIPT + script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == code, done.stderr
+    return set(json.loads(listed.read_text()))
+
+
+def packages(modules: set[str]) -> set[str]:
+    """The packages of modules, but for Python's own and this one."""
+    roots = {name.partition(".")[0] for name in modules if not name.startswith("_")}
+    return roots - sys.stdlib_module_names - {"popgraph"}
+
+
+def rooms(modules: set[str]) -> set[str]:
+    """The folders and files right in this package."""
+    return {name.split(".")[1] for name in modules if name.startswith("popgraph.")}
+
+
+def test_importing_the_package_imports_next_to_nothing(tmp_path: Path) -> None:
+    found = imported(tmp_path, "import popgraph")
+    assert packages(found) == set()
+    assert {name for name in found if name.startswith("popgraph")} == {
+        "popgraph",
+        "popgraph.support",
+        "popgraph.support.garbage",
+    }
+
+
+def test_help_needs_no_compiler(tmp_path: Path) -> None:
+    found = imported(tmp_path, COMMAND, "--help")
+    assert packages(found) <= COMMAND_LINE
+    assert rooms(found) <= {"__main__", "cli", "support", "measure"}
+
+
+COMMAND_ARGUMENTS = {
+    "bench": [],
+    "bisect": [],
+    "convert": ["y.onnx"],
+    "emit": ["-o", "y"],
+    "export": ["-o", "y"],
+    "info": [],
+    "print": [],
+    "profile": [],
+    "run": ["--random"],
+    "scale": [],
+    "schedules": [],
+    "train": ["x=x.npy", "-o", "y.onnx"],
+    "tune": [],
+    "view": [],
+}
+"""Commands whose first argument is a model's file, and the other arguments that they need."""
+
+
+@pytest.mark.parametrize("command", sorted(COMMAND_ARGUMENTS))
+def test_a_file_that_does_not_exist_needs_no_compiler(tmp_path: Path, command: str) -> None:
+    arguments = [command, "nosuch.onnx", *COMMAND_ARGUMENTS[command]]
+    found = imported(tmp_path, COMMAND, *arguments, code=1)
+    assert packages(found) <= COMMAND_LINE
+    assert rooms(found) <= {"__main__", "cli", "support", "measure"}
+    others = {f"popgraph.cli.{name}" for name in COMMANDS if name != command}
+    assert found & others <= {"popgraph.cli.run", "popgraph.cli.completion"}
+
+
+@pytest.mark.parametrize("inputs", [["-i", "x=x.npy"], ["--random"], ["--random", "--dim", "N=2"]])
+def test_a_known_model_runs_without_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pgraph").write_text(MODEL)
+    np.save("x.npy", np.ones((4, 3), np.float32))
+    for _ in range(2):
+        found = imported(tmp_path, SETTLED + COMMAND, "run", "net.pgraph", *inputs)
+    assert packages(found) <= COMMAND_LINE | {
+        "numpy",
+        "ml_dtypes",
+        "platformdirs",
+        "cython_runtime",
+    }
+    assert not rooms(found) & {"compiler", "dialects", "builder", "training", "session", "hosted"}
+    passes = {name for name in found if name.startswith("popgraph.passes.")}
+    assert not {name for name in passes if name.count(".") > 2}, "options need no pass"
+    assert len([name for name in found if name.startswith("popgraph")]) < 100
