@@ -120,7 +120,7 @@ OPTIONS: Table = {
     (Effect.NONE, "the program computes the loss scale in the type of the loss"): """
         ensureFp32LossScaleTensor
     """,
-    (Effect.NONE, "a step is a loop of the host; exchanges that overlap are refused without it"): """
+    (Effect.NONE, "a step is a loop of the host; overlap of exchanges needs it"): """
         enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
     """,
     (Effect.REFUSED, "other values than the default would change results"): "customCodelets",

@@ -281,14 +281,16 @@ def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
     np.testing.assert_array_equal(apart.trained(), together.trained())
 
 
-def test_ipus_share_a_pipeline_by_cost() -> None:
+@pytest.mark.parametrize(("ratios", "last"), [((), 1), ((0.9, 0.1), 2), ((0.1, 0.9), 1)])
+def test_ipus_share_a_pipeline_by_cost(ratios: tuple[float, ...], last: int) -> None:
+    """`last` is the first layer on the second IPU."""
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
-    shared = Deep(mode=popart.VirtualGraphMode.Auto)
+    shared = Deep(mode=popart.VirtualGraphMode.Auto, virtualGraphSplitRatios=list(ratios))
     ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
     products = [op for op in ops if op["type"] == "MatMul"]
     homes = {op["inputs"][1]["name"].removeprefix("Delayed___"): ipu_of(op) for op in products}
     ipus = tuple(int(homes[f"w{at}"]) for at in range(3))
-    assert set(ipus) == {0, 1}
+    assert ipus == tuple(int(at >= last) for at in range(3))
     told = Deep(ipus, ipus)
     np.testing.assert_array_equal(shared.run(data), told.run(data))
 
