@@ -59,7 +59,7 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
     """
     Every version of every operator that can be compiled.
 
-    What is internal occurs in no model, only in PopART's IR (`getIr`): operators of gradients.
+    What is internal occurs in no model, only in `getIr`: operators of gradients.
     """
     public = [
         OperatorIdentifier(domain or "ai.onnx", name, number)
