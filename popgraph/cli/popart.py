@@ -18,9 +18,9 @@ enumerations and the functions `reserved...Prefix` are not listed: all of them e
 
 Options of a session and patterns are listed by what they change. "Changes the program": results,
 speed or memory of what runs, or what a session keeps or refuses; the last column says which.
-"Changes reports only": the summary or the modelled cycles. "Shown in the IR only": in `getIr`,
-`_serializeIr` and the pictures of `dotChecks`, which show what PopART would do; the program that
-runs is the same. "No effect": accepted, checked as PopART checks it, and nothing differs."""
+"Changes reports only": the summary or the modelled cycles. "Shown in the IR only": in the pictures
+of `dotChecks`; the program that runs is the same. "No effect": accepted, checked as PopART checks
+it, and nothing differs."""
 
 
 def _counted(what: str, found: Sequence[Entry]) -> str:

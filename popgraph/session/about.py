@@ -15,7 +15,7 @@ from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 from popgraph.session.aborts import ABORT
 from popgraph.session.builder import Builder
-from popgraph.session.popart_ir.gradient_rules import gradient_types
+from popgraph.session.ir import gradient_types
 
 POPART = (3, 4, 0)
 """The PopART whose API this is."""
@@ -59,7 +59,7 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
     """
     Every version of every operator that can be compiled.
 
-    What is internal occurs in no model, only in PopART's IR (`getIr`): operators of gradients.
+    What is internal occurs in no model, only in `getIr`: operators of gradients.
     """
     public = [
         OperatorIdentifier(domain or "ai.onnx", name, number)

@@ -16,7 +16,7 @@ class Effect(Enum):
     """Results, speed or memory of what runs, or what a session keeps or refuses."""
     REPORTS = "changes reports only"
     IR = "shown in the IR only"
-    """In `getIr`, `_serializeIr` and what `dotChecks` draws; nothing that runs depends on it."""
+    """In drawings of `getIr`; nothing that runs depends on it."""
     NONE = "no effect"
     REFUSED = "refused, as PopART without an IPU"
 
@@ -89,6 +89,9 @@ OPTIONS: Table = {
     (Effect.PROGRAM, "results: inputs are drawn here, and the host's are not read"): """
         syntheticDataMode
     """,
+    (Effect.PROGRAM, "results: which stage of a pipeline by cost computes what"): """
+        virtualGraphSplitRatios
+    """,
     (Effect.PROGRAM, "which devices stages of a pipeline have, and what is refused"): """
         virtualGraphMode
     """,
@@ -102,24 +105,23 @@ OPTIONS: Table = {
     (Effect.REPORTS, "`debug.allowOutOfMemory`: what the error of a full IPU says"): """
         engineOptions
     """,
-    (Effect.IR, _IPU): """
+    (Effect.IR, "which pictures of the IR are drawn, where and of what"): """
+        dotChecks dotOpNames finalDotOp firstDotOp logDir
+    """,
+    (Effect.NONE, _IPU): """
         accumulateOuterFragmentSettings activationTensorLocationSettings
         batchSerializationSettings
         delayVarUpdates enableFullyConnectedPass enableMergeExchange enableOutlining
         executionPhaseSettings kahnTieBreaker mergeVarUpdate mergeVarUpdateMemThreshold numIOTiles
         outlineThreshold partialsTypeMatMuls replicatedCollectivesSettings
         scheduleNonWeightUpdateGradientConsumersEarly swapLimitScheduler timeLimitScheduler
-        virtualGraphSplitRatios
     """,
-    (Effect.IR, "sums of gradients are written in another way"): "decomposeGradSum",
-    (Effect.IR, "the type of the loss scale, which the program computes in any case"): """
+    (Effect.NONE, "sums of gradients are written as they come"): "decomposeGradSum",
+    (Effect.NONE, "the program computes the loss scale in the type of the loss"): """
         ensureFp32LossScaleTensor
     """,
-    (Effect.IR, "writes loops out; exchanges that overlap are refused without it"): """
+    (Effect.NONE, "a step is a loop of the host; overlap of exchanges needs it"): """
         enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
-    """,
-    (Effect.IR, "which pictures of the IR are drawn, where and of what"): """
-        dotChecks dotOpNames finalDotOp firstDotOp logDir
     """,
     (Effect.REFUSED, "other values than the default would change results"): "customCodelets",
     (Effect.NONE, "all replicas are in one memory: there is nothing to place"): "groupHostSync",
@@ -195,5 +197,5 @@ def patterns() -> list[Entry]:
             found[name] = Entry(name, Effect.PROGRAM, _FUSED)
         else:
             why = _NEEDED if name in MANDATORY else _REWRITTEN
-            found[name] = Entry(name, Effect.IR, why)
+            found[name] = Entry(name, Effect.NONE, why)
     return sorted(found.values(), key=lambda one: one.name.lower())

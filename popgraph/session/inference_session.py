@@ -89,5 +89,4 @@ class InferenceSession(Session):
         self._engine.loaded = isLoaded
 
     def checkInplacingAmbiguity(self) -> None:
-        """Makes the IR, whose operators in place have an order in which none reads too late."""
-        self.getIr()
+        """Nothing to check: no operator of the IR works in place."""

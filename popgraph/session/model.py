@@ -28,7 +28,7 @@ from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
-from popgraph.dialects.onnx.annotations import RECOMPUTE, SERIALIZED, all_attributes, set_attribute
+from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.schemas import UnknownOperator
@@ -215,11 +215,6 @@ class SessionModel:
                 "SessionOptions.autoRecomputation",
                 "leave it out, or recomputeOutput",
             )
-
-    @property
-    def serializes_products(self) -> bool:
-        """Whether the user wants some product to be computed in parts."""
-        return any(SERIALIZED in all_attributes(op, self.weights) for op in self.graph.nodes)
 
     @property
     def recomputed(self) -> tuple[str, ...]:

@@ -13,13 +13,11 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
+from popgraph.session.automatic_places import Shares, automatic_places
 from popgraph.session.dataflow import DataFlow
+from popgraph.session.ir import Placement
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
-from popgraph.session.patterns import Patterns
-from popgraph.session.popart_ir.automatic_places import Shares, place_automatically
-from popgraph.session.popart_ir.forward import ForwardReader, Places
-from popgraph.session.popart_ir.patterns import Stage, apply_patterns
 from popgraph.session.settings import ExecutionPhaseSettings
 from popgraph.session.stages import Staged, Stages
 from popgraph.session.step_shape import StepShape
@@ -64,10 +62,9 @@ def check_placement(
     step: StepShape,
     ipus: int | None,
     training: bool,
-    patterns: Patterns,
-) -> Stages | None:
+) -> Placement:
     """
-    The pipeline of a model, if it is one.
+    Where the nodes of a model are computed, and its pipeline if it is one.
 
     Refuses what only some nodes have; `ipus` is how many a replica has, if that is known.
     """
@@ -80,35 +77,29 @@ def check_placement(
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
         shares = Shares.of(options, ipus or 1, trains=training)
-        nodes = _shared_out(nodes, model, shares, patterns)
+        nodes = _shared_out(nodes, model, shares)
+    homes = {id: node.ipu for node in nodes for id in node.outputs if node.ipu is not None}
+    placement = Placement(homes, accumulates=options.enableGradientAccumulation)
     if not options.enablePipelining:
-        return None
+        return placement
     _check_options(options, ipus)
     stages = _check_pipeline(nodes, model, options, training)
     if options.enableGradientAccumulation:
         _check_depth("gradient accumulation factor", step.accumulation, stages)
     else:
         _check_depth("batchesPerStep", step.batches, stages)
-    return stages
+    return replace(placement, stages=stages)
 
 
-def _shared_out(
-    nodes: Sequence[_Node], model: SessionModel, shares: Shares, patterns: Patterns
-) -> list[_Node]:
-    """The nodes on IPUs that share their costs."""
-    main = ForwardReader(model, constant=False, anchors=(), places=Places()).main
-    apply_patterns(main, patterns.enabled(), Stage(shares.trains))
-    place_automatically(main, shares)
-    homes = {id: op.settings.ipu or 0 for op in main.ops for id in op.outputs.values()}
-    readers = {id: main.consumers(id) for id in model.weight_names}
-    found = []
-    for node in nodes:
-        reading = [op.settings.ipu or 0 for id in node.inputs for op in readers.get(id, ())]
-        known = [homes[id] for id in (*node.outputs, *node.inputs) if id in homes]
-        ipu = next(iter([*reading, *known]), 0)
-        homes |= dict.fromkeys(node.outputs, ipu)
-        found.append(replace(node, ipu=ipu))
-    return found
+def _shared_out(nodes: Sequence[_Node], model: SessionModel, shares: Shares) -> list[_Node]:
+    """The nodes on IPUs that share their costs; readers of one weight are on the same."""
+    places = automatic_places(nodes, model, shares)
+    homes: dict[str, int] = {}
+    for node, ipu in places.items():
+        for id in node.inputs:
+            if id in model.weight_names:
+                places[node] = homes.setdefault(id, ipu)
+    return [replace(node, ipu=ipu) for node, ipu in places.items()]
 
 
 def _pipeline(

@@ -17,9 +17,10 @@ from popgraph.compiler import lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
-from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.analysis.notes import noted
 from popgraph.passes.analysis.stage_notes import put_on_stage
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
@@ -40,6 +41,7 @@ from popgraph.session.accumulators import adds_up, is_accumulated
 from popgraph.session.buffers import Stream
 from popgraph.session.first_values import FirstValues, held_groups
 from popgraph.session.grouped_weights import Grouped
+from popgraph.session.ir import NODE, Ir, Placement
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
@@ -104,6 +106,9 @@ class Program:
         self._model, self._request = model, request
         self._compilation: Compilation = model.compilation()
         self._module: ModuleOp = model.module.clone()
+        self.nodes = tuple(op for op in model.module.walk() if isinstance(op, OnnxOp))
+        """The nodes of the model, as operations of the graph note their numbers."""
+        self._note_nodes()
         self._note_stages()
         heed_popart(self._module, model.weights, any_label=request.code.indices is None)
         self.infos: dict[str, TensorInfo] = model.infos()
@@ -134,6 +139,15 @@ class Program:
     @property
     def _graph(self) -> GraphOp:
         return only_graph(self._module)
+
+    def ir(self, placement: Placement) -> Ir:
+        """The graph as PopART's IR."""
+        return Ir(self._module, self._model, self.nodes, placement)
+
+    def _note_nodes(self) -> None:
+        nodes = (op for op in self._module.walk() if isinstance(op, OnnxOp))
+        for number, op in enumerate(nodes):
+            op.location = noted(op.location, [f"{NODE} {number}"])
 
     def _note_stages(self) -> None:
         for op in model_of(self._module).graph.nodes:

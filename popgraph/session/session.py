@@ -32,12 +32,15 @@ from popgraph.session.delayed_weights import DelayedWeights, delays_of
 from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.distributed import check_distributed, check_ranks
+from popgraph.session.dot_files import DotFiles
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
+from popgraph.session.folding import left_to_the_device
 from popgraph.session.gradient_checks import check_gradients
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.ipu_memory import check_memory
 from popgraph.session.ipu_only import IpuOnly
+from popgraph.session.ir import RESTORED, Ir
 from popgraph.session.losses import Loss
 from popgraph.session.lowering_checks import check_libraries, check_operators
 from popgraph.session.model import SessionModel
@@ -47,11 +50,6 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.overlap import overlap_of
 from popgraph.session.patterns import Patterns
 from popgraph.session.pipelining import check_device, check_placement
-from popgraph.session.popart_ir.dot_files import DotFiles
-from popgraph.session.popart_ir.folding import left_to_the_device
-from popgraph.session.popart_ir.ir import Ir
-from popgraph.session.popart_ir.pipeline import RESTORED
-from popgraph.session.popart_ir.transforms import Asked
 from popgraph.session.program import Program, Request
 from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
@@ -156,13 +154,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
                 check_gradients(self._model)
                 tell_of_states(self._model, self._differentiated())
                 check_clipping(self._rule, self._model.weight_names)
-            self._stages = check_placement(
-                self._model,
-                self._options,
-                self._step,
-                self._ipus,
-                self._training,
-                self._patterns,
+            self._placement = check_placement(
+                self._model, self._options, self._step, self._ipus, self._training
             )
             self._program = Program(self._model, self._request())
             self._program.check_work()
@@ -179,10 +172,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         delays = {id: delay for id, delay in self._delays().items() if id in delayed}
         self._delayed = DelayedWeights(delays)
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
-        if self._training and self._model.serializes_products:
-            self.getIr()  # which warns
-        if DotFiles(self._options).are_wanted:
-            self.getIr().graphNames()  # which writes the files
+        DotFiles(self._options).draw(self.getIr)
         if path := os.environ.get("POPART_IR_DUMP"):
             log_of("ir").debug("Writing ir to %s", path)
             write_file(path, [self.getIr().serialised().encode()])
@@ -278,9 +268,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             disabled=self._patterns.disabled_passes(),
             gradient_prefixes=self._gradient_prefixes(),
             replicas=self._written_out(),
-            aliases={} if self._stages is None else self._restored(),
+            aliases={} if self._placement.stages is None else self._restored(),
             delayed=tuple(self._delays()),
-            stages={} if self._stages is None else self._stages.of_tensors,
+            stages={} if self._placement.stages is None else self._placement.stages.of_tensors,
             grouped=self._grouped,
             code=self._code(),
         )
@@ -293,10 +283,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     def _delays(self) -> Mapping[str, int]:
         """The weights that batches of the pipeline meet before they were updated."""
         accumulates = self._options.enableGradientAccumulation
-        if self._stages is None or not self._training or accumulates:
+        if self._placement.stages is None or not self._training or accumulates:
             return {}
         talks = bool(self._grouped) or self._model.has_collectives
-        return delays_of(self._stages, sorted(self._model.weight_names), talks=talks)
+        return delays_of(self._placement.stages, sorted(self._model.weight_names), talks=talks)
 
     def _written_out(self) -> Replication:
         """The replicas of one program: all, if they differ or talk; else it runs in turn."""
@@ -383,7 +373,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         with as_popart_errors():
             check_ranks(self._share.own, self._program.code.exchanges)
         forward = self._options.createImplicitPipeliningFwdOnlyProgram
-        overlap = overlap_of(self._stages, self._options, self._device, self._step, self._program)
+        overlap = overlap_of(
+            self._placement.stages, self._options, self._device, self._step, self._program
+        )
         self._engine.prepare(self._device, self._share.own.rank, forward=forward, overlap=overlap)
         _LOG.info("Graph compiled")
         if loadEngine:
@@ -404,29 +396,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     # PopART's IR
 
     def getIr(self) -> Ir:
-        """What PopART's IR of the session would be: a view, of which nothing is compiled."""
+        """The graph of the session in PopART's words: the one that is compiled."""
         if self._ir is None:
-            with as_popart_errors():
-                self._ir = Ir(self._asked())
+            self._ir = self._program.ir(self._placement)
         return self._ir
-
-    def _asked(self) -> Asked:
-        return Asked(
-            self._model,
-            self._options,
-            self._patterns,
-            tuple(self._dataflow.anchors()),
-            self._rule,
-            self._frozen(),
-            self._constant_weights,
-            self._step,
-            self._ipus or 1,
-            self._program.tracked,
-            {id: self._dataflow.art(id).id() for id in self._dataflow.anchors()},
-            self._grouped,
-            {id: self._dataflow.art(id).tileSet() for id in self._dataflow.anchors()},
-            self._strategies,
-        )
 
     @property
     def _strategies(self) -> dict[str, ExchangeStrategy]:
@@ -434,10 +407,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         flow = self._dataflow
         given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
         return {**self._model.exchange_strategies, **given}
-
-    def _frozen(self) -> Collection[str]:
-        """Weights that no step changes although the session trains."""
-        return ()
 
     def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
         """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""

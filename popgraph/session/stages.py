@@ -117,6 +117,12 @@ class Stages:
         """The stage that computes each tensor."""
         return {id: self._number(node.stage) for node in self.nodes for id in node.outputs}
 
+    @property
+    def of_gradients(self) -> dict[str, int]:
+        """The stage that computes the gradient of the node of each tensor."""
+        moved = self._differentiated
+        return {id: self._number(self.back(node.stage)) for node in moved for id in node.outputs}
+
     def _number(self, stage: int) -> int:
         return self.numbers.get(stage, stage)
 

@@ -108,7 +108,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",
     },
     "Builder": {
-        (Standing.QUIET, "a note in the model, which getIr heeds; the CPU's own passes decide"): """
+        (Standing.QUIET, "a note in the model; the passes of the CPU decide themselves"): """
             excludePatterns outlineAttributes schedulePriority
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
             setPartialsType setSerializeMatMul

@@ -165,9 +165,6 @@ class TrainingSession(TrainingOnly, Session):
             and not adds_up(id, self._rule)
         }
 
-    def _frozen(self) -> Collection[str]:
-        return self._selection.frozen
-
     def _own(self) -> Collection[str]:
         """Those of them that no gradient moves: its sum over all replicas moves the others."""
         return set(super()._own()).difference(self._selection.trained)

@@ -16,6 +16,8 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp
+from popgraph.passes.analysis.graph import origin
+from popgraph.passes.analysis.notes import GRADIENT, notes
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode
@@ -230,11 +232,14 @@ def test_locations_are_those_of_the_forward_operations() -> None:
     program = perceptron_program()
     for number, op in enumerate(program.graph.block.ops):
         op.location = NameLoc(StringAttr(f"n{number}"), NoneAttr())
-    known = {op.location for op in program.graph.block.ops}
+    known = {origin(op) for op in program.graph.block.ops}
+    forward = set(program.graph.block.ops)
     program.differentiated(Autodiff("loss"))
-    gradients = [op for op in program.graph.block.ops if isinstance(op, gc.MatMulOp)]
-    assert len(gradients) > 3
-    assert all(op.location in known for op in gradients)
+    products = [op for op in program.graph.block.ops if isinstance(op, gc.MatMulOp)]
+    assert len(products) > 3
+    for op in products:
+        assert origin(op) in known
+        assert (GRADIENT in notes(op.location)) == (op not in forward)
 
 
 def test_a_gradient_that_is_not_added_up_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import popgraph.session as popart
 from popgraph.builder.popart.builder import Builder
-from tests.session.popart_graphs import trained, weight
+from tests.session.popart_graphs import weight
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -102,16 +102,6 @@ def test_inputs_that_nothing_reads_are_told_of(capsys: pytest.CaptureFixture[str
     session.run(popart.PyStepIO({"x": ones, "shaped": ones}, session.initAnchorArrays()))
     (line,) = told(capsys)
     assert "The input Tensor shaped to the ONNX Model does not appear in the optimized" in line
-
-
-def test_products_whose_updates_cannot_be_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    builder = popart.Builder()
-    x, w = builder.addInputTensor("FLOAT", [4, 4]), weight(builder, 4, 4)
-    product = builder.aiOnnx.matmul([x, builder.aiOnnx.exp([w])])
-    builder.setSerializeMatMul({product}, "output_channels", 2)
-    trained(builder, str(builder.aiGraphcore.l1loss([product], 1.0)))
-    (line,) = told(capsys)
-    assert line.endswith("Do not currently support ai.onnx.Mul:7 when serializing matmuls")
 
 
 def test_a_session_has_no_texts() -> None:

@@ -251,9 +251,7 @@ def operators(**asked: Any) -> list[dict[str, Any]]:
 
 
 def ipu_of(op: dict[str, Any]) -> str:
-    """Where an operator runs, or from where it copies."""
-    told = op["attributes"]
-    return str(told.get("__ipu_number") or told["__sourceIpus"].strip("[]"))
+    return str(op["attributes"]["__ipu_number"])
 
 
 def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]:
@@ -265,7 +263,7 @@ def of_type(ops: list[dict[str, Any]], type_: str) -> dict[str, tuple[str, str]]
     }
 
 
-def test_the_ir_of_a_pipeline_stashes_what_stages_of_gradients_read() -> None:
+def test_the_ir_of_a_pipeline_says_where_nodes_and_their_gradients_are() -> None:
     ops = operators()
     assert of_type(ops, "Tanh") == {
         "MatMul:0": ("0", "0"),
@@ -273,65 +271,6 @@ def test_the_ir_of_a_pipeline_stashes_what_stages_of_gradients_read() -> None:
         "MatMul:0/2": ("2", "2"),
     }
     assert set(of_type(ops, "TanhGrad").values()) == {("2", "2"), ("1", "3"), ("0", "4")}
-    stashes = of_type(ops, "Stash")
-    assert stashes["Tanh:0"] == ("0", "0")
-    assert "Tanh:0/2" not in stashes  # its gradients are in its own stage
-    restored = of_type(ops, "Restore") | of_type(ops, "RestoreInplace")
-    assert restored["Stashed___Tanh:0"] == ("0", "4")
-    sizes = {
-        op["inputs"][0]["name"]: op["attributes"]["stashSize"]
-        for op in ops
-        if op["type"] == "Stash"
-    }
-    assert (sizes["Tanh:0"], sizes["Tanh:0/1"]) == ("5", "3")
-    copies = of_type(ops, "IpuCopy")
-    assert copies["Tanh:0"] == ("0", "0")
-    assert copies["Gradient___Tanh:0/1"] == ("2", "2")
-    for id, (_, stage) in of_type(ops, "SGD1VarUpdate").items():
-        assert stage == {"w0": "4", "w1": "3", "w2": "2"}[id]
-
-
-def test_a_pipeline_that_recomputes_stashes_less() -> None:
-    kinds = popart.RecomputationType
-    counts = [
-        len(of_type(operators(autoRecomputation=kind), "Stash"))
-        for kind in (kinds.NoRecompute, kinds.Standard, kinds.Pipeline)
-    ]
-    assert counts == sorted(counts, reverse=True)
-    inputs = of_type(operators(autoRecomputation=kinds.Pipeline), "Stash")
-    assert set(inputs) == {"x", "Tanh:0_c1"}
-
-
-@pytest.mark.parametrize("name", ["Standard", "Pipeline"])
-def test_what_a_pipeline_keeps_says_what_is_computed_again(name: str) -> None:
-    """The last stage has gradients right behind it; what another IPU reads may be kept."""
-    ops = operators(autoRecomputation=popart.RecomputationType[name], enableOutlining=False)
-    told = {
-        (op["type"], op["attributes"]["__pipeline_stage"], op["attributes"]["recompute"])
-        for op in ops
-        if op["type"] in ("MatMul", "Tanh", "IpuCopy") and "Gradient" not in str(op["inputs"])
-    }
-    again = "YES" if name == "Pipeline" else "NO"
-    products = {("MatMul", "0", "YES"), ("MatMul", "1", "YES"), ("MatMul", "2", "NO")}
-    layers = {("Tanh", "0", again), ("Tanh", "1", again), ("Tanh", "2", "NO")}
-    assert told == products | layers | {("IpuCopy", "0", "NO"), ("IpuCopy", "1", "NO")}
-
-
-def test_a_tensor_passes_the_ipus_of_all_stages_between() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2], "x")
-    first = builder.aiOnnx.abs([x])
-    second = builder.aiOnnx.exp([first])
-    third = builder.aiOnnx.add([second, first])
-    for place, id in enumerate((first, second, third)):
-        builder.virtualGraph(id, place)
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(3, [third]), device(4), userOptions=options()
-    )
-    ops = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
-    copies = of_type(ops, "IpuCopy")
-    assert copies == {first: ("0", "0"), f"{first}_c1": ("1", "1"), second: ("1", "1")}
-    assert not of_type(ops, "Stash")
 
 
 def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
@@ -342,13 +281,16 @@ def test_stages_that_follow_each_other_on_an_ipu_are_one() -> None:
     np.testing.assert_array_equal(apart.trained(), together.trained())
 
 
-def test_ipus_share_a_pipeline_by_cost() -> None:
+@pytest.mark.parametrize(("ratios", "last"), [((), 2), ((0.1, 0.9), 1)])
+def test_ipus_share_a_pipeline_by_cost(ratios: tuple[float, ...], last: int) -> None:
+    """`last` is the first layer on the second IPU."""
     data = np.random.default_rng(6).normal(size=(7, 2, 2)).astype(np.float32)
-    shared = Deep(mode=popart.VirtualGraphMode.Auto)
+    shared = Deep(mode=popart.VirtualGraphMode.Auto, virtualGraphSplitRatios=list(ratios))
     ops = json.loads(shared.session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
-    readers = {op["inputs"][0]["name"]: ipu_of(op) for op in ops}
-    ipus = tuple(int(readers[f"w{at}"]) for at in range(3))
-    assert set(ipus) == {0, 1}
+    products = [op for op in ops if op["type"] == "MatMul"]
+    homes = {op["inputs"][1]["name"].removeprefix("Delayed___"): ipu_of(op) for op in products}
+    ipus = tuple(int(homes[f"w{at}"]) for at in range(3))
+    assert ipus == tuple(int(at >= last) for at in range(3))
     told = Deep(ipus, ipus)
     np.testing.assert_array_equal(shared.run(data), told.run(data))
 

@@ -14,11 +14,10 @@ from popgraph.builder.opset import enums
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.compat import disable, enable, popart
-from popgraph.session.effects import Effect, options, patterns
+from popgraph.session.effects import FUSING, Effect, options, patterns
 from popgraph.session.inference_session import InferenceSession
 from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
 from popgraph.session.patterns import PATTERNS
-from popgraph.session.popart_ir.patterns import IN_THE_IR
 from popgraph.session.session import Session
 from popgraph.session.surface import Entry, Standing, entries
 from popgraph.session.training_session import TrainingSession
@@ -115,8 +114,7 @@ def test_the_table_is_that_of_the_options() -> None:
 def test_the_table_is_that_of_the_patterns() -> None:
     assert {one.name for one in ALL if one.owner == "Patterns"} == PATTERNS
     works = {one.name for one in patterns() if one.effect is not Effect.NONE}
-    elsewhere = {"CoshOp", "InPlace", "TiedGatherAccumulate", "UpdateInplacePrioritiesForIpu"}
-    assert works == IN_THE_IR | elsewhere
+    assert works == FUSING
 
 
 def test_refused_options_are_those_that_a_session_refuses() -> None:

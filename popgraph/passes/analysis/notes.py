@@ -17,6 +17,9 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 
 NAMELESS = StringAttr("")
 
+GRADIENT = "gradient"
+"""Note on what computes the gradient of an operation; its name is that of the operation."""
+
 
 def notes(location: Attribute) -> Iterator[str]:
     """The notes on an operation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation
 
-from popgraph.passes.analysis.notes import noted, notes
+from popgraph.passes.analysis.notes import GRADIENT, noted, notes
 
 _FORWARD, _BACK = "stage", "gradients-of-stage"
 
@@ -38,4 +38,5 @@ def staged(location: LocationAttr) -> Staged | None:
 def of_gradients(location: LocationAttr) -> LocationAttr:
     """The location of what computes gradients of an operation."""
     found = staged(location)
-    return location if found is None else noted(location, [f"{_BACK} {found.stage}"])
+    stage = [] if found is None else [f"{_BACK} {found.stage}"]
+    return noted(location, [*stage, GRADIENT])

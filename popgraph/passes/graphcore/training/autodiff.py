@@ -105,6 +105,7 @@ class Autodiff(Pass):
         with backwards.building():
             backwards.add(loss, self._seed(loss, compilation.weights))
         backwards.walk(needed([loss]))
+        _name(backwards.gradients)
         outputs = dict(graph.outputs)
         for name, value in targets.items():
             gradient = backwards.gradients.get(value)
@@ -212,6 +213,13 @@ class Autodiff(Pass):
         first = weights.attribute(np.array(self.loss_scale, dtype.numpy))
         scale = VariableOp(loss_scale_variable(dtype), first).result
         return ReshapeOp(scale, shape=shape).result if shape else scale
+
+
+def _name(gradients: Mapping[SSAValue, SSAValue]) -> None:
+    """Names gradients in IR text after what they are gradients of."""
+    for value, gradient in gradients.items():
+        if value.name_hint is not None and gradient.name_hint is None:
+            gradient.name_hint = PREFIX + value.name_hint
 
 
 def _delay(reading: Mapping[VariableOp, Sequence[Use]]) -> None:

@@ -32,19 +32,19 @@ builtin.module {
       pg.yield %1 : tensor<4xf32>
     }
     %loss = graphcore.reduce_sum %y {axes = [0], keepdims = false} : (tensor<4xf32>) -> tensor<f32>
-    %0 = pg.constant #pg.data<"0000803f" : tensor<f32>>
-    %1 = graphcore.reshape %0 {shape = [1]} : (tensor<f32>) -> tensor<1xf32>
-    %2 = graphcore.broadcast %1 {shape = [4]} : (tensor<1xf32>) -> tensor<4xf32>
-    %3 = graphcore.cond %p captured (%w, %2) : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> {
-    ^bb0(%a: tensor<4xf32>, %4: tensor<4xf32>):
-      %5 = graphcore.exp %a : (tensor<4xf32>) -> tensor<4xf32>
-      %6 = graphcore.mul %4, %5 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      pg.yield %6 : tensor<4xf32>
+    %Gradient___loss = pg.constant #pg.data<"0000803f" : tensor<f32>>
+    %0 = graphcore.reshape %Gradient___loss {shape = [1]} : (tensor<f32>) -> tensor<1xf32>
+    %Gradient___y = graphcore.broadcast %0 {shape = [4]} : (tensor<1xf32>) -> tensor<4xf32>
+    %Gradient___w = graphcore.cond %p captured (%w, %Gradient___y) : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> {
+    ^bb0(%a: tensor<4xf32>, %1: tensor<4xf32>):
+      %2 = graphcore.exp %a : (tensor<4xf32>) -> tensor<4xf32>
+      %3 = graphcore.mul %1, %2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      pg.yield %3 : tensor<4xf32>
     } else {
-    ^bb0(%b: tensor<4xf32>, %7: tensor<4xf32>):
-      %8 = graphcore.neg %7 : (tensor<4xf32>) -> tensor<4xf32>
-      pg.yield %8 : tensor<4xf32>
+    ^bb0(%b: tensor<4xf32>, %4: tensor<4xf32>):
+      %5 = graphcore.neg %4 : (tensor<4xf32>) -> tensor<4xf32>
+      pg.yield %5 : tensor<4xf32>
     }
-    pg.return [#pg.bytes<"loss">, #pg.bytes<"Gradient___w">], %loss, %3 : tensor<f32>, tensor<4xf32>
+    pg.return [#pg.bytes<"loss">, #pg.bytes<"Gradient___w">], %loss, %Gradient___w : tensor<f32>, tensor<4xf32>
   }
 }

@@ -1,19 +1,21 @@
-"""Drawings of PopART's IR between its transformations, as Graphviz's .dot files."""
+"""Drawings of a session's IR as Graphviz's .dot files."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.session.ir import Ir, Operator
 from popgraph.session.options import SessionOptions
-from popgraph.session.popart_ir.graph import Op, OpGraph
 from popgraph.support.writing import write_file
 
-CHECKS = ("FWD0", "FWD1", "BWD0", "PREALIAS", "MAINLOOPS", "FINAL")
-"""Where a drawing may be made: as read, after patterns, with gradients, before and after loops."""
+_FORWARD = ("FWD0", "FWD1")
+CHECKS = (*_FORWARD, "BWD0", "PREALIAS", "MAINLOOPS", "FINAL")
+"""PopART's points of a compilation. The first two show the forward pass, the others all."""
 
 _ALL = "ALL"
 _ENVIRONMENT = "POPART_DOT_CHECKS"
@@ -29,21 +31,24 @@ class DotFiles:
         if _ALL in self._wanted:
             self._wanted = set(CHECKS)
 
-    @property
-    def are_wanted(self) -> bool:
-        return bool(self._wanted)
+    def draw(self, made: Callable[[], Ir]) -> None:
+        """Draws the graphs of an IR, which is made if any check is wanted."""
+        for check in CHECKS if self._wanted else ():
+            if check not in self._wanted:
+                continue
+            ir = made()
+            for graph in ir.graphNames():
+                ops = [op for op in ir.operators(graph) if op.is_forward or check not in _FORWARD]
+                name = "".join(one if one.isalnum() or one in "._-" else "_" for one in graph)
+                path = Path(self._options.logDir or ".", f"{check.lower()}_{name}.dot")
+                lines = self._lines(graph, ops, ir.infos())
+                write_file(path, ["\n".join(lines).encode()])
 
-    def draw(self, check: str, graphs: Sequence[OpGraph]) -> None:
-        """Draws the graphs, if this check is wanted."""
-        for graph in graphs if check in self._wanted else ():
-            name = "".join(one if one.isalnum() or one in "._-" else "_" for one in graph.name)
-            path = Path(self._options.logDir or ".", f"{check.lower()}_{name}.dot")
-            write_file(path, ["\n".join(self._lines(graph)).encode()])
-
-    def _lines(self, graph: OpGraph) -> Iterator[str]:
-        options = self._options
-        shown = graph.ops[options.firstDotOp : options.finalDotOp]
-        yield f"digraph {_quoted(graph.name)} {{"
+    def _lines(
+        self, graph: str, ops: Sequence[Operator], infos: Mapping[str, TensorInfo]
+    ) -> Iterator[str]:
+        shown = ops[self._options.firstDotOp : self._options.finalDotOp]
+        yield f"digraph {_quoted(graph)} {{"
         for number, op in enumerate(shown):
             yield f"  op{number} [shape=box, label={_quoted(self._label(op))}];"
             for id in op.inputs.values():
@@ -54,11 +59,11 @@ class DotFiles:
             id for op in shown for id in (*op.inputs.values(), *op.outputs.values())
         )
         for id in tensors:
-            yield f"  {_quoted(id)} [label={_quoted(f'{id}: {graph.infos[id]}')}];"
+            yield f"  {_quoted(id)} [label={_quoted(f'{id}: {infos[id]}')}];"
         yield "}"
 
-    def _label(self, op: Op) -> str:
-        name = op.settings.name if self._options.dotOpNames else ""
+    def _label(self, op: Operator) -> str:
+        name = op.name if self._options.dotOpNames else ""
         return f"{op.type} ({name})" if name else op.type
 
 

@@ -1,16 +1,17 @@
-"""Virtual graphs by cost: how PopART shares the operators of a graph among IPUs."""
+"""Virtual graphs by cost: how the nodes of a model are distributed over IPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.dialects.onnx import Initializer, OnnxOp
+from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
-from popgraph.session.popart_ir.gradient_rules import rules_of
-from popgraph.session.popart_ir.graph import Kind, Op, OpGraph
-from popgraph.session.popart_ir.schedule import scheduled
 
 
 @dataclass(frozen=True)
@@ -46,41 +47,63 @@ class Shares:
         for count in range(1, self.ipus + 1):
             yield sum(self.ratios[:count]) if self.ratios else count / self.ipus
 
-    def cost(self, graph: OpGraph, op: Op) -> float:
-        """The bytes of an operator's weights, and of what its gradients will read."""
-        kinds = {index: graph.kind(id) for index, id in op.inputs.items()}
-        held = {index for index, kind in kinds.items() if kind in (Kind.VARIABLE, Kind.CONSTANT)}
-        weights = {op.inputs[index] for index in held}
-        total = sum(_bytes(graph, id) for id in weights) * (2 if self.accumulates else 1)
-        if not self.trains:
+    def cost(self, node: PlacedNode, infos: Mapping[str, TensorInfo], held: Collection[str]) -> int:
+        """The bytes of a node's weights, and of what its gradients read."""
+        weights = {id for id in node.inputs if id in held}
+        total = sum(_bytes(infos, id) for id in weights) * (2 if self.accumulates else 1)
+        if not self.trains or node.op.op_type in _LINEAR:
             return total
-        read = {word for rule in rules_of(op) for word in rule.reads if word[0] != "g"}
-        for word in read - {f"i{index}" for index in held}:
-            tensors = op.inputs if word[0] == "i" else op.outputs
-            if (id := tensors.get(int(word[1:]))) is not None:
-                total += _bytes(graph, id)
-        return total
+        read = node.outputs[:1] if node.op.op_type in _OF_OUTPUT else node.inputs
+        return total + sum(_bytes(infos, id) for id in {*read} - weights)
 
 
-def _bytes(graph: OpGraph, id: str) -> int:
-    info: TensorInfo = graph.infos[id]
-    return info.nelms() * info.row.numpy.itemsize
+_LINEAR = frozenset(
+    {
+        *("Add", "Cast", "Concat", "Expand", "Flatten", "Identity", "IdentityLoss", "Neg", "Pad"),
+        *("ReduceMean", "ReduceSum", "Reshape", "Slice", "Split", "Squeeze", "Sub", "Sum"),
+        *("Transpose", "Unsqueeze"),
+    }
+)
+"""Operators whose gradient reads no tensor of the forward pass."""
+_OF_OUTPUT = frozenset(
+    {"Clip", "Exp", "LeakyRelu", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"}
+)
+"""Operators whose gradient reads their result, and not what they read."""
+
+
+class PlacedNode(Protocol):
+    """A node of the model, as its placement looks at it."""
+
+    @property
+    def op(self) -> OnnxOp: ...
+    @property
+    def inputs(self) -> list[str]: ...
+    @property
+    def outputs(self) -> list[str]: ...
+
+
+def _bytes(infos: Mapping[str, TensorInfo], id: str) -> int:
+    """The size of a tensor; one whose shape is not known counts as nothing."""
+    return infos[id].nbytes() if id in infos else 0
+
+
+Node = TypeVar("Node", bound=PlacedNode)
 
 
 @dataclass(eq=False)
-class _Part:
-    """Operators that follow from one of them, until others join in."""
+class _Part(Generic[Node]):
+    """Nodes that follow from one of them, until others join in."""
 
-    candidates: set[Op]
+    candidates: set[Node]
     """What reads from the part, and has not been seen yet."""
     cost: float = 0.0
-    splits: dict[float, Op] = field(default_factory=dict)
-    """Operators in which all comes together, by the cost up to them."""
-    ends: set[Op] = field(default_factory=set)
-    """Those behind which another IPU goes on."""
+    splits: dict[float, Node] = field(default_factory=dict)
+    """Nodes in which all comes together, by the cost up to them."""
+    ends: set[Node] = field(default_factory=set)
+    """Nodes after which another IPU goes on."""
     ipu: int | None = None
 
-    def split_near(self, cost: float) -> Op | None:
+    def split_near(self, cost: float) -> Node | None:
         """The split whose cost is nearest, if any is not below."""
         above = [one for one in sorted(self.splits) if one >= cost]
         if not above:
@@ -90,48 +113,53 @@ class _Part:
         return self.splits.pop(below[-1] if near else above[0])
 
 
-def place_automatically(graph: OpGraph, shares: Shares) -> None:
-    """Puts each operator on an IPU, so that these have their shares of the costs."""
-    if shares.ipus == 1 or not graph.ops:
-        for op in graph.ops:
-            op.settings = replace(op.settings, ipu=0)
-        return
+def automatic_places(nodes: Sequence[Node], model: SessionModel, shares: Shares) -> dict[Node, int]:
+    """An IPU for each node, so that the IPUs have their shares of the costs."""
+    if shares.ipus == 1 or not nodes:
+        return dict.fromkeys(nodes, 0)
     shares.check()
-    order = scheduled(graph)
-    home, parts = _parted(graph, order, shares)
+    home, parts = _parted(nodes, model, shares)
     _share_out(parts, shares)
-    for op in order:
-        part = home[op]
-        op.settings = replace(op.settings, ipu=part.ipu)
-        if op in part.ends and part.ipu is not None:
+    found = {}
+    for node in nodes:
+        part = home[node]
+        assert part.ipu is not None, "every part has been given to an IPU"
+        found[node] = part.ipu
+        if node in part.ends:
             part.ipu += 1
+    return found
 
 
 def _parted(
-    graph: OpGraph, order: Sequence[Op], shares: Shares
-) -> tuple[dict[Op, _Part], list[_Part]]:
-    """The part of each operator; a part begins with a reader of an input, or where two meet."""
-    home: dict[Op, _Part] = {}
-    parts: list[_Part] = []
+    nodes: Sequence[Node], model: SessionModel, shares: Shares
+) -> tuple[dict[Node, _Part[Node]], list[_Part[Node]]]:
+    """The part of each node; a part begins with a reader of an input, or where two meet."""
+    home: dict[Node, _Part[Node]] = {}
+    parts: list[_Part[Node]] = []
+    readers = defaultdict[str, list[Node]](list)
+    for node in nodes:
+        for id in dict.fromkeys(node.inputs):
+            readers[id].append(node)
+    infos = model.infos()
+    held = {name for name, value in model.values() if isinstance(value.owner, Initializer)}
 
-    def begin(op: Op) -> _Part:
-        part = _Part({op})
+    def begin(node: Node) -> _Part[Node]:
+        part = _Part({node})
         parts.append(part)
-        home.setdefault(op, part)
+        home.setdefault(node, part)
         return part
 
-    for id in sorted(id for id in graph.inputs if graph.kind(id) is Kind.STREAM):
-        for op in graph.consumers(id):
-            begin(op)
-    for op in order:
-        part = home[op] if op in home else begin(op)
-        part.cost += shares.cost(graph, op)
-        if op in part.candidates:
-            part.candidates.remove(op)
+    for id in sorted(model.graph.input_names):
+        for node in readers[id]:
+            begin(node)
+    for node in nodes:
+        part = home[node] if node in home else begin(node)
+        part.cost += shares.cost(node, infos, held)
+        if node in part.candidates:
+            part.candidates.remove(node)
             if not part.candidates:
-                part.splits.setdefault(part.cost, op)
-        readers = [reader for id in op.outputs.values() for reader in graph.consumers(id)]
-        for reader in readers:
+                part.splits.setdefault(part.cost, node)
+        for reader in (reader for id in node.outputs for reader in readers[id]):
             other = home.setdefault(reader, part)
             if other is part:
                 part.candidates.add(reader)
@@ -145,7 +173,7 @@ def _parted(
     return home, parts
 
 
-def _share_out(parts: Sequence[_Part], shares: Shares) -> None:
+def _share_out(parts: Sequence[_Part[Node]], shares: Shares) -> None:
     """Gives parts to IPUs in order; a part that is too large is split."""
     total = sum(part.cost for part in parts)
     done, ipu, waiting = 0.0, 0, list(parts)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from popgraph.dialects.onnx import Graph, value_name
-from popgraph.session.popart_ir.graph import words
 
-_OF_WEIGHTS = words(
-    """
-    Add Cast Concat Detach Div Flatten Floor Fmod Gather Identity Mul ReduceProd Reshape Scale
-    Slice Squeeze Sub Transpose Unsqueeze
-    """
+_OF_WEIGHTS = frozenset(
+    {
+        *("Add", "Cast", "Concat", "Detach", "Div", "Flatten", "Floor", "Fmod", "Gather"),
+        *("Identity", "Mul", "ReduceProd", "Reshape", "Scale", "Slice", "Squeeze", "Sub"),
+        *("Transpose", "Unsqueeze"),
+    }
 )
 
-_OF_LITERALS = _OF_WEIGHTS | words(
-    "Abs ConstantOfShape Exp Expand IdentityLoss Neg Reciprocal Relu Shape"
-)
+_OF_LITERALS = _OF_WEIGHTS | {
+    *("Abs", "ConstantOfShape", "Exp", "Expand", "IdentityLoss", "Neg", "Reciprocal", "Relu"),
+    "Shape",
+}
 """What it computes of constants in the model, before it knows which weights are constant."""
 
 

@@ -1,1 +1,0 @@
-"""PopART's IR of a session as its serializer writes it: a view, which nothing is compiled from."""
