@@ -151,6 +151,30 @@ def test_private_names_are_found(text: str, tmp_path: Path) -> None:
     assert not private_uses(path)
 
 
+OF_THE_HOST = {
+    "backends/test_c_export_targets.py": "chooses what this machine can run; skips say so",
+    "backends/test_c_targets.py": "chooses what this machine can run; skips say so",
+    "backends/test_c_toolchain.py": "the host's target is what is tested",
+    "cli/test_bench.py": "the peak of this machine is what is tested",
+    "cli/test_schedules.py": "compares two answers about this machine",
+    "passes/test_machine.py": "recognition of this machine is what is tested",
+    "test_extend.py": "the machine is named by the environment",
+    "test_suite.py": "this list",
+}
+"""Tests that ask what machine they run on, and why nothing else that they expect depends on it."""
+
+
+def test_what_a_test_expects_does_not_depend_on_the_machine() -> None:
+    """Where the target decides, it is a parameter: `POPGRAPH_TARGET`, `POPGRAPH_MACHINE`."""
+    asking = re.compile(r"\bhost_target\b|\bhost_machine\b|/proc/cpuinfo|platform\.machine\(")
+    found = {
+        path.relative_to(TESTS).as_posix()
+        for path in TESTS.rglob("test_*.py")
+        if asking.search(path.read_text())
+    }
+    assert found == OF_THE_HOST.keys()
+
+
 def test_the_budget_of_the_suite_is_printed(pytestconfig: pytest.Config) -> None:
     assert pytestconfig.getoption("durations") == 10
     assert budget_line(100, whole=False) == "time: 1 min 40 s of the suite's 15 min"
