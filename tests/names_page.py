@@ -43,7 +43,7 @@ def options(names: tuple[str, ...], settings: object) -> str:
 def parameters(named: Named) -> str:
     shown = []
     for name, default in parameters_of(named).items():
-        if name == "mode" or name.endswith("_type"):
+        if name == "mode" or "type" in name:
             continue
         value = default.value if isinstance(default, Scalar) else default
         shown.append(f"`{name}={str(value).lower()}`")

@@ -125,7 +125,7 @@ def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
     for sample in samples:
         arrays = all(isinstance(each, np.ndarray) for each in sample.operands)
         # The result of a bitcast has as many bits, and words are of 32.
-        fits = sample.op not in (gc.BitcastOp, gc.DotMatMulOp, gc.DotConvOp)
+        fits = sample.op not in (gc.BitcastOp, gc.DotMatMulOp, gc.DotConvOp, gc.PartsOp)
         if fits and arrays and any(each.dtype == np.int32 for each in sample.arrays):
             operands = [cast(each) for each in sample.arrays]
             found.append(Sample(sample.op, operands, sample.properties))

@@ -154,8 +154,9 @@ def _results(session: Any) -> str:
     session.prepareDevice()
     session.setRandomSeed(3)
     session.weightsFromHost()
-    step, rng = session._step, np.random.default_rng(2)
-    lead = [BATCHES, *(n for n in (step.accumulation, step.replicas) if n > 1)]
+    rng = np.random.default_rng(2)
+    several = session.accumulationFactor, session.replicationFactor
+    lead = [BATCHES, *(n for n in several if n > 1)]
     arrays = {}
     for id in session._program.inputs:
         info = session.getInfo(id)
