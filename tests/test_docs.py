@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -13,16 +14,22 @@ from pathlib import Path
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from typer.testing import CliRunner
 
 import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
+from popgraph.builder.pgraph.check.losses import LOSS_NAMES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
-from popgraph.builder.pgraph.lower.schedules import SCHEDULES
+from popgraph.builder.pgraph.lower.schedules import SCHEDULE_NAMES, SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR
+from popgraph.cli import app
 from popgraph.passes import optimizer_spec
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from popgraph.training.metrics import METRIC_NAMES
+from popgraph.training.update_rule import OPTIMIZER_NAMES
+from tests import names_page
 from tests.api_page import documented, own_names
 
 ROOT = Path(__file__).parent.parent
@@ -121,6 +128,15 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`{path.name}`" in page
 
 
+def test_the_page_of_training_has_all_names() -> None:
+    """`python -m tests.names_page` writes them."""
+    assert names_page.PAGE.read_text() == names_page.page()
+    shown = CliRunner().invoke(app, ["train", "--help"]).output
+    for names in (LOSS_NAMES, OPTIMIZER_NAMES, METRIC_NAMES, SCHEDULE_NAMES):
+        for name in names.names:
+            assert re.search(rf"\b{name}\b", shown), name
+
+
 PATH = re.compile(r"`((?:[\w.]+/)*\w+\.(?:py|h)|(?:\w+/){2,})`")
 
 
@@ -143,11 +159,17 @@ def run(command: list[str], folder: Path) -> None:
 @pytest.mark.daily
 @pytest.mark.parametrize("page", ["ops", "passes", "popart", "tile", "cli", "api"])
 def test_generated_pages_are_current(page: str) -> None:
-    """By the commands of `make pages`."""
-    rule = rf"python -m (.*) > docs/{page}\.md"
-    (arguments,) = re.findall(rule, (ROOT / "Makefile").read_text())
+    """By the commands of `make pages`, which need only what `.[docs]` installs."""
+    rule = rf"python -m (\S+) ?(.*) > docs/{page}\.md"
+    ((module, arguments),) = re.findall(rule, (ROOT / "Makefile").read_text())
+    absent = ["torch", "onnxruntime", "pytest", "hypothesis"]
+    program = f"""
+import runpy, sys
+sys.modules.update(dict.fromkeys({absent}))  # importing one raises ImportError
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
     done = subprocess.run(
-        [sys.executable, "-m", *arguments.split()],
+        [sys.executable, "-c", program, *arguments.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -170,6 +192,52 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "notebooks/training.html").read_text()
     assert (tmp_path / "files/popgraph/builder/pgraph/syntax/pgraph.lark").exists()
     assert (tmp_path / "search/search_index.json").exists()
+
+
+def test_the_page_of_compatibility_has_the_versions_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs/compatibility.md").read_text()
+    assert f"| packages | {', '.join(f'`{one}`' for one in project['dependencies'])} |" in page
+    assert f"`{project['requires-python']}`" in page
+    named = [one for one in project["classifiers"] if re.search(r"Python :: 3\.\d", one)]
+    assert named and all(re.search(rf"\b{one.split()[-1]}\b", page) for one in named)
+    (zig,) = project["optional-dependencies"]["zig"]
+    assert f"`{zig}`" in page
+
+
+def pages_of(part: object) -> set[str]:
+    """The pages in a part of the site's navigation."""
+    if isinstance(part, str):
+        return {part}
+    inside = part.values() if isinstance(part, Mapping) else part
+    return {page for one in inside for page in pages_of(one)}  # type: ignore[attr-defined]
+
+
+def test_the_readme_leads_to_every_page_under_the_section_that_it_has_in_the_site() -> None:
+    sections = {
+        name: pages_of(part)
+        for entry in load_config(str(ROOT / "mkdocs.yml")).nav
+        if isinstance(entry, Mapping)
+        for name, part in entry.items()
+    }
+    linked: dict[str, set[str]] = {}
+    table = (ROOT / "README.md").read_text().partition("## Where to go")[2]
+    for name, row in re.findall(r"^\| (?:\*\*(.+?)\*\* )?\|(.*)$", table, re.MULTILINE):
+        section = linked.setdefault(name or list(linked)[-1], set())
+        section |= {link.removeprefix("docs/") for link in re.findall(r"\]\((.+?)\)", row)}
+    linked = {
+        name: {link.replace(".ipynb", ".md").replace("decisions", "DECISIONS") for link in links}
+        for name, links in linked.items()
+    }
+    assert linked == sections
+
+
+def test_the_diagram_of_the_first_page_fits_a_telephone() -> None:
+    """A window of 420 pixels shows 47 characters of a code block; the rest is cut off."""
+    lines = re.findall(r"^    (\S.*|  .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = [line for line in lines if "│" in line or line.startswith("make ")]
+    assert len(shown) > 5
+    assert max(map(len, shown)) <= 47
 
 
 def test_the_readme_has_the_figures_of_the_performance_page() -> None:

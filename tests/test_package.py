@@ -39,7 +39,9 @@ def test_source_distribution_holds_all_that_tests_and_docs_need(dist: Path) -> N
     (archive,) = dist.glob("*.tar.gz")
     with tarfile.open(archive) as held:
         names = {name.partition("/")[2] for name in held.getnames()}
-    wanted = [ROOT / name for name in ("popgraph", "tests", "docs", "examples", "benchmarks")]
+    wanted = [
+        ROOT / name for name in ("popgraph", "tests", "docs", "examples", "benchmarks", "changes")
+    ]
     files = [path for folder in wanted for path in folder.rglob("*") if path.is_file()]
     files += [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "CITATION.cff", ROOT / ".ci/run"]
     for path in files:

@@ -29,10 +29,18 @@ def command(
         typer.Option(metavar="NAME=FILE.npy", help="An input's samples, along the first axis."),
     ] = None,
     loss: Annotated[
-        str | None, typer.Option(help="A value of the model, or an expression: 'nll(y, labels)'.")
+        str | None,
+        typer.Option(
+            help="A name (cross_entropy, mse ...), an expression ('nll(y, labels)') or a value."
+        ),
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="For example 'SGD(0.1, momentum=0.9)' or 'Adam(0.001)'.")
+        str | None,
+        typer.Option(help="A name (adam, sgd ...), or with arguments: 'SGD(0.1, momentum=0.9)'."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="What the learning rate is multiplied by: 'cosine(steps=1000)'."),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="How often all samples are seen.")] = 1,
     metric: Annotated[
@@ -147,8 +155,13 @@ def command(
     mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
-    loss is a name (nll, cross_entropy, mse, l1, bce, bce_with_logits: of the output and the array
-    that is no input), an expression or a value of the model.
+    loss is a name (of the output and the array that is no input), an expression or a value of the
+    model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
+    bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias,
+    Lamb, LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics
+    accuracy, top3, top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant,
+    linear, cosine, step and exponential. Case does not matter, and names of Keras and PyTorch are
+    known: docs/training.md lists them with all defaults.
     A table says what is trained, and why the rest is not: running statistics, settings of
     operators and constants of an exporter; --freeze and --train-only (which may be given again)
     decide otherwise. BatchNormalization and Dropout mean what they mean in training, whatever
@@ -194,6 +207,7 @@ def command(
         model,
         loss,
         optimizer,
+        schedule=schedule,
         freeze=freeze or (),
         train_only=train_only or (),
         metrics=metric or (),
@@ -207,13 +221,13 @@ def command(
     trainer.values.update(models.values(value or (), trainer.module))
     held_out = None if validation is None else _held_out(validation)
     with _interruptions_told(None):
-        trainer.prepare(arrays, batch)
+        trainer.prepare(arrays, batch=batch)
     is_first = world().is_first
     for name, told in trainer.converted.items() if is_first else ():
         note(f"{name}: {told}")
-    typer.echo(f"{trainer.selection}\n")
+    typer.echo(f"{trainer.selection}\n\noptimizer {trainer.optimizer}\n")
     if check:
-        _checked(trainer.check(arrays, batch))
+        _checked(trainer.check(arrays, batch=batch))
         return
     if output is None and checkpoint is None and is_first:
         note("nothing keeps what is trained: -o trained.onnx does")

@@ -1,9 +1,9 @@
-"""Names of a model: the closest known one to a misspelt one, and their spelling in IR text."""
+"""Names: the closest known one to a misspelt one, tables of aliases, spelling in IR text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -26,3 +26,49 @@ def hint(name: str) -> str | None:
     if not plain:
         return None
     return f"v{plain}" if plain[0].isdigit() else plain
+
+
+def plain(name: str) -> str:
+    """The name without case, underscores and hyphens: `CrossEntropy` is `cross_entropy`."""
+    return re.sub(r"[_-]", "", name).casefold()
+
+
+class Names:
+    """
+    The names of one kind of thing, such as losses, and other spellings of them.
+
+    Case, underscores and hyphens make no difference.
+    """
+
+    def __init__(self, kind: str, aliases: Mapping[str, str], plural: str = "") -> None:
+        """`aliases` has the other spellings of each name, separated by blanks."""
+        self.kind, self.plural = kind, plural or f"{kind}s"
+        self.names = tuple(aliases)
+        self._spelled = {one: name for name in aliases for one in (name, *aliases[name].split())}
+        self._meant = {plain(one): name for one, name in self._spelled.items()}
+
+    def find(self, given: str) -> str | None:
+        """The name of a spelling; None if it is unknown."""
+        return self._meant.get(plain(given))
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """The other spellings of a name."""
+        return tuple(one for one, meant in self._spelled.items() if meant == name != one)
+
+    def closest(self, given: str) -> str:
+        """The spelling that looks most like this one; empty when none does."""
+        return closest(given, self._spelled)
+
+    def hint(self, given: str) -> str:
+        """The closest name, and all names."""
+        close = self.closest(given)
+        return (f"did you mean {close!r}? " if close else "") + self.listed
+
+    @property
+    def listed(self) -> str:
+        """All names, as a hint has them."""
+        return f"the {self.plural} are {', '.join(self.names)}"
+
+    def unknown(self, given: str) -> tuple[str, str]:
+        """The error and the hint for a name that `find` does not know."""
+        return f"there is no {self.kind} {given!r}", self.hint(given)

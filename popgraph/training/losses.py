@@ -1,77 +1,77 @@
-"""Losses by name: what `mse` or `cross_entropy` stands for, as an expression of a text."""
+"""Losses as `Trainer` takes them: what a name or an expression is the loss of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
+from xdsl.ir import Attribute
+
+from popgraph.builder.pgraph.check.losses import LOSS_NAMES, LOSSES, Loss, class_axis, loss_named
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import Span
+from popgraph.dialects.onnx.types import dims
 from popgraph.support.errors import ModelError
+from popgraph.support.names import closest
 
 ClassWeights: TypeAlias = Mapping[int, float] | Sequence[float]
 """How much a sample of each class counts; a mapping leaves the others at 1."""
 
-LABELS, TARGET = "labels", "target"
-"""What the input is called that a loss compares with, where the data have no name for it."""
-
-_CLIPPED = "Clip({y}, 1e-7, 0.9999999)"
+_NAME = re.compile(r"[\w.:/-]+")
 
 
-@dataclass(frozen=True)
-class NamedLoss:
-    """A loss of one output and what it should have been."""
+def checked_loss(loss: object, values: Collection[str], where: str) -> str:
+    """
+    The name or the expression that a user gives; ModelError for what can be neither.
 
-    formula: str
-    """With `{y}` for the output and `{t}` for the target."""
-    weighted: str = ""
-    """The same with `{w}`, the weights of classes, for losses of classes."""
-
-    @property
-    def target(self) -> str:
-        return LABELS if self.weighted else TARGET
-
-
-LOSSES: Mapping[str, NamedLoss] = {
-    "nll": NamedLoss(
-        "nll({y}, {t})",
-        'ReduceSum(ai.graphcore.nllloss({y}, {t}, reduction="NoReduction") * Gather({w}, {t}),'
-        " keepdims=0) / ReduceSum(Gather({w}, {t}), keepdims=0)",
-    ),
-    "cross_entropy": NamedLoss(
-        "SoftmaxCrossEntropyLoss({y}, {t})", "SoftmaxCrossEntropyLoss({y}, {t}, {w})"
-    ),
-    "mse": NamedLoss("ReduceMean(({y} - {t}) * ({y} - {t}), keepdims=0)"),
-    "l1": NamedLoss("ReduceMean(Abs({y} - {t}), keepdims=0)"),
-    "bce": NamedLoss(
-        f"-ReduceMean({{t}} * Log({_CLIPPED}) + (1 - {{t}}) * Log(1 - {_CLIPPED}), keepdims=0)"
-    ),
-    "bce_with_logits": NamedLoss("ReduceMean(Softplus({y}) - {y} * {t}, keepdims=0)"),
-}
-"""
-`nll` is of probabilities, `cross_entropy` of the logits before a Softmax, both with the numbers of
-the classes as labels; `bce` and `bce_with_logits` are of probabilities and of logits of yes or no.
-"""
+    `values` are the names that the model gives to its values.
+    """
+    if not isinstance(loss, str):
+        raise _no_text(loss)
+    parts = re.findall(r"\w+", loss)
+    if loss in values or loss_named(loss) or not _NAME.fullmatch(loss):
+        return loss
+    if any(part in values for part in parts):  # `sum/2`
+        return loss
+    close = closest(loss, values, 0.5)
+    hint = LOSS_NAMES.hint(loss)
+    raise ModelError(
+        f"there is no loss {loss!r}, and the model has no value of that name",
+        where,
+        f"did you mean the value {close!r}? {hint}" if close else hint,
+    )
 
 
-def expression_of(
-    loss: NamedLoss, output: str, target: str, weights: Sequence[float] | None
-) -> str:
+def _no_text(loss: object) -> ModelError:
+    what = f"a loss is a name or an expression, not {type(loss).__name__}"
+    known = loss_named(loss.__name__ if isinstance(loss, type) else type(loss).__name__)
+    if known is not None:
+        return ModelError(what, "loss", f"loss={known.name!r}")
+    if hasattr(loss, "shape"):
+        return ModelError(what, "loss", "all data are one argument: train(model, (x, labels), ...)")
+    return ModelError(what, "loss", f"loss='mse', or 'mse(y, target)'; {LOSS_NAMES.listed}")
+
+
+def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float] | None) -> str:
     """The loss as a text; `weights` are one number for each class."""
-    names = {"y": f"`{output}`", "t": f"`{target}`"}
-    if weights is None:
-        return loss.formula.format(**names)
-    if not loss.weighted:
-        raise ModelError(
-            "class weights are for losses of classes",
-            "class_weights",
-            f"the losses {' and '.join(name for name, one in LOSSES.items() if one.weighted)}",
-        )
-    listed = f"[{', '.join(repr(float(weight)) for weight in weights)}]"
-    return loss.weighted.format(**names, w=listed)
+    given = [f"`{output}`", f"`{target}`"] if loss.takes_target else [f"`{output}`"]
+    if weights is not None:
+        given.append(f"class_weights=[{', '.join(repr(float(weight)) for weight in weights)}]")
+    return f"{loss.name}({', '.join(given)})"
 
 
-def weights_of_classes(given: ClassWeights, classes: int) -> list[float]:
+def weights_of_classes(
+    loss: Loss, given: ClassWeights, scores: Attribute | None, labels: Attribute
+) -> list[float]:
     """One weight for each class."""
+    if not loss.is_of_classes:
+        raise ModelError(
+            f"{loss.name} has no classes, which class weights are for",
+            "class_weights",
+            f"the losses {', '.join(one.name for one in LOSSES.values() if one.is_of_classes)}",
+        )
+    classes = _classes(loss, scores, labels)
     found = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
     strange = [key for key in found if key not in range(classes)]
     if strange or (not isinstance(given, Mapping) and len(found) != classes):
@@ -82,3 +82,18 @@ def weights_of_classes(given: ClassWeights, classes: int) -> list[float]:
     if any(not 0 <= weight < float("inf") for weight in found.values()):
         raise ModelError("the weight of a class is a number from 0 on", "class_weights")
     return [float(found.get(number, 1.0)) for number in range(classes)]
+
+
+def _classes(loss: Loss, scores: Attribute | None, labels: Attribute) -> int:
+    """The number of classes, from the type of the output."""
+    sizes = None if scores is None else dims(scores)
+    if scores is not None and sizes:
+        source = Source(loss.usage, "<loss>")
+        try:
+            axis = class_axis(source, Span(1, 1, 1, 1 + len(loss.name)), loss, scores, labels)
+        except Failed:
+            source.raise_mistakes()
+            raise
+        if axis is not None and isinstance(sizes[axis], int):
+            return int(sizes[axis])  # type: ignore[arg-type]
+    raise ModelError("the model does not say how many classes it has", "class_weights")

@@ -10,7 +10,7 @@ import numpy as np
 
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
-from popgraph.support.names import closest
+from popgraph.support.names import Names, plain
 
 
 class Metric(Protocol):
@@ -158,6 +158,18 @@ NAMED: dict[str, Metric] = {
     "mse": MSE,
 }
 
+METRIC_NAMES = Names(
+    "metric",
+    {
+        **dict.fromkeys(NAMED, ""),
+        "accuracy": "acc categorical_accuracy sparse_categorical_accuracy",
+        "top5": "top_k_categorical_accuracy sparse_top_k_categorical_accuracy",
+        "f1": "f1_score",
+        "mae": "l1 mean_absolute_error",
+        "mse": "mean_squared_error",
+    },
+)
+
 AnyMetric: TypeAlias = "str | Metric | Callable[[Array, Array], Any]"
 
 
@@ -180,25 +192,29 @@ def _metric(given: Any) -> Metric:
         return found
     if callable(given):
         return _OfBatches(given)
-    raise ModelError(f"{given!r} is no metric", "metrics", f"one of {', '.join(NAMED)}")
+    raise ModelError(f"{given!r} is no metric", "metrics", METRIC_NAMES.listed)
 
 
 def _by_name(name: str) -> Metric:
-    if name in NAMED:
-        return NAMED[name]
-    if name.startswith("top") and name[3:].isdigit() and int(name[3:]):
-        return TopK(int(name[3:]))
-    close = closest(name, NAMED)
-    hint = f"did you mean {close!r}?" if close else f"one of {', '.join(NAMED)}"
-    raise ModelError(f"there is no metric {name!r}", "metrics", hint)
+    known = METRIC_NAMES.find(name)
+    if known is not None:
+        return NAMED[known]
+    start, count = plain(name)[:3], plain(name)[3:]
+    if start == "top" and count.isdecimal() and int(count):
+        return TopK(int(count))
+    what, hint = METRIC_NAMES.unknown(name)
+    raise ModelError(what, "metrics", hint)
 
 
 def _classes(name: str, prediction: Array, target: Array) -> tuple[Array, Array]:
     """
     Rows of scores along the last axis, or axis 1, and the class of each.
 
-    Those without a class (a label such as -1, which losses pass over) are left out.
+    One-hot labels become class numbers. Those without a class (a label such as -1, which losses
+    pass over) are left out.
     """
+    if prediction.ndim > 1 and target.shape == prediction.shape:
+        target = target.argmax(-1)
     if not np.issubdtype(target.dtype, np.integer):
         raise _unfit(name, prediction, target)
     if prediction.shape[:-1] == target.shape:
@@ -223,5 +239,6 @@ def _unfit(name: str, prediction: Array, target: Array) -> ModelError:
         f"{name} does not fit predictions {prediction.dtype}{list(prediction.shape)} and targets "
         f"{target.dtype}{list(target.shape)}",
         "metrics",
-        "accuracy, top-k and f1 are of scores of classes and whole numbers, mae and mse of alikes",
+        "accuracy, top-k and f1 take class scores and integer labels; "
+        "mae and mse take equal shapes",
     )

@@ -167,6 +167,16 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     )
 
 
+def joined(data: Data, more: Sequence[Data]) -> Data:
+    """`fit(x, y)` as `fit((x, y))`."""
+    for one in more:
+        if isinstance(one, int | float | str | bool):
+            raise RunError(
+                f"{one!r} is no data to train on", "the data", f"options have names: batch={one!r}"
+            )
+    return (data, *more) if more else data
+
+
 def _is_array(data: object) -> bool:
     is_file = isinstance(data, str | Path)
     return is_file or (hasattr(data, "shape") and hasattr(data, "dtype"))

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
 from popgraph.builder.pgraph import load as load_text
+from popgraph.builder.pgraph.check.losses import CLASS_NUMBERS, LOSS_NAMES, Loss, loss_named
 from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
@@ -24,9 +25,8 @@ from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
 from popgraph.training.inference_model import with_prediction, without_loss
 from popgraph.training.losses import (
-    LOSSES,
     ClassWeights,
-    NamedLoss,
+    checked_loss,
     expression_of,
     weights_of_classes,
 )
@@ -34,7 +34,7 @@ from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice
 from popgraph.training.task import Task, task_of
-from popgraph.training.update_rule import Rates, optimizer_of, with_rate
+from popgraph.training.update_rule import OPTIMIZER_NAMES, Rates, optimizer_of, with_rate
 
 Optimizer: TypeAlias = Any
 """A text, `Adam(0.001)`; an `OptimizerSpec`; or one of PopART's, which has a `spec`."""
@@ -71,12 +71,12 @@ class Subject:
             self.module, compilation = load(model)
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
-        self._rule, self._schedule = self._update_rule()
-        if wishes.loss is None and self._said is None:
-            names = ", ".join(repr(name) for name in LOSSES)
-            raise ModelError(
-                "no loss is given", self.where, f"loss='nll(y, labels)', or one of {names}"
-            )
+        self.rule, self._schedule = self._update_rule()
+        if wishes.loss is not None:
+            checked_loss(wishes.loss, _values(self.module), self.where)
+        elif self._said is None:
+            hint = f"loss='cross_entropy', or 'cross_entropy(y, labels)'; {LOSS_NAMES.listed}"
+            raise ModelError("no loss is given", self.where, hint)
 
     @property
     def given(self) -> ModuleOp:
@@ -87,13 +87,14 @@ class Subject:
     def inputs(self) -> tuple[str, ...]:
         """What a step takes, in this order, where the data have no names."""
         names = tuple(input_types(self.given))
-        return (*names, self._named.target) if self._named else names
+        named = self._named
+        return (*names, named.target_name) if named and named.takes_target else names
 
     @property
-    def _named(self) -> NamedLoss | None:
+    def _named(self) -> Loss | None:
         """The loss by name; what the model itself calls so goes before it."""
         loss = self.wishes.loss
-        return None if loss is None or self._is_value(loss) else LOSSES.get(loss)
+        return None if loss is None or self._is_value(loss) else loss_named(loss)
 
     def _is_value(self, loss: str) -> bool:
         return loss in _values(self.module)
@@ -113,7 +114,7 @@ class Subject:
                 )
         else:
             found = self._with_loss(samples)
-        return replace(found, rule=self._rule, schedule=self._schedule, choice=self.wishes.choice)
+        return replace(found, rule=self.rule, schedule=self._schedule, choice=self.wishes.choice)
 
     def without_loss(self) -> ModuleOp:
         """The model without what only training needs."""
@@ -130,18 +131,23 @@ class Subject:
         if self._is_value(loss):
             loss = f"`{loss}`"
         elif named is not None:
-            output, target = self._output(), self._target(new)
-            types = self._output_types()
-            if not named.weighted and (like := types.get(output)) is not None:
-                new[target] = _of_elements(new[target], like)
-            given, classes = self.wishes.class_weights, self._classes(types.get(output))
-            weights = None if given is None else weights_of_classes(given, classes)
-            loss = expression_of(named, output, target, weights)
+            loss = self._applied(named, new)
         module, name = add_loss(self.module, self.weights, loss, new)
         module = with_prediction(module, name)
         return Task(
             module, self.weights, name, origin=Origin.of(self.module, is_text=self._is_text)
         )
+
+    def _applied(self, loss: Loss, new: dict[str, Attribute]) -> str:
+        """The loss by name as an expression of the output and the target."""
+        output = self._output()
+        target = self._target(new) if loss.takes_target else ""
+        like = self._output_types().get(output)
+        if target and loss.target != CLASS_NUMBERS and like is not None:
+            new[target] = _of_elements(new[target], like)
+        given = self.wishes.class_weights
+        weights = None if given is None else weights_of_classes(loss, given, like, new[target])
+        return expression_of(loss, output, target, weights)
 
     def _output(self) -> str:
         names = model_of(self.module).graph.output_names
@@ -173,12 +179,6 @@ class Subject:
             name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)
         }
 
-    def _classes(self, type_: Attribute | None) -> int:
-        sizes = None if type_ is None else dims(type_)
-        if not sizes or len(sizes) < 2 or not isinstance(sizes[1], int):
-            raise ModelError("the model does not say how many classes it has", "class_weights")
-        return sizes[1]
-
     def _update_rule(self) -> tuple[OptimizerSpec, Rates | None]:
         schedule = _schedule_of(self.wishes.schedule)
         given = self.wishes.optimizer
@@ -189,7 +189,9 @@ class Subject:
             schedule = schedule or self._said.schedule
         else:
             raise ModelError(
-                "no optimizer is given", self.where, "optimizer 'SGD(0.1, momentum=0.9)'"
+                "no optimizer is given",
+                self.where,
+                f"optimizer 'SGD(0.1, momentum=0.9)'; {OPTIMIZER_NAMES.listed}",
             )
         return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
 
@@ -207,7 +209,11 @@ def _rule_of(given: Optimizer) -> OptimizerSpec:
         return optimizer_of(parse_optimizer(given))
     made = given.spec() if hasattr(given, "spec") else None
     if not isinstance(made, OptimizerSpec):
-        raise ModelError(f"{given!r} is no optimizer", "optimizer", "'Adam(0.001)'")
+        raise ModelError(
+            f"an optimizer is a text or an object of PopGraph, not {type(given).__name__}",
+            "optimizer",
+            f"'Adam(0.001)'; {OPTIMIZER_NAMES.listed}",
+        )
     return made
 
 

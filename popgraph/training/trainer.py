@@ -34,11 +34,12 @@ from popgraph.training.open_batch import fixed_batch, opened
 from popgraph.training.programs import Build, Inference, Steps
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
-from popgraph.training.samples import Batch, Data, Order, Samples, Source, source_of
+from popgraph.training.samples import Batch, Data, Order, Samples, Source, joined, source_of
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
+from popgraph.training.update_rule import described
 
 BATCH = 32
 """Samples of a batch, where neither the model nor the user says it."""
@@ -49,10 +50,11 @@ class Trainer:
     Trains a model: `Trainer("net.pgraph").fit((x, labels), epochs=5)`.
 
     `model` is a path (.onnx, .pgraph), a `.pgraph` text, ONNX bytes, a ModelProto or a Builder.
-    `loss` is the name of one ("nll", "cross_entropy", "mse", "l1", "bce", "bce_with_logits"), an
-    expression ("nll(y, labels)") or a value of the model; `optimizer` a text ("Adam(0.001)") or
-    an object; `schedule` a text ("cosine(steps=1000)") or a function of the step; a text's
-    `train` section says all three. `freeze` and `train_only` are patterns of names of weights.
+    `loss` is the name of one ("cross_entropy", "nll", "mse" ...; those of Keras and PyTorch are
+    known), an expression ("nll(y, labels)") or a value of the model; `optimizer` a text ("adam",
+    "Adam(0.001)") or an object; `schedule` a text ("cosine(steps=1000)") or a function of the
+    step; a text's `train` section says all three. `freeze` and `train_only` are patterns of names
+    of weights.
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
     the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
     where there is one of each.
@@ -150,14 +152,19 @@ class Trainer:
         found = self._prepared.inputs.converted
         return {name: f"{old} is converted to {new.numpy}" for name, (old, new) in found.items()}
 
-    def prepare(self, data: Data, batch: int | None = None) -> None:
+    @property
+    def optimizer(self) -> str:
+        """The optimizer with its learning rate, and what else differs from its defaults."""
+        return described(self._subject.rule)
+
+    def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does it, too."""
-        self._prepare(source_of(data, self._names), batch)
+        self._prepare(source_of(joined(data, more), self._names), batch)
 
     def fit(
         self,
         data: Data,
-        *,
+        *more: Data,
         epochs: int | None = None,
         steps: int | None = None,
         batch: int | None = None,
@@ -175,9 +182,10 @@ class Trainer:
         """
         Trains for so many epochs or steps more; the history of all that was done.
 
-        `data` are arrays (a dict by the names of inputs, or a tuple in their order; files of .npy
-        by their names are mapped), a dataset with `column_names` or of rows, or batches: an
-        iterable such as PyTorch's DataLoader, or a function that makes one for every epoch.
+        `data` are arrays (a dict by the names of inputs, or a tuple in their order, which may also
+        be arguments: `fit(x, y)`; files of .npy by their names are mapped), a dataset with
+        `column_names` or of rows, or batches: an iterable such as PyTorch's DataLoader, or a
+        function that makes one for every epoch.
         Batches of arrays have `batch` samples in an order that `seed` decides; the last one of an
         epoch has what is left, unless `drop_last` leaves that out (each time other samples).
         `validation` is a share of the samples, chosen by chance, or data of their own: the loss
@@ -193,7 +201,7 @@ class Trainer:
         end of an epoch fewer samples than there are ranks may be left out), and all make the same
         step. Callbacks run, and files are written, on the first one.
         """
-        source = source_of(data, self._names)
+        source = source_of(joined(data, more), self._names)
         source, held_out = self._parts(source, validation, seed)
         source = self._ranks.shared(source)
         size = self._prepare(source, batch)
@@ -248,13 +256,13 @@ class Trainer:
         """Ends the training behind this step or epoch."""
         self.stopped = why
 
-    def check(self, data: Data, batch: int | None = None) -> Check:
+    def check(self, data: Data, *more: Data, batch: int | None = None) -> Check:
         """
         Whether the model can learn from data like these: its gradients on one batch.
 
         The weights stay as they are. What comes back prints as a table; `problems` are sentences.
         """
-        source = source_of(data, self._names)
+        source = source_of(joined(data, more), self._names)
         first = source.first(self._prepare(source, batch))
         return self._check(first)
 
@@ -290,9 +298,9 @@ class Trainer:
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
-    def evaluate(self, data: Data, batch: int | None = None) -> Row:
+    def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data; the model means what it does in inference."""
-        source = source_of(data, self._names)
+        source = source_of(joined(data, more), self._names)
         size = self._prepare(source, batch)
         return self._tested_on(source, size)
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Protocol
 
 from popgraph.builder.pgraph import OptimizerCall
-from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
+from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, ClipNorm, OptimizerSpec, Scalar
 from popgraph.support.errors import PopgraphError
-from popgraph.support.names import closest
+from popgraph.support.names import Names
 
-SPELLED = (
-    *("SGD", "Adam", "AdamW", "Lamb", "AdaMax"),
-    *("RMSProp", "CenteredRMSProp", "AdaGrad", "AdaDelta"),
-)
-"""The names of optimizers as pages and messages write them; case and underscores do not matter."""
-ADAMW = "adamw"
-"""Adam is that already: its weight decay goes into the update, not into the gradient."""
 CLIP = "clip_norm"
 """The largest norm that the gradients of all weights together may have."""
 
@@ -28,33 +22,99 @@ class Rates(Protocol):
         """The factor in one step; the first is 0."""
 
 
-def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
-    """The description that passes take; names are compared without case and underscores."""
-    kind, mode = _kind(call)
-    entries = {
+@dataclass(frozen=True)
+class Named:
+    """An optimizer as users name it."""
+
+    name: str
+    """The spelling of pages and messages."""
+    kind: type[OptimizerSpec]
+    mode: str
+    learning_rate: float
+    """The default."""
+    aliases: str = ""
+
+
+_TABLE = (
+    Named("SGD", SGD, "", 0.1),
+    Named("Adam", Adam, "adam", 0.001),
+    # The weight decay of Adam goes into the update already, not into the gradient.
+    Named("AdamW", Adam, "adam", 0.001),
+    Named("AdamNoBias", Adam, "adam_no_bias", 0.001),
+    Named("Lamb", Adam, "lamb", 0.001),
+    Named("LambNoBias", Adam, "lamb_no_bias", 0.001),
+    Named("AdaMax", Adam, "ada_max", 0.001),
+    Named("RMSProp", Adaptive, "rms_prop", 0.01, "adaptive"),
+    Named("CenteredRMSProp", Adaptive, "centered_rms_prop", 0.01),
+    Named("AdaGrad", Adaptive, "ada_grad", 0.01),
+    Named("AdaDelta", Adaptive, "ada_delta", 1.0),
+)
+OPTIMIZERS = {one.name: one for one in _TABLE}
+OPTIMIZER_NAMES = Names("optimizer", {one.name: one.aliases for one in _TABLE})
+
+_ALIASES = {
+    "learning_rate": "lr",
+    "epsilon": "eps",
+    "alpha": "rho",
+    CLIP: "max_norm max_grad_norm global_clipnorm",
+}
+"""The parameters' names in Keras and PyTorch."""
+_INTERNAL = ("mean", "running", "message_type")
+"""Parameters that depend on how a program is run, not on what a user says of its optimizer."""
+
+
+def parameters_of(named: Named) -> dict[str, Scalar | bool | str]:
+    """The parameters that a call may give, and their defaults."""
+    found: dict[str, Scalar | bool | str] = {
         field.name: field.default
-        for field in dataclasses.fields(kind)
-        if isinstance(field.default, Scalar | bool | str)
+        for field in dataclasses.fields(named.kind)
+        if isinstance(field.default, Scalar | bool | str) and field.name not in _INTERNAL
     }
+    found["learning_rate"] = Scalar(named.learning_rate)
+    if "mode" in found:
+        found["mode"] = named.mode
+    return found
+
+
+def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
+    """The description that passes take."""
+    name = OPTIMIZER_NAMES.find(call.name)
+    if name is None:
+        what, hint = OPTIMIZER_NAMES.unknown(call.name)
+        raise PopgraphError(what, call.where, hint)
+    named = OPTIMIZERS[name]
+    defaults = parameters_of(named)
+    known = Names("parameter", {one: _ALIASES.get(one, "") for one in (*defaults, CLIP)})
     given: dict[str, object] = {}
-    for name, value in call.arguments.items():
-        if name == CLIP:
-            clip = _fitted(call, name, value, Scalar(1.0))
-            assert isinstance(clip, Scalar)
-            given["clip"] = (ClipNorm(clip.value),)
-            continue
-        if name not in entries:
-            close = closest(name, [*entries, CLIP])
-            listed = ", ".join([*entries, CLIP])
+    for written, value in call.arguments.items():
+        parameter = known.find(written)
+        if parameter is None:
             raise PopgraphError(
-                f"{call.name} has no parameter {name!r}",
-                call.where,
-                f"did you mean {close!r}?" if close else f"it has {listed}",
+                f"{call.name} has no parameter {written!r}", call.where, known.hint(written)
             )
-        given[name] = _fitted(call, name, value, entries[name])
-    if mode:
-        given.setdefault("mode", mode)
-    return kind(**given)  # type: ignore[arg-type]
+        if parameter in given:
+            raise PopgraphError(f"{parameter!r} of {call.name} is given twice", call.where)
+        given[parameter] = _fitted(call, written, value, defaults.get(parameter, Scalar(1.0)))
+    clip = given.pop(CLIP, None)
+    if isinstance(clip, Scalar):
+        given["clip"] = (ClipNorm(clip.value),)
+    for one in ("learning_rate", "mode"):
+        if one in defaults:
+            given.setdefault(one, defaults[one])
+    return named.kind(**given)  # type: ignore[arg-type]
+
+
+def described(spec: OptimizerSpec) -> str:
+    """An optimizer as a text: its learning rate, and what differs from the defaults."""
+    mode = getattr(spec, "mode", "")
+    named = next(one for one in _TABLE if (one.kind, one.mode) == (type(spec), mode))
+    said = [f"learning_rate={spec.learning_rate.value:g}"]
+    for name, default in parameters_of(named).items():
+        value = getattr(spec, name)
+        if name != "learning_rate" and value != default:
+            said.append(f"{name}={value.value if isinstance(value, Scalar) else value}")
+    said += [f"{CLIP}={one.maximum:g}" for one in spec.clip]
+    return f"{named.name}({', '.join(said)})"
 
 
 def rule_of(call: OptimizerCall, schedule: Rates | None) -> OptimizerSpec:
@@ -67,28 +127,6 @@ def with_rate(spec: OptimizerSpec, factor: float) -> OptimizerSpec:
     """The optimizer with a learning rate that changes, and is multiplied by this now."""
     rate = Scalar(spec.learning_rate.value * factor, constant=False)
     return dataclasses.replace(spec, learning_rate=rate)
-
-
-def _kind(call: OptimizerCall) -> tuple[type[OptimizerSpec], str]:
-    """The class, and its mode where the name is that of a mode: RMSProp, AdaGrad, LAMB."""
-    wanted = _plain(call.name)
-    names = {_plain(kind): (cls, "") for kind, cls in KINDS.items()}
-    for cls in KINDS.values():
-        for mode in getattr(cls, "MODES", ()):
-            names.setdefault(_plain(mode), (cls, mode))
-    names[ADAMW] = names["adam"]
-    if wanted not in names:
-        close = closest(call.name, SPELLED)
-        raise PopgraphError(
-            f"there is no optimizer {call.name!r}",
-            call.where,
-            f"did you mean {close!r}?" if close else f"one of {', '.join(SPELLED)}",
-        )
-    return names[wanted]
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
 
 
 def _fitted(call: OptimizerCall, name: str, value: object, default: object) -> object:

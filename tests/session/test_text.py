@@ -17,7 +17,7 @@ from popgraph.cli import app
 from popgraph.passes import optimizer_spec
 from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.support.errors import PopgraphError
-from popgraph.training.update_rule import SPELLED, optimizer_of
+from popgraph.training.update_rule import OPTIMIZERS, optimizer_of
 
 NET = """
 graph g(x: f32[2, 3]) -> y {{
@@ -196,8 +196,8 @@ def test_every_schedule_is_tested() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("schedule = cosin(steps=1)", "did you mean `cosine`?"),
-        ("schedule = warp(2)", "one of constant, linear, cosine, step, exponential"),
+        ("schedule = cosin(steps=1)", "did you mean 'cosine'?"),
+        ("schedule = warp(2)", "the schedules are constant, linear, cosine, step, exponential"),
         ("schedule = cosine", "`cosine` needs `steps`"),
         ("schedule = cosine(0)", "`steps` is a whole number from 1 on"),
         ("schedule = step(1, -0.5)", "`factor` is a number from 0 on"),
@@ -235,14 +235,13 @@ def test_optimizers_of_a_text_are_those_of_a_session(written: str) -> None:
     assert isinstance(spec, tuple(optimizer_spec.KINDS.values()))
 
 
-@pytest.mark.parametrize("name", SPELLED)
-def test_names_of_optimizers_are_those_of_the_page_in_any_case(name: str) -> None:
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_case_makes_no_difference_in_names_of_optimizers(name: str) -> None:
     specs = {
         str(optimizer_of(parse_optimizer(f"{one}(0.1, weight_decay=0.01)")))
         for one in (name, name.lower(), name.upper())
     }
     assert len(specs) == 1
-    assert f"`{name}`" in (Path(__file__).parents[2] / "docs/language.md").read_text()
 
 
 def test_adamw_is_adam() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import cos, pi
 
@@ -12,7 +12,7 @@ from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.syntax.python_calls import bound
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import Argument, Call, Expression, Missing, Name, Number
-from popgraph.support.names import closest
+from popgraph.support.names import Names
 
 
 def linear(at: int, steps: int, end: float = 0.0) -> float:
@@ -48,6 +48,19 @@ SCHEDULES: dict[str, Callable[..., float]] = {
     function.__name__: function for function in (constant, linear, cosine, step, exponential)
 }
 
+SCHEDULE_NAMES = Names(
+    "schedule",
+    {**dict.fromkeys(SCHEDULES, ""), "cosine": "CosineDecay cosine_annealing"}
+    | {"exponential": "ExponentialDecay"},
+)
+"""PyTorch's schedules count epochs, ours count steps: their names are not aliases."""
+
+PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "cosine": {"decay_steps": "steps", "alpha": "end", "warmup_steps": "warmup"},
+    "exponential": {"decay_steps": "every", "decay_rate": "factor"},
+}
+"""Parameters in the words of Keras."""
+
 WARMUP = "warmup"
 """What every schedule takes: so many steps in which the rate rises in a straight line."""
 
@@ -82,14 +95,23 @@ def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedul
                 expression.span, "a schedule is a name with arguments", "`cosine(steps=1000)`"
             )
             raise Failed
-    if name.text not in SCHEDULES:
-        close = closest(name.text, SCHEDULES, 0.5)
-        hint = f"did you mean `{close}`?" if close else f"one of {', '.join(SCHEDULES)}"
-        source.parse_error(name.span, f"there is no schedule `{name.text}`", hint)
+    meant = SCHEDULE_NAMES.find(name.text)
+    if meant is None:
+        source.parse_error(name.span, *SCHEDULE_NAMES.unknown(name.text))
         raise Failed
     number = partial(_number, source, scope)
-    found = bound(source, name, SCHEDULES[name.text], arguments, number, (WARMUP,))
-    return Schedule(name.text, found, int(found.pop(WARMUP, 0)))
+    arguments = tuple(_in_our_words(one, meant) for one in arguments)
+    found = bound(source, name, SCHEDULES[meant], arguments, number, (WARMUP,))
+    return Schedule(meant, found, int(found.pop(WARMUP, 0)))
+
+
+def _in_our_words(argument: Argument, schedule: str) -> Argument:
+    """An argument under our name of the parameter."""
+    keyword = argument.keyword
+    if keyword is None:
+        return argument
+    ours = PARAMETERS.get(schedule, {}).get(keyword.text, keyword.text)
+    return replace(argument, keyword=replace(keyword, text=ours))
 
 
 def _number(source: Source, scope: Scope, argument: Argument, key: str) -> int | float:

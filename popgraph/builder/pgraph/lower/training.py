@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.file_context import FileContext
-from popgraph.builder.pgraph.check.operators import GRAPHCORE
+from popgraph.builder.pgraph.check.losses import loss_named
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.lower.calls import lower_call
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.freezing import freeze, frozen_weights
 from popgraph.builder.pgraph.lower.graphs import context_of_graph
 from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, result_named
+from popgraph.builder.pgraph.lower.losses import loss_of_call, lower_loss
 from popgraph.builder.pgraph.lower.rules import lower_expression, lower_statement
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.statements import lower_statements
@@ -31,7 +31,6 @@ from popgraph.builder.pgraph.syntax.tree import (
     Missing,
     Name,
     Number,
-    Path,
     Span,
     Statement,
     Target,
@@ -41,16 +40,9 @@ from popgraph.builder.pgraph.syntax.tree import (
     walk,
 )
 from popgraph.dialects.onnx.op import OnnxOp
-from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.types import dims
 
 LOSS = "loss"
-
-LOSSES = {"nll": ("nllloss", 2), "l1": ("l1loss", 1), "identity": ("identityloss", 1)}
-"""
-PopART's losses under short names, and how many inputs they have.
-
-Any other expression with one number as its value will do as well.
-"""
 
 
 @dataclass(frozen=True)
@@ -99,50 +91,26 @@ def lower_training_expression(
 ) -> list[SSAValue]:
     """An expression by its kind; losses have short names, but not within graphs and templates."""
     outermost = not context.is_inner and not context.calls
-    if outermost and isinstance(expression, Call) and expression.path.text in LOSSES:
-        return _lower_loss(context, expression, names)
+    if outermost and isinstance(expression, Call):
+        loss = loss_of_call(context, expression)
+        if loss is not None:
+            return lower_loss(context, expression, loss, names)
+    if outermost and isinstance(expression, Name):
+        _check_called(context, expression)
     return lower_expression(context, expression, names)
 
 
-TRAINING_RULES = Rules(lower_training_expression, lower_statement)
-
-
-def _lower_loss(context: GraphContext, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-    """`nll(y, labels)`: the operator of PopART that it is short for."""
-    values = lower_call(context, _in_full(context, call), names)
-    if call.path.text == "nll":
-        _check_labels(context, call.path.span, values[0])
-    return values
-
-
-def _in_full(context: GraphContext, call: Call) -> Call:
-    """`nll(y, labels)` under the full name of the operator."""
-    method, inputs = LOSSES[call.path.text]
-    if sum(argument.keyword is None for argument in call.arguments) != inputs:
-        expected = "the probabilities and the labels" if inputs == 2 else "one tensor"
+def _check_called(context: GraphContext, name: Name) -> None:
+    """Fails at the name of a loss without arguments, unless a value has this name."""
+    loss = None if context.scope.taken(name.text) else loss_named(name.text)
+    if loss is not None:
         context.source.parse_error(
-            call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
+            name.span, f"`{name.text}` does not say what it is the loss of", f"`{loss.usage}`"
         )
         raise Failed
-    span = call.path.span
-    parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
-    return Call(call.span, Path(span, tuple(parts)), call.arguments)
 
 
-def _check_labels(context: GraphContext, span: Span, loss: SSAValue) -> None:
-    """Notes a mistake unless every row of probabilities has one label."""
-    assert isinstance(loss.owner, Operation)
-    probabilities, labels = (operand.type for operand in loss.owner.operands)
-    rows, given = dims(probabilities), dims(labels)
-    if rows is None or given is None:
-        return
-    pairs = zip(rows[:-1], given, strict=False)
-    if len(rows) != len(given) + 1 or any(a != b for a, b in pairs if None not in (a, b)):
-        context.source.mismatch(
-            span,
-            f"labels of type {describe(labels)} do not fit {describe(probabilities)}",
-            "every row of probabilities, along the last axis, has one label",
-        )
+TRAINING_RULES = Rules(lower_training_expression, lower_statement)
 
 
 def check_loss(context: GraphContext, value: SSAValue, span: Span) -> None:
