@@ -1,4 +1,4 @@
-"""The code of a session's program: compiled, lowered for reports, or as a model of IPUs has it."""
+"""The code of a training program: compiled with a program for updates, or lowered for reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.micro_batches import (
@@ -31,7 +30,6 @@ from popgraph.passes.graphcore.training.micro_batches import (
 )
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.options import Options
-from popgraph.support.ipu import Ipu
 from popgraph.support.shapes import prod
 
 
@@ -113,10 +111,6 @@ class ProgramCode:
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request
-
-    def on_ipus(self, ipu: Ipu) -> IpuModel:
-        """The program as the model of these IPUs has it."""
-        return IpuModel.of(self.module, self.compilation, self.options, ipu)
 
     @property
     def peak_bytes(self) -> int:
