@@ -69,6 +69,11 @@ class Executable(ABC):
         """The inputs that can be donated, with the output that is made in the memory of each."""
         return {}
 
+    @property
+    def arena(self) -> int:
+        """The bytes of the memory that a run computes in; 0 where none is planned."""
+        return 0
+
     @abstractmethod
     def read(self, variable: str) -> Array:
         """A copy of a variable's value."""

@@ -91,8 +91,8 @@ class Checker:
     def check(self, variables: Mapping[str, Array], inputs: Batch) -> Check:
         """What one step from these variables shows, which stay as they are."""
         program = self._runner.program(inputs)
-        for name, value in variables.items():
-            program.write(name, value)
+        for name in program.variables:
+            program.write(name, variables[name])
         outputs = program.run({name: inputs[name] for name in program.inputs})
         layers = tuple(
             Layer(name, gradient.shape, _size(variables[name]), _size(gradient))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from popgraph.backends.base import Executable
 from popgraph.engine.host_scalars import HostScalars
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.support.arrays import Array
 from popgraph.training.task import Task
 from popgraph.training.update_rule import Rates, with_rate
@@ -53,8 +55,22 @@ class Driver:
         for name, value in self._scalars.of(rule).items():
             executable.write(name, value)
 
+    def begin(self, executable: Executable) -> None:
+        """Begins a step of several runs, at the learning rate of the schedule."""
+        if self._schedule is not None:
+            self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
+        self.steps += 1
+
+    def weigh(self, executable: Executable, factor: float) -> None:
+        """Multiplies the gradients of the next runs by a factor, where the host may."""
+        loss = self._scalars.loss
+        name = loss_scale_variable(loss)
+        if name in executable.variables:
+            scaled = self.rule.loss_scaling.value * factor
+            executable.write(name, np.array(scaled, loss.numpy))
+
     def step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One step; its outputs."""
+        """One run of a program; its outputs. Every `period` of them are an update."""
         if self._schedule is not None:
             updates = self.steps // self._scalars.compiled.period
             self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +16,11 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
+from popgraph.engine.accumulation import AccumulatingRequest
+from popgraph.engine.plan import MicroBatch, StepPlan
 from popgraph.open_model import Call
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
@@ -26,7 +29,8 @@ from popgraph.support.errors import RunError
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import Driver
 from popgraph.training.inference_form import to_inference
-from popgraph.training.samples import Batch
+from popgraph.training.reductions import SUM, reduction_of
+from popgraph.training.samples import Batch, count_rows
 from popgraph.training.task import Task
 
 
@@ -110,24 +114,87 @@ class Inputs:
         return made
 
 
+def sums_of(task: Task) -> frozenset[str]:
+    """The loss and its terms, as far as they are sums over samples."""
+    return frozenset(name for name in (task.loss, *task.terms) if reduction_of(task, name) == SUM)
+
+
+def whole(
+    parts: Sequence[MicroBatch], outputs: Sequence[Mapping[str, Array]], sums: Collection[str]
+) -> dict[str, Array]:
+    """The outputs of a batch from those of its micro-batches."""
+    return {
+        name: _joined(parts, [one[name] for one in outputs], is_sum=name in sums)
+        for name in outputs[0]
+    }
+
+
+def _joined(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: bool) -> Array:
+    """Rows of all samples, or the sum or mean of numbers."""
+    if all(one.ndim and len(one) == part.rows for one, part in zip(values, parts, strict=True)):
+        return np.concatenate(values)
+    weights = [1.0 if is_sum else part.share for part in parts]
+    wide = [one.astype(np.float64) * weight for one, weight in zip(values, weights, strict=True)]
+    return np.asarray(sum(wide), values[0].dtype)
+
+
 class Steps:
     """Steps of training: a program for each shape of a batch, which share their variables."""
 
-    def __init__(self, task: Task, build: Build, first: Batch) -> None:
-        self.inputs = Inputs(task.module, build.values)
-        self._runner = build.request(task).runner()
+    def __init__(self, task: Task, build: Build, first: Batch, plan: StepPlan) -> None:
+        """`first` is a micro-batch of the plan."""
+        self.inputs, self.plan = Inputs(task.module, build.values), plan
+        self.rows = count_rows(first)
+        """The rows of a micro-batch of whole batches."""
+        self._sums = sums_of(task)
+        request = build.request(task)
+        if self.plan.is_split:
+            request = AccumulatingRequest.of(request)
+        self._runner = request.runner()
         self.executable = self._program(self.inputs.of(first))
         self.driver = Driver.of(task, self.executable)
 
-    def _program(self, inputs: Batch) -> Executable:
+    def _program(self, inputs: Mapping[str, Array]) -> Executable:
         return self._runner.program(inputs)
 
+    def split(self, batch: Batch) -> list[MicroBatch]:
+        """The micro-batches of a batch."""
+        return list(self.plan.split(self.inputs.of(batch), self.rows))
+
     def run(self, batch: Batch) -> dict[str, Array]:
-        """One step; its outputs."""
+        """One step; the outputs for the whole batch."""
+        if self.plan.is_split:
+            return self._accumulate(self.split(batch))
         inputs = self.inputs.of(batch)
         self.executable = self._program(inputs)
         taken = {name: inputs[name] for name in self.executable.inputs}
         return self.driver.step(self.executable, taken)
+
+    def _accumulate(self, parts: Sequence[MicroBatch]) -> dict[str, Array]:
+        """
+        Runs the micro-batches of a step; the program updates after the last one.
+
+        A short batch fills fewer micro-batches than an update is made of: the first ones count as
+        run, with gradients of zero.
+        """
+        period, found = self.plan.accumulate, []
+        self.executable = self._program(parts[0].inputs)
+        self.driver.begin(self.executable)
+        if len(parts) < period:
+            before, _ = self.executable.variables[COUNTER]
+            self.executable.write(COUNTER, np.array(period - len(parts), before.numpy))
+        weight = 1.0
+        for part in parts:
+            self.executable = self._program(part.inputs)
+            if part.share * period != weight:
+                weight = part.share * period
+                self.driver.weigh(self.executable, weight)
+            found.append(
+                self.executable.run({name: part.inputs[name] for name in self.executable.inputs})
+            )
+        if weight != 1.0:
+            self.driver.weigh(self.executable, 1.0)
+        return whole(parts, found, self._sums)
 
     def read(self) -> dict[str, Array]:
         """All that steps change: weights, the optimizer's state, the state of random numbers."""
@@ -148,7 +215,16 @@ class Steps:
 class Inference:
     """A model as it is used, run with weights that training has changed meanwhile."""
 
-    def __init__(self, module: ModuleOp, weights: WeightStore, build: Build) -> None:
+    def __init__(
+        self,
+        module: ModuleOp,
+        weights: WeightStore,
+        build: Build,
+        plan: StepPlan | None = None,
+        sums: Collection[str] = (),
+    ) -> None:
+        """With a plan, batches run as micro-batches; outputs among `sums` are added up."""
+        self.plan, self.rows, self._sums = plan or StepPlan(), 1, sums
         module = module.clone()
         to_inference(module)
         self.inputs = Inputs(module, build.values)
@@ -161,6 +237,12 @@ class Inference:
 
     def run(self, batch: Batch) -> dict[str, Array]:
         inputs = self.inputs.of(batch, only=True)
+        if not self.plan.is_split:
+            return self._run(inputs)
+        parts = list(self.plan.split(inputs, self.rows))
+        return whole(parts, [self._run(part.inputs) for part in parts], self._sums)
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         executable = self._runner.program(inputs)
         for name, value in self._weights.items():
             if name in executable.variables:

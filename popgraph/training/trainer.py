@@ -15,6 +15,7 @@ from popgraph.compiler import BuildRequest, Model
 from popgraph.compiler.saving import check_kind, save_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
+from popgraph.engine.plan import StepPlan
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
@@ -31,10 +32,20 @@ from popgraph.training.losses import ClassWeights
 from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
 from popgraph.training.open_batch import fixed_batch, opened
-from popgraph.training.programs import Build, Inference, Steps
+from popgraph.training.programs import Build, Inference, Steps, sums_of
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
-from popgraph.training.samples import Batch, Data, Order, Samples, Source, joined, source_of
+from popgraph.training.samples import (
+    Batch,
+    Data,
+    Order,
+    Samples,
+    Source,
+    count_rows,
+    first_rows,
+    joined,
+    source_of,
+)
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
@@ -58,6 +69,9 @@ class Trainer:
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
     the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
     where there is one of each.
+    With `accumulate`, a batch runs as so many micro-batches: their gradients are accumulated, one
+    update follows, and memory is needed for a micro-batch only. The result is that of the whole
+    batch, up to rounding.
     With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
     that are made without it have been built in the background, and take over between two steps
     with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
@@ -80,6 +94,7 @@ class Trainer:
         values: Mapping[str, Array] | None = None,
         indices: str | None = None,
         straight_through: bool = False,
+        accumulate: int | None = None,
         backend: str = "c",
         threads: int = 1,
         quick: bool = False,
@@ -96,6 +111,7 @@ class Trainer:
                 "train on several ranks without it",
             )
         self._backlog = Backlog() if quick and backend == "c" else None
+        self._plan = StepPlan(1 if accumulate is None else accumulate)
         inputs = dict(values or {})
         self._build = Build(backend, threads, indices, straight_through, inputs, self._backlog)
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
@@ -216,6 +232,7 @@ class Trainer:
                 "the data",
                 "give a list, or the function that makes the iterator; or epochs=1, or steps=...",
             )
+        self._prepared.rows = self._rows_of(source, batch)
         order = Order(size, shuffle, seed, drop_last or self._is_fixed)
         per_epoch = source.steps(order)
         if per_epoch == 0:
@@ -252,6 +269,11 @@ class Trainer:
         Loop(self, running, self._measures, plan).run()
         return self.history
 
+    @property
+    def arena(self) -> int:
+        """The bytes that a step computes in, besides weights, states and samples."""
+        return self._prepared.executable.arena
+
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""
         self.stopped = why
@@ -263,8 +285,8 @@ class Trainer:
         The weights stay as they are. What comes back prints as a table; `problems` are sentences.
         """
         source = source_of(joined(data, more), self._names)
-        first = source.first(self._prepare(source, batch))
-        return self._check(first)
+        size = self._prepare(source, batch)
+        return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
     @property
     def facts(self) -> Facts:
@@ -273,7 +295,7 @@ class Trainer:
 
     def layers(self) -> tuple[Layer, ...]:
         """How large each weight is now, and its gradient on the batch of the last step."""
-        return self._check(self._fitted.batch).layers
+        return self._check(self._micro_batch).layers
 
     def weights(self) -> Mapping[str, Array]:
         """The weights of the model, as they are now."""
@@ -281,7 +303,7 @@ class Trainer:
 
     def request(self) -> BuildRequest:
         """What was compiled for the last step."""
-        inputs = self._prepared.inputs.of(self._fitted.batch)
+        inputs = self._prepared.inputs.of(self._micro_batch)
         return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
 
     @property
@@ -289,6 +311,11 @@ class Trainer:
         if self._now is None or not self._now.batch:
             raise RunError("no step has run yet", "Trainer", "fit runs steps")
         return self._now
+
+    @property
+    def _micro_batch(self) -> Batch:
+        """The first rows of the batch of the last step, as many as a program takes at once."""
+        return first_rows(self._fitted.batch, self._prepared.rows)
 
     def _check(self, batch: Batch) -> Check:
         steps = self._prepared
@@ -313,7 +340,7 @@ class Trainer:
         fixed = self._fixed_batch(self._model)
         made: dict[str, list[Array]] = {}
         for part in source.epoch(Order(fixed or batch or BATCH, False), 0, 0):
-            samples = _samples(part)
+            samples = count_rows(part)
             for name, array in inference.run(_filled(part, fixed or samples)).items():
                 made.setdefault(name, []).append(array[:samples])
         joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
@@ -351,28 +378,50 @@ class Trainer:
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
-        ranks = self._ranks
+        ranks, parts = self._ranks, self._ranks.size * self._plan.accumulate
         held = self._fixed_batch(self._subject.module)
-        first = source.first(held or ranks.rows(batch or ranks.multiple(BATCH)))
+        rows = self._rows(source, self._whole_batch(held, batch))
+        first = first_rows(source.first(rows), rows)
         if self._task is None:
             task = self._subject.task(first)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task
         held = self._fixed_batch(self._task.module)
-        fixed = None if held is None else held * ranks.size
+        fixed = None if held is None else held * parts
         if fixed is not None and batch not in (None, fixed):
-            each = f" on each of {ranks.size} ranks" if ranks.are_several else ""
+            each = f" in each of {self._plan.accumulate} micro-batches" * self._plan.is_split
+            each += f" on each of {ranks.size} ranks" * ranks.are_several
             raise RunError(
                 f"the model is made for batches of {held}{each}, not of {batch}",
                 "batch",
                 "leave it out, or give the first dimension of its inputs a name",
             )
         if self._steps is None:
-            self._steps = Steps(ranks.task(self._task), self._build, first)
+            task = ranks.task(self._task, self._plan, even=fixed is not None)
+            self._steps = Steps(task, self._build, first, self._plan)
             ranks.draw_apart(self._steps)
-        size = batch or fixed or ranks.multiple(BATCH)
+        size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
+
+    def _whole_batch(self, held: int | None, batch: int | None) -> int:
+        """The samples of a batch; `held` if the model has a fixed size for each run."""
+        plan, ranks = self._plan, self._ranks.size
+        if held is not None:
+            return held * plan.accumulate * ranks
+        return batch or plan.multiple(-(-BATCH // ranks)) * ranks
+
+    def _rows(self, source: Source, batch: int) -> int:
+        """The rows that a program takes at once; those of a stream are in batches of its own."""
+        if source.count is None:
+            samples = count_rows(source.first(batch)) // self._ranks.size
+            return max(1, -(-samples // self._plan.accumulate))
+        return self._plan.rows(self._ranks.rows(batch))
+
+    def _rows_of(self, source: Source, batch: int | None) -> int:
+        """The rows that a program takes at once of batches of this size."""
+        held = self._fixed_batch(self.task.module)
+        return self._rows(source, self._whole_batch(held, batch))
 
     @cached_property
     def _is_fixed(self) -> bool:
@@ -398,12 +447,13 @@ class Trainer:
 
     def _running(self, source: Source, order: Order, best: Best | None) -> Running:
         """The training as it is now."""
+        split = f" in {self._plan.accumulate} micro-batches" * self._plan.is_split
         facts = {
             "optimizer": str(self.task.rule),
             "data": "batches" if source.count is None else f"{source.count} samples",
-            "batches": f"{order.size} samples, in the order of seed {order.seed}"
+            "batches": f"{order.size} samples{split}, in the order of seed {order.seed}"
             if order.shuffled
-            else f"{order.size} samples in order",
+            else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
         totals, module = self._measures.totals(), self.task.module
@@ -413,7 +463,8 @@ class Trainer:
     def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
         """Results of all samples with the weights as they are; those that fill fixed batches."""
         self._tested.take(self._prepared.weights(self.task.module))
-        size = self._fixed_batch(self.task.module) or size
+        held = self._fixed_batch(self.task.module)
+        size, self._tested.rows = held or size, held or -(-size // self._plan.accumulate)
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
         return self._measures.tested(self._tested, source, order, start)
 
@@ -426,7 +477,8 @@ class Trainer:
     @cached_property
     def _tested(self) -> Inference:
         """The model with its loss, as it is tested."""
-        return Inference(self.task.module, self._subject.weights, self._build)
+        task = self.task
+        return Inference(task.module, task.weights, self._build, self._plan, sums_of(task))
 
     @cached_property
     def _inference(self) -> Inference:
@@ -473,12 +525,10 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
 
 def _filled(batch: Batch, size: int) -> Batch:
     """So many samples: the last one is repeated."""
-    numbers = np.minimum(np.arange(size), _samples(batch) - 1)
-    return batch if _samples(batch) == size else {name: one[numbers] for name, one in batch.items()}
-
-
-def _samples(batch: Batch) -> int:
-    return len(next(iter(batch.values())))
+    numbers = np.minimum(np.arange(size), count_rows(batch) - 1)
+    if count_rows(batch) == size:
+        return batch
+    return {name: one[numbers] for name, one in batch.items()}
 
 
 def _no_data_yet() -> ModelError:

@@ -122,6 +122,10 @@ class CExecutable(Executable):
         return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
 
     @property
+    def arena(self) -> int:
+        return self.table.arena
+
+    @property
     def prepared(self) -> Prepared:
         """What `prepare` made."""
         return Prepared(self.persistent, self.packings)
