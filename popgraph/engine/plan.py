@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.engine.loss_scale import FIRST_SCALE
+from popgraph.passes.optimizer_spec import OptimizerSpec, Scalar
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+from popgraph.support.step_options import AUTO, STEP_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,26 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """How a step of training runs; every wrong option is refused here."""
+    """How a step of training runs: the values of `STEP_OPTIONS`, which says what each does."""
 
     accumulate: int = 1
-    """The micro-batches of a batch: their gradients are accumulated, and one update follows."""
+    clip: float | None = None
+    """None: as the optimizer says."""
+    loss_scale: float | str | None = None
+    """None: as the optimizer says."""
+    recompute: str = "none"
 
-    def __post_init__(self) -> None:
-        _check_count("accumulate", self.accumulate, "accumulate=8 splits a batch of 64 by 8 rows")
+    @staticmethod
+    def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
+        """What a `train` section says, and arguments that override it; None leaves it as it is."""
+        said = {**text, **{name: value for name, value in given.items() if value is not None}}
+        checked = {name: STEP_OPTIONS[name].checked(value) for name, value in said.items()}
+        return StepPlan(**checked)  # type: ignore[arg-type]
+
+    @property
+    def follows_overflow(self) -> bool:
+        """Whether the loss scale follows the gradients."""
+        return self.loss_scale == AUTO
 
     @property
     def is_split(self) -> bool:
@@ -63,6 +78,17 @@ class StepPlan:
             count = min(rows, samples - start)
             yield MicroBatch(taken, count, count / samples)
 
+    def for_loss(self, rule: OptimizerSpec) -> OptimizerSpec:
+        """The update rule with the clipping and the loss scale of this plan."""
+        if self.clip is not None:
+            rule = replace(rule, clip=(), clip_gradients=float(self.clip))
+        if self.follows_overflow:
+            first = Scalar(FIRST_SCALE, constant=False)
+            rule = replace(rule, loss_scaling=first, skip_overflow=True)
+        elif self.loss_scale is not None:
+            rule = replace(rule, loss_scaling=Scalar(float(self.loss_scale)))
+        return rule
+
     def rule(self, rule: OptimizerSpec, *, ranks: int, mean: bool, even: bool) -> OptimizerSpec:
         """
         The update rule that a program of this plan is compiled for.
@@ -77,8 +103,3 @@ class StepPlan:
             scale = replace(rule.loss_scaling, constant=False)
             rule = replace(rule, loss_scaling=scale)
         return rule
-
-
-def _check_count(name: str, value: object, example: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RunError(f"{name} is an integer from 1 on, not {value!r}", name, example)

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from popgraph.passes.optimizer_scalars import (
+    GRADIENT_SCALE,
     SGD0,
     SGD1,
     SGD2,
@@ -143,6 +144,10 @@ class OptimizerSpec(ABC):
     mean: bool = False
     running: bool = False
     accum_type: str = ""
+    clip_gradients: float = 0.0
+    """The mean gradients of all weights together are shrunk to this norm; 0: they are not."""
+    skip_overflow: bool = False
+    """An update is skipped if a gradient is not finite; `GOOD_UPDATES` counts those that are."""
 
     def __post_init__(self) -> None:
         for prefix in _STATES:
@@ -231,7 +236,8 @@ class OptimizerSpec(ABC):
         own = {one.parameter for one in self.specific if one.weight == weight}
         wide = dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
         found = {}
-        for formula in mine.formulas():
+        clips = (GRADIENT_SCALE,) if self.clip_gradients else ()
+        for formula in (*mine.formulas(), *clips):
             names = formula.parameters.split()
             found[formula.prefix] = Compound(
                 formula.prefix,
@@ -461,6 +467,8 @@ def _like(default: object, text: str) -> object:
             return text == "True"
         case int():
             return int(text)
+        case float():
+            return float(text)
         case _:
             return text
 

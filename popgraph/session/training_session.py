@@ -234,4 +234,12 @@ def _task_of_text(source: Source) -> Task | None:
                 str(source),
                 "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
             )
+        if task.step_options:
+            said = ", ".join(f"`{name}`" for name in task.step_options)
+            raise popart_exception(
+                f"a session does not take {said} from a train section",
+                str(source),
+                "SessionOptions.accumulationFactor, autoRecomputation ...; popgraph.train follows "
+                "the section",
+            )
         return task

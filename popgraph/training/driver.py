@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.engine.host_scalars import HostScalars
+from popgraph.engine.loss_scale import next_scale
+from popgraph.passes.graphcore.training.variables import GOOD_UPDATES
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.support.arrays import Array
 from popgraph.training.task import Task
@@ -56,10 +59,32 @@ class Driver:
             executable.write(name, value)
 
     def begin(self, executable: Executable) -> None:
-        """Begins a step of several runs, at the learning rate of the schedule."""
+        """Begins a step, at the learning rate of the schedule."""
         if self._schedule is not None:
             self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
         self.steps += 1
+
+    def end(self, executable: Executable) -> None:
+        """Ends a step: the loss scale follows the gradients, if it is to."""
+        if not self.rule.skip_overflow:
+            return
+        good, scale = int(executable.read(GOOD_UPDATES)), self.rule.loss_scaling
+        value = next_scale(scale.value, good, self._scalars.loss)
+        if value != scale.value:
+            self.rule = replace(self.rule, loss_scaling=replace(scale, value=value))
+            self.send(executable, self.rule)
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The loss scale, where it follows the gradients."""
+        return self.rule.loss_scaling.value if self.rule.skip_overflow else None
+
+    def resume(self, executable: Executable) -> None:
+        """Goes on with the loss scale that a program has."""
+        if self.rule.skip_overflow:
+            value = float(executable.read(loss_scale_variable(self._scalars.loss)))
+            scale = replace(self.rule.loss_scaling, value=value)
+            self.rule = replace(self.rule, loss_scaling=scale)
 
     def weigh(self, executable: Executable, factor: float) -> None:
         """Multiplies the gradients of the next runs by a factor, where the host may."""

@@ -44,6 +44,8 @@ class Build:
     straight_through: bool = False
     values: dict[str, Array] = field(default_factory=dict)
     """The inputs that decide structure: the same in all steps."""
+    recompute: str = ""
+    """What gradients compute again, as `Options.recompute` has it."""
     backlog: Backlog | None = None
     """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
 
@@ -53,6 +55,7 @@ class Build:
             training=task.training,
             indices=self.indices,
             straight_through=self.straight_through,
+            recompute=self.recompute,
         )
         request = self.of(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
@@ -168,7 +171,9 @@ class Steps:
         inputs = self.inputs.of(batch)
         self.executable = self._program(inputs)
         taken = {name: inputs[name] for name in self.executable.inputs}
-        return self.driver.step(self.executable, taken)
+        outputs = self.driver.step(self.executable, taken)
+        self.driver.end(self.executable)
+        return outputs
 
     def _accumulate(self, parts: Sequence[MicroBatch]) -> dict[str, Array]:
         """
@@ -194,6 +199,7 @@ class Steps:
             )
         if weight != 1.0:
             self.driver.weigh(self.executable, 1.0)
+        self.driver.end(self.executable)
         return whole(parts, found, self._sums)
 
     def read(self) -> dict[str, Array]:
@@ -203,6 +209,7 @@ class Steps:
     def write(self, values: Mapping[str, Array]) -> None:
         for name, value in values.items():
             self.executable.write(name, value)
+        self.driver.resume(self.executable)
 
     def weights(self, module: ModuleOp) -> dict[str, Array]:
         """The values of a model's initializers that steps change."""

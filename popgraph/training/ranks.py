@@ -60,7 +60,7 @@ class Ranks:
         if reduction is None and self.is_first:
             kind = "ranks" if plan.accumulate == 1 else "micro-batches"
             warnings.warn(
-                f"{task.loss!r} is neither a mean nor a sum over equal samples of a batch, as far as "
+                f"{task.loss!r} is neither a mean nor a sum over equal samples, as far as "
                 f"its operators tell: its gradients are averaged over {parts} {kind}",
                 DoubtfulTrainingWarning,
                 stacklevel=2,

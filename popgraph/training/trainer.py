@@ -19,6 +19,7 @@ from popgraph.engine.plan import StepPlan
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.step_options import RECOMPUTED
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
 from popgraph.training.checkpoints import Facts, Keeper, Running, load
@@ -72,6 +73,10 @@ class Trainer:
     With `accumulate`, a batch runs as so many micro-batches: their gradients are accumulated, one
     update follows, and memory is needed for a micro-batch only. The result is that of the whole
     batch, up to rounding.
+    `clip` is the largest norm of the gradients of all weights together. `loss_scale` multiplies the
+    loss, for the gradients of f16 models; with "auto", it is halved and the update skipped if they
+    overflow, and doubled after 2000 updates. With `recompute="checkpoints"`, gradients compute most
+    activations again, which need no memory until then; with "norms", those of normalizations.
     With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
     that are made without it have been built in the background, and take over between two steps
     with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
@@ -95,6 +100,9 @@ class Trainer:
         indices: str | None = None,
         straight_through: bool = False,
         accumulate: int | None = None,
+        clip: float | None = None,
+        loss_scale: float | str | None = None,
+        recompute: str | None = None,
         backend: str = "c",
         threads: int = 1,
         quick: bool = False,
@@ -111,9 +119,23 @@ class Trainer:
                 "train on several ranks without it",
             )
         self._backlog = Backlog() if quick and backend == "c" else None
-        self._plan = StepPlan(1 if accumulate is None else accumulate)
+        step_options = {
+            "accumulate": accumulate,
+            "clip": clip,
+            "loss_scale": loss_scale,
+            "recompute": recompute,
+        }
+        self._plan = plan = StepPlan.of(self._subject.step_options, step_options)
         inputs = dict(values or {})
-        self._build = Build(backend, threads, indices, straight_through, inputs, self._backlog)
+        self._build = Build(
+            backend,
+            threads,
+            indices,
+            straight_through,
+            inputs,
+            RECOMPUTED[plan.recompute],
+            self._backlog,
+        )
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
         self.progress = Progress()
@@ -171,7 +193,7 @@ class Trainer:
     @property
     def optimizer(self) -> str:
         """The optimizer with its learning rate, and what else differs from its defaults."""
-        return described(self._subject.rule)
+        return described(self._plan.for_loss(self._subject.rule))
 
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does it, too."""
@@ -383,7 +405,7 @@ class Trainer:
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
         if self._task is None:
-            task = self._subject.task(first)
+            task = self._subject.task(first, self._plan)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task

@@ -59,7 +59,7 @@ _ALIASES = {
     CLIP: "max_norm max_grad_norm global_clipnorm",
 }
 """The parameters' names in Keras and PyTorch."""
-_INTERNAL = ("mean", "running", "message_type")
+_INTERNAL = ("mean", "running", "message_type", "skip_overflow")
 """Parameters that depend on how a program is run, not on what a user says of its optimizer."""
 
 
@@ -114,7 +114,23 @@ def described(spec: OptimizerSpec) -> str:
         if name != "learning_rate" and value != default:
             said.append(f"{name}={value.value if isinstance(value, Scalar) else value}")
     said += [f"{CLIP}={one.maximum:g}" for one in spec.clip]
+    if spec.clip_gradients:
+        said.append(f"{CLIP}={spec.clip_gradients:g}")
     return f"{named.name}({', '.join(said)})"
+
+
+def clips_gradients(spec: OptimizerSpec) -> OptimizerSpec:
+    """
+    The optimizer with `clip_norm` as the largest norm of the mean gradients.
+
+    PopART's sessions clip what enters the update, which may be a velocity, or a sum of
+    micro-batches times the loss scale.
+    """
+    found = [one for one in spec.clip if not one.weights]
+    if not found:
+        return spec
+    kept = tuple(one for one in spec.clip if one.weights)
+    return dataclasses.replace(spec, clip=kept, clip_gradients=min(one.maximum for one in found))
 
 
 def rule_of(call: OptimizerCall, schedule: Rates | None) -> OptimizerSpec:

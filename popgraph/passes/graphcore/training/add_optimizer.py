@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import shape_of
+from popgraph.dialects.graphcore.logic import AndOp
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -26,8 +28,9 @@ from popgraph.passes.graphcore.training.ranks import (
 from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
-from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED, Variables
+from popgraph.passes.graphcore.training.variables import COUNTER, GOOD_UPDATES, UPDATED, Variables
 from popgraph.passes.graphcore.training.weight_context import WeightContext
+from popgraph.passes.optimizer_scalars import GRADIENT_SCALE
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options
 from popgraph.passes.replication import belongs
@@ -115,6 +118,8 @@ class AddOptimizer(Pass):
         for context in several:
             if not context.is_told and context.spec.ranks > 1:
                 (take_share if context in shared else add_up)(context)
+        if spec.clip_gradients or spec.skip_overflow:
+            _check_norm(spec, contexts, variables)
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered, contexts).items():
@@ -152,14 +157,45 @@ def _clipped(
             raise PassError(
                 f"no trained weight is among {list(group.weights)}", "clip norm settings"
             )
-        wide = entered[members[0]].dtype
-        squares = {name: norm_squared(entered[name]).cast(wide) for name in members}
-        shared = [name for name in members if contexts[name].has_share]
-        parts = [squares.pop(name) for name in shared]
-        if shared:
-            squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
-        length = reduce(add, squares.values()).sqrt()
+        length = _norm({name: entered[name] for name in members}, contexts)
         shrink = length.known(group.maximum) / length.maximum(group.maximum)
         for name in members:
             result[name] = entered[name] * shrink.cast(entered[name].dtype)
     return result
+
+
+def _norm(terms: Mapping[str, Term], contexts: Mapping[str, WeightContext]) -> Term:
+    """The norm of what belongs to weights, of all ranks together."""
+    wide = next(iter(terms.values())).dtype
+    squares = {name: norm_squared(term).cast(wide) for name, term in terms.items()}
+    shared = [name for name in terms if contexts[name].has_share]
+    parts = [squares.pop(name) for name in shared]
+    if shared:
+        squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
+    return reduce(add, squares.values()).sqrt()
+
+
+def _check_norm(
+    spec: OptimizerSpec, contexts: Mapping[str, WeightContext], variables: Variables
+) -> None:
+    """
+    Shrinks gradients by the norm of all of them, and skips the update if it is not finite.
+
+    The norm is that of the mean gradient of the loss, without its scale: as in PyTorch's
+    `clip_grad_norm_`.
+    """
+    length = _norm({name: one.gradient for name, one in contexts.items()}, contexts)
+    if spec.clip_gradients:
+        scale = next(iter(contexts.values())).scalar(GRADIENT_SCALE.prefix).cast(length.dtype)
+        shrink = length.known(spec.clip_gradients) / (length * scale).maximum(spec.clip_gradients)
+        for context in contexts.values():
+            context.gradient = context.gradient * shrink.cast(context.gradient.dtype)
+    if spec.skip_overflow:
+        finite = length.less(np.inf)
+        before = variables.get(GOOD_UPDATES, np.array(0, np.float32))
+        counted = (before + 1.0).where(finite, 0.0)
+        last = next(iter(contexts.values())).last
+        variables.set(GOOD_UPDATES, counted if last is None else counted.where(last, before))
+        applies = finite if last is None else AndOp(last, finite).result
+        for context in contexts.values():
+            context.applies = applies
