@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import popgraph
+from popgraph.cli import app
+from popgraph.cli.train import command
 from popgraph.engine.loss_scale import GROWS_AFTER, next_scale
+from popgraph.engine.plan import StepPlan
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError
+from popgraph.support.step_options import STEP_OPTIONS
 from popgraph.training.trainer import Trainer
 from tests.training.test_checkpoints import StopAt
 
@@ -294,3 +301,28 @@ def test_a_session_refuses_what_its_options_say(tmp_path: Path) -> None:
     flow = popgraph.DataFlow(1, ["loss"])
     with pytest.raises(popgraph.PopgraphError, match="does not take `accumulate`, `clip`"):
         popgraph.TrainingSession(str(tmp_path / "net.pgraph"), flow)
+
+
+def test_the_command_has_the_same_options(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(NET)
+    for name, array in DATA.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    arguments = ["train", tmp_path / "net.pgraph", f"x={tmp_path}/x.npy"]
+    arguments += [f"labels={tmp_path}/labels.npy", "--loss", "cross_entropy", "--batch", 16]
+    arguments += ["--optimizer", "SGD(0.2, momentum=0.9)", "--seed", 3, "--epochs", 2]
+    arguments += ["--accumulate", 4, "--clip", 0.1, "--loss-scale", "auto"]
+    arguments += ["--recompute", "norms", "-o", tmp_path / "trained.onnx"]
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    given = trained(accumulate=4, clip=0.1, loss_scale="auto", recompute="norms")
+    run = popgraph.compile(tmp_path / "trained.onnx")
+    np.testing.assert_array_equal(run(x=X)["y"], given.predict({"x": X}, batch=45))
+    wrong = CliRunner().invoke(app, [*map(str, arguments), "--loss-scale", "much"])
+    assert wrong.exit_code
+    assert "loss_scale is a positive number or 'auto', not 'much'" in wrong.output
+
+
+def test_all_doors_have_all_options() -> None:
+    for door in (Trainer, popgraph.train, command):
+        assert STEP_OPTIONS.keys() <= signature(door).parameters.keys()
+    assert {field.name for field in fields(StepPlan)} == STEP_OPTIONS.keys()
