@@ -141,6 +141,7 @@ def command(
     clip: Annotated[float | None, _step_option("clip")] = None,
     loss_scale: Annotated[str | None, _step_option("loss_scale")] = None,
     recompute: Annotated[str | None, _step_option("recompute")] = None,
+    replicas: Annotated[int | None, _step_option("replicas")] = None,
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -231,6 +232,7 @@ def command(
         clip=clip,
         loss_scale=loss_scale if loss_scale is None else _number_or_word(loss_scale),
         recompute=recompute,
+        replicas=replicas,
         backend=backend.value,
         threads=threads,
         quick=quick,

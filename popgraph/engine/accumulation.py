@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from popgraph.backends.base import Executable
 from popgraph.compiler import BuildRequest, lower
@@ -21,15 +21,18 @@ class AccumulatingRequest(BuildRequest):
     the update, and the memory is that of one micro-batch.
     """
 
+    replicas: int = 1
+    """How many micro-batches run side by side."""
+
     @staticmethod
-    def of(request: BuildRequest) -> AccumulatingRequest:
+    def of(request: BuildRequest, replicas: int = 1) -> AccumulatingRequest:
         """The same request, with programs of their own for updates."""
-        given = {name: getattr(request, name) for name in BuildRequest.__dataclass_fields__}
-        return AccumulatingRequest(**given)
+        given = {one.name: getattr(request, one.name) for one in fields(BuildRequest)}
+        return AccumulatingRequest(**given, replicas=replicas)
 
     def executable(self) -> Executable:
         with fitting_memory():
-            return self._code().build(self.backend, self.threads, self.backlog)
+            return self._code().build(self.backend, self.threads, self.backlog, self.replicas)
 
     def _code(self) -> ProgramCode:
         """The module as graphcore, with its optimizer."""

@@ -32,6 +32,7 @@ class StepPlan:
     loss_scale: float | str | None = None
     """None: as the optimizer says."""
     recompute: str = "none"
+    replicas: int = 1
 
     @staticmethod
     def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
@@ -46,24 +47,44 @@ class StepPlan:
         return self.loss_scale == AUTO
 
     @property
+    def runs(self) -> int:
+        """The micro-batches of a batch: `accumulate` of each replica."""
+        return self.accumulate * self.replicas
+
+    @property
     def is_split(self) -> bool:
         """Whether a step is more than one run of a program."""
-        return self.accumulate > 1
+        return self.runs > 1
+
+    def check_together(self, *, ranks: int, quick: bool) -> None:
+        """Refuses options that do not go together."""
+        if self.replicas > 1 and ranks > 1:
+            raise RunError(
+                f"replicas run on threads of one process, and here are {ranks} ranks",
+                "replicas",
+                f"mpirun -n {ranks * self.replicas} without replicas",
+            )
+        if self.replicas > 1 and quick:
+            raise RunError(
+                "replicas run one program, and quick would replace it",
+                "replicas",
+                "leave out one of the two",
+            )
 
     def rows(self, batch: int) -> int:
         """The rows of a micro-batch of a whole batch."""
-        if batch % self.accumulate:
-            smaller = batch - batch % self.accumulate
+        if batch % self.runs:
+            smaller = batch - batch % self.runs
             raise RunError(
-                f"a batch of {batch} samples does not divide into {self.accumulate} micro-batches",
-                "accumulate",
-                f"batch={smaller or self.accumulate}, a multiple of {self.accumulate}",
+                f"a batch of {batch} samples does not divide into {self.runs} micro-batches",
+                "accumulate" if self.replicas == 1 else "replicas",
+                f"batch={smaller or self.runs}, a multiple of {self.runs}",
             )
-        return batch // self.accumulate
+        return batch // self.runs
 
     def multiple(self, batch: int) -> int:
         """The smallest batch of at least this size that divides into micro-batches."""
-        return -(-batch // self.accumulate) * self.accumulate
+        return -(-batch // self.runs) * self.runs
 
     def split(self, inputs: Mapping[str, Array], rows: int) -> Iterator[MicroBatch]:
         """
@@ -72,7 +93,7 @@ class StepPlan:
         The last batch of an epoch may fill fewer of them, and the last one only in part.
         """
         samples = len(next(iter(inputs.values())))
-        rows = max(rows, -(-samples // self.accumulate))
+        rows = max(rows, -(-samples // self.runs))
         for start in range(0, samples, rows):
             taken = {name: array[start : start + rows] for name, array in inputs.items()}
             count = min(rows, samples - start)
@@ -96,7 +117,7 @@ class StepPlan:
         `mean`: the loss is a mean over samples, so gradients are averaged. If micro-batches are not
         `even`, each is weighted by its rows: the host writes the weight into the loss scale.
         """
-        runs = self.accumulate * ranks
+        runs = self.runs * ranks
         if runs > 1:
             rule = replace(rule, accumulation=runs, ranks=ranks, mean=mean)
         if self.is_split and mean and not even:

@@ -86,5 +86,14 @@ STEP_OPTIONS = {
             "Compute activations again for gradients: checkpoints, or only norms.",
             "MODE",
         ),
+        StepOption(
+            "replicas",
+            1,
+            "an integer from 1 on",
+            _is_count,
+            "replicas=2 runs the halves of a batch of 64 on two threads",
+            "Run copies of the program on as many threads, each on a part of the batch.",
+            "N",
+        ),
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -18,6 +19,7 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.accumulation import AccumulatingRequest
 from popgraph.engine.plan import MicroBatch, StepPlan
+from popgraph.engine.replicas import run_all
 from popgraph.open_model import Call
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.variables import COUNTER
@@ -150,9 +152,10 @@ class Steps:
         self.rows = count_rows(first)
         """The rows of a micro-batch of whole batches."""
         self._sums = sums_of(task)
+        self._is_mean = task.training.optimizer.mean
         request = build.request(task)
         if self.plan.is_split:
-            request = AccumulatingRequest.of(request)
+            request = AccumulatingRequest.of(request, self.plan.replicas)
         self._runner = request.runner()
         self.executable = self._program(self.inputs.of(first))
         self.driver = Driver.of(task, self.executable)
@@ -182,21 +185,22 @@ class Steps:
         A short batch fills fewer micro-batches than an update is made of: the first ones count as
         run, with gradients of zero.
         """
-        period, found = self.plan.accumulate, []
+        period, found = self.plan.runs, list[dict[str, Array]]()
         self.executable = self._program(parts[0].inputs)
         self.driver.begin(self.executable)
         if len(parts) < period:
             before, _ = self.executable.variables[COUNTER]
             self.executable.write(COUNTER, np.array(period - len(parts), before.numpy))
-        weight = 1.0
-        for part in parts:
-            self.executable = self._program(part.inputs)
-            if part.share * period != weight:
-                weight = part.share * period
+        weight, samples = 1.0, sum(part.rows for part in parts)
+        for rows, group in groupby(parts, lambda part: part.rows):
+            inputs = [part.inputs for part in group]
+            self.executable = self._program(inputs[0])
+            if self._is_mean and rows / samples * period != weight:
+                weight = rows / samples * period
                 self.driver.weigh(self.executable, weight)
-            found.append(
-                self.executable.run({name: part.inputs[name] for name in self.executable.inputs})
-            )
+            names = self.executable.inputs
+            taken = [{name: one[name] for name in names} for one in inputs]
+            found += run_all(self.executable, taken)
         if weight != 1.0:
             self.driver.weigh(self.executable, 1.0)
         self.driver.end(self.executable)

@@ -10,6 +10,7 @@ import numpy as np
 
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.engine.plan import StepPlan
+from popgraph.engine.replicas import seed_apart
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
@@ -21,9 +22,6 @@ from popgraph.training.reductions import SUM, reduction_of
 from popgraph.training.samples import Batch, Order, Source
 from popgraph.training.task import Task
 from popgraph.training.totals import Totals
-
-APART = 0x9E3779B97F4A7C15
-"""From the seed of a rank to that of the next: 2^64 divided by the golden ratio."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,12 @@ class Ranks:
     def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
         """The task of a rank, which has a part of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
-        parts = self.size * plan.accumulate
+        parts = self.size * plan.runs
         if parts == 1:
             return task
         reduction = reduction_of(task, task.loss)
         if reduction is None and self.is_first:
-            kind = "ranks" if plan.accumulate == 1 else "micro-batches"
+            kind = "ranks" if plan.runs == 1 else "micro-batches"
             warnings.warn(
                 f"{task.loss!r} is neither a mean nor a sum over equal samples, as far as "
                 f"its operators tell: its gradients are averaged over {parts} {kind}",
@@ -127,9 +125,8 @@ class Ranks:
     def draw_apart(self, steps: Steps) -> None:
         """Gives a rank a seed of its own; `steps` have that of the first one."""
         if not self.is_first and SEED in steps.executable.variables:
-            seed, step = steps.executable.read(SEED).astype(np.uint64).tolist()
-            own = (seed + APART * self.communicator.rank) % 2**64
-            steps.write({SEED: np.array([own, step], np.uint64).astype(np.int64)})
+            state = steps.executable.read(SEED)
+            steps.write({SEED: seed_apart(state, self.communicator.rank)})
 
 
 ALONE = Ranks(Alone())

@@ -77,6 +77,8 @@ class Trainer:
     loss, for the gradients of f16 models; with "auto", it is halved and the update skipped if they
     overflow, and doubled after 2000 updates. With `recompute="checkpoints"`, gradients compute most
     activations again, which need no memory until then; with "norms", those of normalizations.
+    `replicas` are copies of the program that run micro-batches on threads, `accumulate` each; they
+    divide `threads` among them.
     With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
     that are made without it have been built in the background, and take over between two steps
     with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
@@ -103,6 +105,7 @@ class Trainer:
         clip: float | None = None,
         loss_scale: float | str | None = None,
         recompute: str | None = None,
+        replicas: int | None = None,
         backend: str = "c",
         threads: int = 1,
         quick: bool = False,
@@ -124,8 +127,10 @@ class Trainer:
             "clip": clip,
             "loss_scale": loss_scale,
             "recompute": recompute,
+            "replicas": replicas,
         }
         self._plan = plan = StepPlan.of(self._subject.step_options, step_options)
+        plan.check_together(ranks=self._ranks.size, quick=quick)
         inputs = dict(values or {})
         self._build = Build(
             backend,
@@ -400,7 +405,7 @@ class Trainer:
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
-        ranks, parts = self._ranks, self._ranks.size * self._plan.accumulate
+        ranks, parts = self._ranks, self._ranks.size * self._plan.runs
         held = self._fixed_batch(self._subject.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
@@ -412,7 +417,7 @@ class Trainer:
         held = self._fixed_batch(self._task.module)
         fixed = None if held is None else held * parts
         if fixed is not None and batch not in (None, fixed):
-            each = f" in each of {self._plan.accumulate} micro-batches" * self._plan.is_split
+            each = f" in each of {self._plan.runs} micro-batches" * self._plan.is_split
             each += f" on each of {ranks.size} ranks" * ranks.are_several
             raise RunError(
                 f"the model is made for batches of {held}{each}, not of {batch}",
@@ -430,14 +435,14 @@ class Trainer:
         """The samples of a batch; `held` if the model has a fixed size for each run."""
         plan, ranks = self._plan, self._ranks.size
         if held is not None:
-            return held * plan.accumulate * ranks
+            return held * plan.runs * ranks
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:
         """The rows that a program takes at once; those of a stream are in batches of its own."""
         if source.count is None:
             samples = count_rows(source.first(batch)) // self._ranks.size
-            return max(1, -(-samples // self._plan.accumulate))
+            return max(1, -(-samples // self._plan.runs))
         return self._plan.rows(self._ranks.rows(batch))
 
     def _rows_of(self, source: Source, batch: int | None) -> int:
@@ -469,7 +474,8 @@ class Trainer:
 
     def _running(self, source: Source, order: Order, best: Best | None) -> Running:
         """The training as it is now."""
-        split = f" in {self._plan.accumulate} micro-batches" * self._plan.is_split
+        split = f" in {self._plan.runs} micro-batches" * self._plan.is_split
+        split += f" of {self._plan.replicas} replicas" * (self._plan.replicas > 1)
         facts = {
             "optimizer": str(self.task.rule),
             "data": "batches" if source.count is None else f"{source.count} samples",
@@ -486,7 +492,7 @@ class Trainer:
         """Results of all samples with the weights as they are; those that fill fixed batches."""
         self._tested.take(self._prepared.weights(self.task.module))
         held = self._fixed_batch(self.task.module)
-        size, self._tested.rows = held or size, held or -(-size // self._plan.accumulate)
+        size, self._tested.rows = held or size, held or -(-size // self._plan.runs)
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
         return self._measures.tested(self._tested, source, order, start)
 

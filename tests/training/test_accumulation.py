@@ -48,8 +48,8 @@ def assert_alike(found: Trainer, wanted: Trainer, tolerance: float = 1e-5) -> No
     for name, weight in weights(wanted).items():
         np.testing.assert_allclose(weights(found)[name], weight, rtol=tolerance, atol=tolerance)
     for ours, theirs in zip(found.history.steps, wanted.history.steps, strict=True):
-        assert ours.keys() == theirs.keys()
-        assert [*ours.values()] == pytest.approx([*theirs.values()], rel=tolerance)
+        assert ours.keys() - {"loss_scale"} == theirs.keys()
+        assert [ours[name] for name in theirs] == pytest.approx([*theirs.values()], rel=tolerance)
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
