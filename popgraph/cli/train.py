@@ -142,6 +142,7 @@ def command(
     loss_scale: Annotated[str | None, _step_option("loss_scale")] = None,
     recompute: Annotated[str | None, _step_option("recompute")] = None,
     replicas: Annotated[int | None, _step_option("replicas")] = None,
+    stages: Annotated[int | None, _step_option("stages")] = None,
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -233,6 +234,7 @@ def command(
         loss_scale=loss_scale if loss_scale is None else _number_or_word(loss_scale),
         recompute=recompute,
         replicas=replicas,
+        stages=stages,
         backend=backend.value,
         threads=threads,
         quick=quick,

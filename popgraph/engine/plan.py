@@ -33,6 +33,7 @@ class StepPlan:
     """None: as the optimizer says."""
     recompute: str = "none"
     replicas: int = 1
+    stages: int = 1
 
     @staticmethod
     def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
@@ -58,17 +59,28 @@ class StepPlan:
 
     def check_together(self, *, ranks: int, quick: bool) -> None:
         """Refuses options that do not go together."""
-        if self.replicas > 1 and ranks > 1:
+        parts = {"replicas": self.replicas, "stages": self.stages}
+        name = next((name for name, count in parts.items() if count > 1), "")
+        if name and ranks > 1:
             raise RunError(
-                f"replicas run on threads of one process, and here are {ranks} ranks",
-                "replicas",
-                f"mpirun -n {ranks * self.replicas} without replicas",
+                f"{name} run on threads of one process, and here are {ranks} ranks",
+                name,
+                f"mpirun -n {ranks * parts[name]} without {name}",
             )
-        if self.replicas > 1 and quick:
+        if name and quick:
             raise RunError(
-                "replicas run one program, and quick would replace it",
-                "replicas",
+                f"{name} run one program, and quick would replace it",
+                name,
                 "leave out one of the two",
+            )
+        if min(parts.values()) > 1:
+            raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")
+        if self.stages > 1 and self.accumulate < self.stages:
+            raise RunError(
+                f"{self.stages} stages are busy only with as many micro-batches, not with "
+                f"{self.accumulate}",
+                "stages",
+                f"accumulate={4 * self.stages}",
             )
 
     def rows(self, batch: int) -> int:

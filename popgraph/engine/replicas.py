@@ -10,6 +10,7 @@ import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.staged import StagedExecutable
 from popgraph.backends.c.run.turns import UpdatingApart
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.passes.graphcore.training.variables import COUNTER
@@ -102,7 +103,11 @@ def _run_each(program: CExecutable, inputs: Sequence[Inputs]) -> list[dict[str, 
 
 
 def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
-    """Runs micro-batches, on the replicas of a program if it has any."""
+    """Runs micro-batches, on the replicas or the stages of a program if it has any."""
     if isinstance(program, SideBySide):
         return program.run_together(inputs)
+    if isinstance(program, StagedExecutable):
+        rows = {name: np.stack([one[name] for one in inputs]) for name in program.inputs}
+        found = program.run_in_row(rows, len(inputs))
+        return [{name: one[at] for name, one in found.items()} for at in range(len(inputs))]
     return [program.run(given) for given in inputs]

@@ -95,5 +95,14 @@ STEP_OPTIONS = {
             "Run copies of the program on as many threads, each on a part of the batch.",
             "N",
         ),
+        StepOption(
+            "stages",
+            1,
+            "an integer from 1 on",
+            _is_count,
+            "stages=2 with accumulate=8 sends 8 micro-batches through two halves of the model",
+            "Cut the model into a pipeline of as many threads for the micro-batches.",
+            "N",
+        ),
     )
 }

@@ -155,7 +155,7 @@ class Steps:
         self._is_mean = task.training.optimizer.mean
         request = build.request(task)
         if self.plan.is_split:
-            request = AccumulatingRequest.of(request, self.plan.replicas)
+            request = AccumulatingRequest.of(request, self.plan.replicas, self.plan.stages)
         self._runner = request.runner()
         self.executable = self._program(self.inputs.of(first))
         self.driver = Driver.of(task, self.executable)

@@ -78,7 +78,8 @@ class Trainer:
     overflow, and doubled after 2000 updates. With `recompute="checkpoints"`, gradients compute most
     activations again, which need no memory until then; with "norms", those of normalizations.
     `replicas` are copies of the program that run micro-batches on threads, `accumulate` each; they
-    divide `threads` among them.
+    divide `threads` among them. `stages` cut the program into a pipeline of as many threads for
+    the micro-batches of `accumulate`.
     With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
     that are made without it have been built in the background, and take over between two steps
     with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
@@ -106,6 +107,7 @@ class Trainer:
         loss_scale: float | str | None = None,
         recompute: str | None = None,
         replicas: int | None = None,
+        stages: int | None = None,
         backend: str = "c",
         threads: int = 1,
         quick: bool = False,
@@ -128,6 +130,7 @@ class Trainer:
             "loss_scale": loss_scale,
             "recompute": recompute,
             "replicas": replicas,
+            "stages": stages,
         }
         self._plan = plan = StepPlan.of(self._subject.step_options, step_options)
         plan.check_together(ranks=self._ranks.size, quick=quick)

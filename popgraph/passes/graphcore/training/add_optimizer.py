@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import shape_of
-from popgraph.dialects.graphcore.logic import AndOp
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -196,6 +195,5 @@ def _check_norm(
         counted = (before + 1.0).where(finite, 0.0)
         last = next(iter(contexts.values())).last
         variables.set(GOOD_UPDATES, counted if last is None else counted.where(last, before))
-        applies = finite if last is None else AndOp(last, finite).result
         for context in contexts.values():
-            context.applies = applies
+            context.finite = finite

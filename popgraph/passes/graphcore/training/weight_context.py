@@ -45,8 +45,8 @@ class WeightContext:
         self.count = prod(shape_of(gradient))
         self.last: SSAValue | None = None
         """Whether a batch is complete; None if each run is one."""
-        self.applies: SSAValue | None = None
-        """Whether this run updates the weight; None if each does."""
+        self.finite: SSAValue | None = None
+        """Whether the update is to be made at all; None if it always is."""
         self.whole: Term | None = None
         """The weight, where this rank updates a share of it."""
         self.is_share = is_share
@@ -67,7 +67,7 @@ class WeightContext:
         From here on the gradient is the sum over micro-batches, or their mean; state moves on the
         last of them.
         """
-        self.last = self.applies = last
+        self.last = last
         averaged = before if self.spec.keeps_means else None
         held = state_dtype(self.dtype, self.spec.state_type(ACCUMULATED))
         zeros = self.variables.full(shape_of(self.gradient.operand), held)
@@ -114,8 +114,10 @@ class WeightContext:
         self.variables.told[prefix + self.name] = value
 
     def at_end(self, new: Term, old: Term) -> Term:
-        """`new` if this run updates, else `old`."""
-        return new if self.applies is None else new.where(self.applies, old)
+        """`new` when a batch is complete, unless it is skipped, else `old`."""
+        if self.finite is not None:
+            new = new.where(self.finite, old)
+        return new if self.last is None else new.where(self.last, old)
 
     def step(self) -> Term:
         name = "Step___" + self.name
