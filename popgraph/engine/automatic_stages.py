@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -24,16 +24,18 @@ def put_on_stages(graph: GraphOp, loss: str, trained: Collection[str], count: in
     Each stage has about the same share of the multiply-adds and, besides, of the elements.
     """
     ops = [op for op in graph.block.ops if _is_computed(op)]
-    costs = [_cost(op) for op in ops]
+    weights = [op for op in graph.variables() if op.variable.text in set(trained)]
+    groups = _groups(ops, weights)
+    costs = [sum(map(_cost, group)) for group in groups]
     total, before, stages = sum(costs) or 1, 0, list[int]()
-    for cost in costs:
+    for group, cost in zip(groups, costs, strict=True):
         middle = before + cost / 2
-        stages.append(min(count - 1, int(middle * count / total)))
+        stages += [min(count - 1, int(middle * count / total))] * len(group)
         before += cost
     if len(set(stages)) < count:
         raise RunError(
-            f"the model does not divide into {count} stages: one operation takes "
-            f"{max(costs) / total:.0%} of a step",
+            f"the model does not divide into {count} stages: {max(costs) / total:.0%} of a step is "
+            "one operation, or several with a common weight",
             "stages",
             "fewer stages, or replicas",
         )
@@ -45,6 +47,23 @@ def put_on_stages(graph: GraphOp, loss: str, trained: Collection[str], count: in
         for op, stage in zip(ops, stages, strict=True)
     )
     return Stages(nodes, loss, trained).pipeline
+
+
+def _groups(ops: Sequence[Operation], weights: Sequence[VariableOp]) -> list[list[Operation]]:
+    """Runs of operations that are on one stage, as all readers of a weight are."""
+    places = {op: place for place, op in enumerate(ops)}
+    joined = [False] * len(ops)  # whether one is on the stage of the one before it
+    for weight in weights:
+        readers = [places[use.operation] for use in weight.result.uses if use.operation in places]
+        for place in range(min(readers, default=0) + 1, max(readers, default=0) + 1):
+            joined[place] = True
+    groups: list[list[Operation]] = []
+    for op, is_joined in zip(ops, joined, strict=True):
+        if is_joined:
+            groups[-1].append(op)
+        else:
+            groups.append([op])
+    return groups
 
 
 def _is_computed(op: Operation) -> bool:

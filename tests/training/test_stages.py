@@ -68,6 +68,12 @@ def test_a_pipeline_draws_and_moves_statistics_as_one_program() -> None:
     assert_alike(found, trained(norm, accumulate=4))
 
 
+def test_readers_of_a_weight_are_on_one_stage() -> None:
+    """Wherever a cut of equal cost would be."""
+    shared = DEEP.replace("g @ c", "g @ b").replace("weight c", "const c")
+    assert_alike(trained(shared, stages=2, accumulate=4), trained(shared))
+
+
 @pytest.mark.parametrize(
     ("how", "text"),
     [
