@@ -92,6 +92,10 @@ class QuickProgram(Executable):
             self._settled.set()
 
     @property
+    def arena(self) -> int:
+        return self.program.arena
+
+    @property
     def donations(self) -> Mapping[str, str]:
         """Those of the tuned program, for which this waits: quick ones can do less in place."""
         self.wait()

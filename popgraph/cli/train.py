@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +14,17 @@ from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existi
 from popgraph.cli.report import note
 from popgraph.cli.run import Backend, BackendChoice
 from popgraph.support.signals import ending_at_once
+from popgraph.support.step_options import STEP_OPTIONS
 
 if TYPE_CHECKING:
     from popgraph.support.arrays import Array
     from popgraph.training.checks import Check
+
+
+def _step_option(name: str) -> Any:
+    """An option of the table that Python and `train` sections have, too."""
+    option = STEP_OPTIONS[name]
+    return typer.Option(metavar=option.metavar, help=option.help)
 
 
 def command(
@@ -131,6 +138,12 @@ def command(
             help="Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded.",
         ),
     ] = False,
+    accumulate: Annotated[int | None, _step_option("accumulate")] = None,
+    clip: Annotated[float | None, _step_option("clip")] = None,
+    loss_scale: Annotated[str | None, _step_option("loss_scale")] = None,
+    recompute: Annotated[str | None, _step_option("recompute")] = None,
+    replicas: Annotated[int | None, _step_option("replicas")] = None,
+    stages: Annotated[int | None, _step_option("stages")] = None,
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -153,6 +166,8 @@ def command(
         --epochs 50 --log run.csv -o trained.onnx
     popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 50 \\
         --checkpoint run.ckpt --every 10min --resume -o trained.onnx
+    popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 --accumulate 8 \\
+        --clip 1.0 --recompute checkpoints -o trained.onnx
     mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
@@ -216,6 +231,12 @@ def command(
         prediction=prediction,
         indices=None if indices is None else indices.value,
         straight_through=straight_through,
+        accumulate=accumulate,
+        clip=clip,
+        loss_scale=loss_scale if loss_scale is None else _number_or_word(loss_scale),
+        recompute=recompute,
+        replicas=replicas,
+        stages=stages,
         backend=backend.value,
         threads=threads,
         quick=quick,
@@ -282,6 +303,13 @@ def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
         kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
         note(f"the training was interrupted: {kept}")
         raise typer.Exit(code if isinstance(code, int) else 1) from None
+
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _held_out(text: str) -> float | dict[str, Array]:

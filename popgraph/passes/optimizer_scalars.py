@@ -77,6 +77,9 @@ def _gradient_scale2(s: Numbers) -> float:
     return 1 / (s.loss_scaling * s.reduction_divisor)
 
 
+GRADIENT_SCALE = Formula("gradientScale", "loss_scaling", _gradient_scale2)
+"""From an accumulated gradient of the scaled loss to the mean gradient of the loss."""
+
 SGD0 = (
     Formula(
         "weightDecayScaleFactor0",

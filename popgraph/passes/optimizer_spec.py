@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from popgraph.passes.optimizer_scalars import (
+    GRADIENT_SCALE,
     SGD0,
     SGD1,
     SGD2,
@@ -157,6 +158,8 @@ class OptimizerSpec(ABC):
     mean: bool = False
     running: bool = False
     accum_type: str = ""
+    skip_overflow: bool = False
+    """An update is skipped if a gradient is not finite; `GOOD_UPDATES` counts those that are."""
 
     def __post_init__(self) -> None:
         for prefix in _STATES:
@@ -250,7 +253,8 @@ class OptimizerSpec(ABC):
         own = {one.parameter for one in self.specific if one.weight == weight}
         wide = dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
         found = {}
-        for formula in mine.formulas():
+        clips = (GRADIENT_SCALE,) if any(not one.of_updates for one in self.clip) else ()
+        for formula in (*mine.formulas(), *clips):
             names = formula.parameters.split()
             found[formula.prefix] = Compound(
                 formula.prefix,
@@ -481,6 +485,8 @@ def _like(default: object, text: str) -> object:
             return text == "True"
         case int():
             return int(text)
+        case float():
+            return float(text)
         case _:
             return text
 

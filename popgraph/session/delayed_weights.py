@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_unsupported_exception
+from popgraph.engine.stages import Stages
 from popgraph.passes.graphcore.training.autodiff import DELAYED
-from popgraph.session.stages import Stages
 from popgraph.support.arrays import Array
 
 

@@ -26,7 +26,7 @@ def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
     """`tells` says that the error is to have a summary, as `debug.allowOutOfMemory` does."""
     if program.code.peak_bytes <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
         return
-    model = program.code.on_ipus(ipu)
+    model = program.on_ipus(ipu)
     needed = model.memory
     if not needed.overflowing:
         return

@@ -20,12 +20,12 @@ from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, NOTE, PHASE, PRIORITY, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp, YieldOp
+from popgraph.engine.stages import Stages
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.analysis.notes import GRADIENT as OF_GRADIENT
 from popgraph.passes.analysis.notes import notes
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.session.model import SessionModel
-from popgraph.session.stages import Stages
 from popgraph.support.names import hint
 
 NODE = "node"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from popgraph.backends.c.run.staged import StagedExecutable
 from popgraph.builder.opset.exceptions import popart_unsupported_exception
+from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.program_stages import StagedCode
+from popgraph.engine.stages import Stages
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.options import SessionOptions
 from popgraph.session.program import Program
-from popgraph.session.program_code import ProgramCode
-from popgraph.session.program_stages import StagedCode
 from popgraph.session.split import sessions_are_split
-from popgraph.session.stages import Stages
 from popgraph.session.step_shape import StepShape
 from popgraph.support.logs import log_of
 from popgraph.support.ranks.communicator import Alone, Communicator, RankError

@@ -13,13 +13,13 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
+from popgraph.engine.stages import Staged, Stages
 from popgraph.session.automatic_places import Shares, automatic_places
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.ir import Placement
 from popgraph.session.model import SessionModel
 from popgraph.session.options import SessionOptions
 from popgraph.session.settings import ExecutionPhaseSettings
-from popgraph.session.stages import Staged, Stages
 from popgraph.session.step_shape import StepShape
 
 

@@ -19,6 +19,11 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.dialects.program import GraphOp
+from popgraph.engine.accumulators import adds_up, is_accumulated
+from popgraph.engine.host_scalars import HostScalars
+from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.replica_rules import rule_of_replicas
+from popgraph.measure.ipu import IpuModel
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.analysis.notes import noted
 from popgraph.passes.analysis.stage_notes import put_on_stage
@@ -37,7 +42,6 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, without_group
 from popgraph.session.aborts import take_aborts
-from popgraph.session.accumulators import adds_up, is_accumulated
 from popgraph.session.buffers import Stream
 from popgraph.session.first_values import FirstValues, held_groups
 from popgraph.session.grouped_weights import Grouped
@@ -45,12 +49,10 @@ from popgraph.session.ir import NODE, Ir, Placement
 from popgraph.session.model import SessionModel
 from popgraph.session.popart_meaning import heed_popart
 from popgraph.session.printed_tensors import Printed, printed_tensors
-from popgraph.session.program_code import ProgramCode
-from popgraph.session.replica_rules import rule_of_replicas
 from popgraph.session.weights import Held
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
-from popgraph.training.driver import HostScalars
+from popgraph.support.ipu import Ipu
 
 
 @dataclass(frozen=True)
@@ -442,6 +444,10 @@ class Program:
     def forward_results(self) -> set[str]:
         """The results that the forward pass alone has."""
         return {name for id in self._known_to_forward for name in self.results(id)}
+
+    def on_ipus(self, ipu: Ipu) -> IpuModel:
+        """The program as the model of these IPUs has it."""
+        return IpuModel.of(self._module, self._compilation, self._options, ipu)
 
     @property
     def code(self) -> ProgramCode:

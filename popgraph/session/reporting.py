@@ -51,7 +51,7 @@ class Reporting(ABC):
     @cached_property
     def _ipu_model(self) -> IpuModel:
         """Made when a report asks for it."""
-        return self._program.code.on_ipus(self._modelled)
+        return self._program.on_ipus(self._modelled)
 
     def _reports(self) -> Reports:
         found = self._reports_of_any_device()

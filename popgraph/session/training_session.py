@@ -16,10 +16,10 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
+from popgraph.engine.accumulators import adds_up
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import belongs
-from popgraph.session.accumulators import adds_up
 from popgraph.session.automatic_loss_scaling import LossScale, tracked_tensors
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
@@ -267,5 +267,13 @@ def _task_of_text(source: Source) -> Task | None:
                 "this text does not say how it is trained",
                 str(source),
                 "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
+            )
+        if task.step_options:
+            said = ", ".join(f"`{name}`" for name in task.step_options)
+            raise popart_exception(
+                f"a session does not take {said} from a train section",
+                str(source),
+                "SessionOptions.accumulationFactor, autoRecomputation ...; popgraph.train follows "
+                "the section",
             )
         return task

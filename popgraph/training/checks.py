@@ -9,8 +9,10 @@ from math import isfinite
 
 import numpy as np
 
+from popgraph.backends.base import Executable
 from popgraph.dialects.onnx import OnnxOp, model_of, value_name
 from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.optimizer_spec import loss_scale_variable
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
@@ -91,11 +93,12 @@ class Checker:
     def check(self, variables: Mapping[str, Array], inputs: Batch) -> Check:
         """What one step from these variables shows, which stay as they are."""
         program = self._runner.program(inputs)
-        for name, value in variables.items():
-            program.write(name, value)
+        for name in program.variables:
+            program.write(name, variables[name])
         outputs = program.run({name: inputs[name] for name in program.inputs})
+        scale = self._loss_scale(program)
         layers = tuple(
-            Layer(name, gradient.shape, _size(variables[name]), _size(gradient))
+            Layer(name, gradient.shape, _size(variables[name]), _size(gradient) / scale)
             for name in self.task.selection.trained
             if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
         )
@@ -107,6 +110,14 @@ class Checker:
         if not isfinite(loss):
             problems.append(f"the loss is {loss}")
         return Check(loss, layers, (*problems, *_of_gradients(layers)))
+
+    def _loss_scale(self, program: Executable) -> float:
+        """The factor of the gradients that a program shows."""
+        rule = self.task.training.optimizer
+        dtype, _ = program.outputs[self.task.loss]
+        name = loss_scale_variable(dtype)
+        scaled = name in program.variables
+        return float(program.read(name)) if scaled else rule.loss_scaling.value
 
 
 def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:

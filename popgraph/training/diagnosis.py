@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -89,10 +89,13 @@ class Trail:
         *before, last = islice(source.epoch(order, epoch, self._batch), batch - self._batch)
         for one in before:
             steps.run(one)
-        inputs = steps.inputs.of(last)
-        return next(self._suspects(inputs, steps.read()), "")
+        variables = steps.read()
+        found = (self._suspects(part.inputs, variables) for part in steps.split(last))
+        return next(chain.from_iterable(found), "")
 
-    def _suspects(self, inputs: Batch, variables: Mapping[str, Array]) -> Iterator[str]:
+    def _suspects(
+        self, inputs: Mapping[str, Array], variables: Mapping[str, Array]
+    ) -> Iterator[str]:
         """All that is not finite in a step, in the order in which it is computed."""
         yield from not_finite(inputs)
         yield from not_finite(variables)
@@ -107,7 +110,7 @@ class Trail:
         request = replace(self.build, backend="reference", threads=1).request(self.task)
         seen = replace(request, options=replace(request.options, extra_outputs=tuple(names)))
         program = seen.runner().program(inputs)
-        for name, value in variables.items():
-            program.write(name, value)
+        for name in program.variables:
+            program.write(name, variables[name])
         outputs = program.run({name: inputs[name] for name in program.inputs})
         yield from not_finite({name: outputs[name] for name in names if name in outputs})

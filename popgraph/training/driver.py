@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
+
+import numpy as np
 
 from popgraph.backends.base import Executable
-from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
+from popgraph.engine.host_scalars import HostScalars
+from popgraph.engine.loss_scale import next_scale
+from popgraph.passes.graphcore.training.variables import GOOD_UPDATES
+from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.support.arrays import Array
-from popgraph.support.dtypes import DType
 from popgraph.training.task import Task
 from popgraph.training.update_rule import Rates, with_rate
-
-
-@dataclass(frozen=True)
-class HostScalars:
-    """The scalars of a compiled update rule that the host writes into the program."""
-
-    compiled: OptimizerSpec
-    variables: Mapping[str, DType]
-    """The program's variables: weights, states and the scalars themselves."""
-    loss: DType
-
-    def of(self, rule: OptimizerSpec) -> dict[str, Array]:
-        """Their values for a rule of the structure of the compiled one."""
-        spec = self.compiled.with_values_of(rule)
-        scalars = streamed_scalars(spec, self._weights, self.loss)
-        return {name: value for name, value in scalars.items() if name in self.variables}
-
-    @cached_property
-    def _weights(self) -> dict[str, DType]:
-        """
-        The weights with numbers of their own, and one for all others of each element type.
-
-        Those share their scalars, which a schedule asks for in every step: with 480 variables of
-        Adam, 40 us of the CPU's time, where every variable's own would take 13 ms.
-        """
-        own = {one.weight for one in self.compiled.specific}
-        floats = {name: dtype for name, dtype in self.variables.items() if dtype.is_float}
-        representatives = {dtype: name for name, dtype in floats.items() if name not in own}
-        kept = own | set(representatives.values())
-        return {name: dtype for name, dtype in floats.items() if name in kept}
 
 
 class Driver:
@@ -85,8 +58,44 @@ class Driver:
         for name, value in self._scalars.of(rule).items():
             executable.write(name, value)
 
+    def begin(self, executable: Executable) -> None:
+        """Begins a step, at the learning rate of the schedule."""
+        if self._schedule is not None:
+            self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
+        self.steps += 1
+
+    def end(self, executable: Executable) -> None:
+        """Ends a step: the loss scale follows the gradients, if it is to."""
+        if not self.rule.skip_overflow:
+            return
+        good, scale = int(executable.read(GOOD_UPDATES)), self.rule.loss_scaling
+        value = next_scale(scale.value, good, self._scalars.loss)
+        if value != scale.value:
+            self.rule = replace(self.rule, loss_scaling=replace(scale, value=value))
+            self.send(executable, self.rule)
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The loss scale, where it follows the gradients."""
+        return self.rule.loss_scaling.value if self.rule.skip_overflow else None
+
+    def resume(self, executable: Executable) -> None:
+        """Goes on with the loss scale that a program has."""
+        if self.rule.skip_overflow:
+            value = float(executable.read(loss_scale_variable(self._scalars.loss)))
+            scale = replace(self.rule.loss_scaling, value=value)
+            self.rule = replace(self.rule, loss_scaling=scale)
+
+    def weigh(self, executable: Executable, factor: float) -> None:
+        """Multiplies the gradients of the next runs by a factor, where the host may."""
+        loss = self._scalars.loss
+        name = loss_scale_variable(loss)
+        if name in executable.variables:
+            scaled = self.rule.loss_scaling.value * factor
+            executable.write(name, np.array(scaled, loss.numpy))
+
     def step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One step; its outputs."""
+        """One run of a program; its outputs. Every `period` of them are an update."""
         if self._schedule is not None:
             updates = self.steps // self._scalars.compiled.period
             self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))

@@ -137,6 +137,8 @@ class Loop:
         step = running.steps.driver.steps
         row = {"step": step, "epoch": progress.epoch + 1, **numbers}
         row["learning_rate"] = running.steps.driver.rate
+        if (scale := running.steps.driver.loss_scale) is not None:
+            row["loss_scale"] = scale
         progress.history.steps.append(row)
         loss = self._measures.numbers[0]
         if step == 1:

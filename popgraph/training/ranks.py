@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.graphcore.random import SEED
-from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.replicas import seed_apart
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
@@ -18,14 +18,10 @@ from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.history import Row
 from popgraph.training.programs import Steps
+from popgraph.training.reductions import SUM, reduction_of
 from popgraph.training.samples import Batch, Order, Source
 from popgraph.training.task import Task
 from popgraph.training.totals import Totals
-
-APART = 0x9E3779B97F4A7C15
-"""From the seed of a rank to that of the next: 2^64 divided by the golden ratio."""
-
-MEAN, SUM = "mean", "sum"
 
 
 @dataclass(frozen=True)
@@ -52,21 +48,23 @@ class Ranks:
         """Whether this one writes files and tells people."""
         return self.communicator.is_first
 
-    def task(self, task: Task) -> Task:
-        """The task of a rank, which has a part of the gradients."""
+    def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
+        """The task of a rank, which has a part of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
-        if not self.are_several:
+        parts = self.size * plan.runs
+        if parts == 1:
             return task
         reduction = reduction_of(task, task.loss)
         if reduction is None and self.is_first:
+            kind = "ranks" if plan.runs == 1 else "micro-batches"
             warnings.warn(
-                f"{task.loss!r} is neither a mean nor a sum over the samples of a batch, as far as "
-                f"its operators tell: its gradients are averaged over {self.size} ranks",
+                f"{task.loss!r} is neither a mean nor a sum over equal samples, as far as "
+                f"its operators tell: its gradients are averaged over {parts} {kind}",
                 DoubtfulTrainingWarning,
                 stacklevel=2,
             )
-        rule = replace(task.rule, accumulation=self.size, ranks=self.size, mean=reduction != SUM)
-        return replace(task, rule=rule)
+        mean = reduction != SUM
+        return replace(task, rule=plan.rule(task.rule, ranks=self.size, mean=mean, even=even))
 
     # data
 
@@ -83,10 +81,6 @@ class Ranks:
                 f"a multiple of {self.size}",
             )
         return batch // self.size
-
-    def multiple(self, batch: int) -> int:
-        """A batch that can be shared out, and is hardly larger."""
-        return -(-batch // self.size) * self.size
 
     # what all have to know
 
@@ -131,9 +125,8 @@ class Ranks:
     def draw_apart(self, steps: Steps) -> None:
         """Gives a rank a seed of its own; `steps` have that of the first one."""
         if not self.is_first and SEED in steps.executable.variables:
-            seed, step = steps.executable.read(SEED).astype(np.uint64).tolist()
-            own = (seed + APART * self.communicator.rank) % 2**64
-            steps.write({SEED: np.array([own, step], np.uint64).astype(np.int64)})
+            state = steps.executable.read(SEED)
+            steps.write({SEED: seed_apart(state, self.communicator.rank)})
 
 
 ALONE = Ranks(Alone())
@@ -162,54 +155,3 @@ class Shard(Source):
 
     def steps(self, order: Order) -> int | None:
         return self._source.steps(order)
-
-
-# what the loss is of its samples
-
-
-def reduction_of(task: Task, name: str) -> str | None:
-    """Whether an output is a mean or a sum over samples; None if its operators do not tell."""
-    graph = model_of(task.module).graph
-    values = dict(zip(graph.output_names, graph.yielded, strict=True))
-    found = set(_reductions(values[name], task)) if name in values else set()
-    return found.pop() if len(found) == 1 else None
-
-
-_KEEPS = frozenset(["Add", "Sub", "Neg", "Identity", "Cast", "Reshape", "Squeeze", "Sum"])
-"""What is a mean or a sum if its operands are."""
-_SCALES = frozenset(["Mul", "Div"])
-"""The same, if one of the operands does not depend on samples."""
-_LOSSES = frozenset(
-    ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Nll", "L1", "IdentityLoss"]
-)
-
-
-def _reductions(value: SSAValue, task: Task) -> Iterator[str | None]:
-    """How the terms of a value are made of samples; None for what nobody can tell."""
-    op = value.owner
-    if not isinstance(op, OnnxOp) or not _reads_samples(value):
-        return
-    kind = op.op_type
-    if kind in ("ReduceMean", "ReduceSum"):
-        yield MEAN if kind == "ReduceMean" else SUM
-    elif kind in _LOSSES:
-        told = str(op.attribute_values(task.weights).get("reduction", MEAN)).lower()
-        yield told if told in (MEAN, SUM) else None
-    elif kind in _KEEPS or (kind in _SCALES and sum(map(_reads_samples, op.operands)) == 1):
-        for operand in op.operands:
-            yield from _reductions(operand, task)
-    else:
-        yield None
-
-
-def _reads_samples(value: SSAValue) -> bool:
-    """Whether a value depends on inputs of the model."""
-    seen, waiting = set[SSAValue](), [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, BlockArgument):
-            return True
-        if one not in seen and isinstance(one.owner, Operation):
-            seen.add(one)
-            waiting += one.owner.operands
-    return False

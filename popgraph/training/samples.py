@@ -172,6 +172,16 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     )
 
 
+def count_rows(batch: Mapping[str, Array]) -> int:
+    """The samples of a batch, whose arrays have equally many."""
+    return len(next(iter(batch.values())))
+
+
+def first_rows(batch: Batch, rows: int) -> Batch:
+    """The first samples of a batch."""
+    return {name: array[:rows] for name, array in batch.items()}
+
+
 def joined(data: Data, more: Sequence[Data]) -> Data:
     """`fit(x, y)` as `fit((x, y))`."""
     for one in more:

@@ -18,6 +18,7 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims, tensor_type
 from popgraph.dialects.program import WeightStore
+from popgraph.engine.plan import StepPlan
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -35,7 +36,12 @@ from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice
 from popgraph.training.task import Task, task_of
-from popgraph.training.update_rule import OPTIMIZER_NAMES, Rates, optimizer_of, with_rate
+from popgraph.training.update_rule import (
+    OPTIMIZER_NAMES,
+    Rates,
+    optimizer_of,
+    with_rate,
+)
 
 Optimizer: TypeAlias = Any
 """A text, `Adam(0.001)`; an `OptimizerSpec`; or one of PopART's, which has a `spec`."""
@@ -81,6 +87,11 @@ class Subject:
             raise ModelError("no loss is given", self.where, hint)
 
     @property
+    def step_options(self) -> Mapping[str, object]:
+        """What the text says of how a step runs."""
+        return {} if self._said is None else self._said.step_options
+
+    @property
     def given(self) -> ModuleOp:
         """The model with the loss that its text says, unless the user wants another."""
         return self._said.module if self._is_said and self._said else self.module
@@ -105,7 +116,7 @@ class Subject:
     def _is_said(self) -> bool:
         return self.wishes.loss is None
 
-    def task(self, samples: Mapping[str, Array]) -> Task:
+    def task(self, samples: Mapping[str, Array], plan: StepPlan) -> Task:
         """The task on data like these, whose first dimension is that of the samples."""
         if self._is_said:
             found = self._said
@@ -116,7 +127,8 @@ class Subject:
                 )
         else:
             found = self._with_loss(samples)
-        return replace(found, rule=self.rule, schedule=self._schedule, choice=self.wishes.choice)
+        rule = plan.for_loss(self.rule)
+        return replace(found, rule=rule, schedule=self._schedule, choice=self.wishes.choice)
 
     def without_loss(self) -> ModuleOp:
         """The model without what only training needs."""

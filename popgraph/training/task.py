@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -35,6 +36,8 @@ class Task:
     """That of the model to which the loss was added, if it was."""
     constants: tuple[str, ...] = ()
     """Weights that a text has frozen."""
+    step_options: Mapping[str, object] = field(default_factory=dict)
+    """What a text says of how a step runs."""
 
     @cached_property
     def selection(self) -> Selection:
@@ -64,4 +67,5 @@ def task_of(document: Document) -> Task | None:
         section.terms,
         origin=Origin(is_text=True),
         constants=section.frozen,
+        step_options=section.step_options,
     )

@@ -15,10 +15,12 @@ from popgraph.compiler import BuildRequest, Model
 from popgraph.compiler.saving import check_kind, save_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
+from popgraph.engine.plan import StepPlan
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.spelling import setting
+from popgraph.support.step_options import RECOMPUTED
 from popgraph.training.arguments import checked
 from popgraph.training.best import Best, best_of
 from popgraph.training.callbacks import Callback
@@ -33,10 +35,20 @@ from popgraph.training.losses import ClassWeights
 from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
 from popgraph.training.open_batch import fixed_batch, opened
-from popgraph.training.programs import Build, Inference, Steps
+from popgraph.training.programs import Build, Inference, Steps, sums_of
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
-from popgraph.training.samples import Batch, Data, Order, Samples, Source, joined, source_of
+from popgraph.training.samples import (
+    Batch,
+    Data,
+    Order,
+    Samples,
+    Source,
+    count_rows,
+    first_rows,
+    joined,
+    source_of,
+)
 from popgraph.training.selection import Choice, Selection
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
@@ -60,6 +72,16 @@ class Trainer:
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
     the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
     where there is one of each.
+    With `accumulate`, a batch runs as so many micro-batches: their gradients are accumulated, one
+    update follows, and memory is needed for a micro-batch only. The result is that of the whole
+    batch, up to rounding.
+    `clip` is the largest norm of the gradients of all weights together. `loss_scale` multiplies the
+    loss, for the gradients of f16 models; with "auto", it is halved and the update skipped if they
+    overflow, and doubled after 2000 updates. With `recompute="checkpoints"`, gradients compute most
+    activations again, which need no memory until then; with "norms", those of normalizations.
+    `replicas` are copies of the program that run micro-batches on threads, `accumulate` each; they
+    divide `threads` among them. `stages` cut the program into a pipeline of as many threads for
+    the micro-batches of `accumulate`.
     With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
     that are made without it have been built in the background, and take over between two steps
     with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
@@ -83,6 +105,12 @@ class Trainer:
         values: Mapping[str, Array] | None = None,
         indices: str | None = None,
         straight_through: bool = False,
+        accumulate: int | None = None,
+        clip: float | None = None,
+        loss_scale: float | str | None = None,
+        recompute: str | None = None,
+        replicas: int | None = None,
+        stages: int | None = None,
         backend: str = "c",
         threads: int = 1,
         quick: bool = False,
@@ -99,8 +127,26 @@ class Trainer:
                 "train on several ranks without it",
             )
         self._backlog = Backlog() if quick and backend == "c" else None
+        step_options = {
+            "accumulate": accumulate,
+            "clip": clip,
+            "loss_scale": loss_scale,
+            "recompute": recompute,
+            "replicas": replicas,
+            "stages": stages,
+        }
+        self._plan = plan = StepPlan.of(self._subject.step_options, step_options)
+        plan.check_together(ranks=self._ranks.size, quick=quick)
         inputs = dict(values or {})
-        self._build = Build(backend, threads, indices, straight_through, inputs, self._backlog)
+        self._build = Build(
+            backend,
+            threads,
+            indices,
+            straight_through,
+            inputs,
+            RECOMPUTED[plan.recompute],
+            self._backlog,
+        )
         self.metrics: tuple[Metric, ...] = metrics_of(metrics)
         self._prediction, self._target = prediction, target
         self.progress = Progress()
@@ -158,7 +204,7 @@ class Trainer:
     @property
     def optimizer(self) -> str:
         """The optimizer with its learning rate, and what else differs from its defaults."""
-        return described(self._subject.rule)
+        return described(self._plan.for_loss(self._subject.rule))
 
     @checked()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
@@ -220,6 +266,7 @@ class Trainer:
                 "the data",
                 "give a list, or the function that makes the iterator; or epochs=1, or steps=...",
             )
+        self._prepared.rows = self._rows_of(source, batch)
         order = Order(size, shuffle, seed, drop_last or self._is_fixed)
         per_epoch = source.steps(order)
         if per_epoch == 0:
@@ -256,6 +303,11 @@ class Trainer:
         Loop(self, running, self._measures, plan).run()
         return self.history
 
+    @property
+    def arena(self) -> int:
+        """The bytes that a step computes in, besides weights, states and samples."""
+        return self._prepared.executable.arena
+
     def stop(self, why: str) -> None:
         """Ends the training behind this step or epoch."""
         self.stopped = why
@@ -268,8 +320,8 @@ class Trainer:
         The weights stay as they are. What comes back prints as a table; `problems` are sentences.
         """
         source = source_of(joined(data, more), self._names)
-        first = source.first(self._prepare(source, batch))
-        return self._check(first)
+        size = self._prepare(source, batch)
+        return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
     @property
     def facts(self) -> Facts:
@@ -278,7 +330,7 @@ class Trainer:
 
     def layers(self) -> tuple[Layer, ...]:
         """How large each weight is now, and its gradient on the batch of the last step."""
-        return self._check(self._fitted.batch).layers
+        return self._check(self._micro_batch).layers
 
     def weights(self) -> Mapping[str, Array]:
         """The weights of the model, as they are now."""
@@ -286,7 +338,7 @@ class Trainer:
 
     def request(self) -> BuildRequest:
         """What was compiled for the last step."""
-        inputs = self._prepared.inputs.of(self._fitted.batch)
+        inputs = self._prepared.inputs.of(self._micro_batch)
         return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
 
     @property
@@ -294,6 +346,11 @@ class Trainer:
         if self._now is None or not self._now.batch:
             raise RunError("no step has run yet", "Trainer", "fit runs steps")
         return self._now
+
+    @property
+    def _micro_batch(self) -> Batch:
+        """The first rows of the batch of the last step, as many as a program takes at once."""
+        return first_rows(self._fitted.batch, self._prepared.rows)
 
     def _check(self, batch: Batch) -> Check:
         steps = self._prepared
@@ -320,7 +377,7 @@ class Trainer:
         fixed = self._fixed_batch(self._model)
         made: dict[str, list[Array]] = {}
         for part in source.epoch(Order(fixed or batch or BATCH, False), 0, 0):
-            samples = _samples(part)
+            samples = count_rows(part)
             for name, array in inference.run(_filled(part, fixed or samples)).items():
                 made.setdefault(name, []).append(array[:samples])
         joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
@@ -360,28 +417,50 @@ class Trainer:
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
         _check_positive("batch", batch)
-        ranks = self._ranks
+        ranks, parts = self._ranks, self._ranks.size * self._plan.runs
         held = self._fixed_batch(self._subject.module)
-        first = source.first(held or ranks.rows(batch or ranks.multiple(BATCH)))
+        rows = self._rows(source, self._whole_batch(held, batch))
+        first = first_rows(source.first(rows), rows)
         if self._task is None:
-            task = self._subject.task(first)
+            task = self._subject.task(first, self._plan)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task
         held = self._fixed_batch(self._task.module)
-        fixed = None if held is None else held * ranks.size
+        fixed = None if held is None else held * parts
         if fixed is not None and batch not in (None, fixed):
-            each = f" on each of {ranks.size} ranks" if ranks.are_several else ""
+            each = f" in each of {self._plan.runs} micro-batches" * self._plan.is_split
+            each += f" on each of {ranks.size} ranks" * ranks.are_several
             raise RunError(
                 f"the model is made for batches of {held}{each}, not of {batch}",
                 "batch",
                 "leave it out, or give the first dimension of its inputs a name",
             )
         if self._steps is None:
-            self._steps = Steps(ranks.task(self._task), self._build, first)
+            task = ranks.task(self._task, self._plan, even=fixed is not None)
+            self._steps = Steps(task, self._build, first, self._plan)
             ranks.draw_apart(self._steps)
-        size = batch or fixed or ranks.multiple(BATCH)
+        size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
+
+    def _whole_batch(self, held: int | None, batch: int | None) -> int:
+        """The samples of a batch; `held` if the model has a fixed size for each run."""
+        plan, ranks = self._plan, self._ranks.size
+        if held is not None:
+            return held * plan.runs * ranks
+        return batch or plan.multiple(-(-BATCH // ranks)) * ranks
+
+    def _rows(self, source: Source, batch: int) -> int:
+        """The rows that a program takes at once; those of a stream are in batches of its own."""
+        if source.count is None:
+            samples = count_rows(source.first(batch)) // self._ranks.size
+            return max(1, -(-samples // self._plan.runs))
+        return self._plan.rows(self._ranks.rows(batch))
+
+    def _rows_of(self, source: Source, batch: int | None) -> int:
+        """The rows that a program takes at once of batches of this size."""
+        held = self._fixed_batch(self.task.module)
+        return self._rows(source, self._whole_batch(held, batch))
 
     @cached_property
     def _is_fixed(self) -> bool:
@@ -407,12 +486,14 @@ class Trainer:
 
     def _running(self, source: Source, order: Order, best: Best | None) -> Running:
         """The training as it is now."""
+        split = f" in {self._plan.runs} micro-batches" * self._plan.is_split
+        split += f" of {self._plan.replicas} replicas" * (self._plan.replicas > 1)
         facts = {
             "optimizer": str(self.task.rule),
             "data": "batches" if source.count is None else f"{source.count} samples",
-            "batches": f"{order.size} samples, in the order of seed {order.seed}"
+            "batches": f"{order.size} samples{split}, in the order of seed {order.seed}"
             if order.shuffled
-            else f"{order.size} samples in order",
+            else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
         totals, module = self._measures.totals(), self.task.module
@@ -422,7 +503,8 @@ class Trainer:
     def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
         """Results of all samples with the weights as they are; those that fill fixed batches."""
         self._tested.take(self._prepared.weights(self.task.module))
-        size = self._fixed_batch(self.task.module) or size
+        held = self._fixed_batch(self.task.module)
+        size, self._tested.rows = held or size, held or -(-size // self._plan.runs)
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
         return self._measures.tested(self._tested, source, order, start)
 
@@ -435,7 +517,8 @@ class Trainer:
     @cached_property
     def _tested(self) -> Inference:
         """The model with its loss, as it is tested."""
-        return Inference(self.task.module, self._subject.weights, self._build)
+        task = self.task
+        return Inference(task.module, task.weights, self._build, self._plan, sums_of(task))
 
     @cached_property
     def _inference(self) -> Inference:
@@ -491,12 +574,10 @@ def _check_positive(name: str, number: int | None) -> None:
 
 def _filled(batch: Batch, size: int) -> Batch:
     """So many samples: the last one is repeated."""
-    numbers = np.minimum(np.arange(size), _samples(batch) - 1)
-    return batch if _samples(batch) == size else {name: one[numbers] for name, one in batch.items()}
-
-
-def _samples(batch: Batch) -> int:
-    return len(next(iter(batch.values())))
+    numbers = np.minimum(np.arange(size), count_rows(batch) - 1)
+    if count_rows(batch) == size:
+        return batch
+    return {name: one[numbers] for name, one in batch.items()}
 
 
 def _no_data_yet() -> ModelError:

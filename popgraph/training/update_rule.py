@@ -59,7 +59,7 @@ _ALIASES = {
     CLIP: "max_norm max_grad_norm global_clipnorm",
 }
 """The parameters' names in Keras and PyTorch."""
-_INTERNAL = ("mean", "running", "message_type")
+_INTERNAL = ("mean", "running", "message_type", "skip_overflow")
 """Parameters that depend on how a program is run, not on what a user says of its optimizer."""
 
 

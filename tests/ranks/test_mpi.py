@@ -49,18 +49,22 @@ def test_trainers_share_out_the_data(tmp_path: Path) -> None:
     The same as one process.
 
     A rank that dies loses what came after the last checkpoint. Gradients of sums are added up.
+    Each rank splits its rows into micro-batches.
     """
     alone = trained()
     assert alone["steps"] == list(range(1, 13))
     checkpoint = tmp_path / "run.ckpt"
     sums, dies = {"loss": SUM, "epochs": 1}, {"checkpoint": str(checkpoint), "dies": 7}
-    died = mpirun(2, JOBS / "trainers.py", json.dumps(sums), json.dumps(dies))
+    split = {"epochs": 1, "accumulate": 3, "clip": 0.05}
+    tasks = [json.dumps(one) for one in (sums, split, dies)]
+    died = mpirun(2, JOBS / "trainers.py", *tasks)
     assert died.returncode != 0
     assert "rank 1" in died.stderr and "signal 9" in died.stderr
     assert checkpoint.exists()
-    first, *rest = (line for line in died.stdout.splitlines() if line.startswith("{"))
+    first, second, *rest = (line for line in died.stdout.splitlines() if line.startswith("{"))
     assert not rest, "the first rank went on alone"
     assert_same(json.loads(first), trained(loss=SUM, epochs=1))
+    assert_same(json.loads(second), trained(epochs=1, clip=0.05))
     once = trained(checkpoint=str(checkpoint), epochs=2)
     assert once["steps"] == list(range(1, 9))
     again = succeeds(3, JOBS / "trainers.py", json.dumps({"checkpoint": str(checkpoint)}))

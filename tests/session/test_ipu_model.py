@@ -9,8 +9,8 @@ import popgraph.session as popart
 from popgraph.builder.opset.exceptions import OutOfMemoryException
 from popgraph.compiler import lower
 from popgraph.compiler.loading import load
+from popgraph.engine.program_code import ProgramCode
 from popgraph.passes.options import Options
-from popgraph.session.program_code import ProgramCode
 from popgraph.support.ipu import MK2
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import popgraph.session as popart
 from popgraph.backends.c.run.turns import UpdatingApart
-from popgraph.session import program_code
+from popgraph.engine import program_code
 from popgraph.support.arrays import Array
 from popgraph.testing import assert_close
 

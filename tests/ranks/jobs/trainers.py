@@ -41,7 +41,13 @@ def until(step: int) -> Callable[[int], float]:
 
 
 def trained(
-    *, loss: str = NLL, epochs: int = 3, checkpoint: str = "", dies: int = 0
+    *,
+    loss: str = NLL,
+    epochs: int = 3,
+    checkpoint: str = "",
+    dies: int = 0,
+    accumulate: int = 1,
+    clip: float | None = None,
 ) -> dict[str, Any]:
     """The weights and the history of a training that may be cut short, or go on from a file."""
     random = np.random.default_rng(0)
@@ -53,6 +59,8 @@ def trained(
         "SGD(0.2, momentum=0.9)",
         schedule=until(dies),
         metrics="accuracy",
+        accumulate=accumulate,
+        clip=clip,
         backend="reference",
     )
     trainer.fit(

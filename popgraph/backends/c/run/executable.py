@@ -110,6 +110,16 @@ class CExecutable(Executable):
         self._variables = self._views("variable")
         self._step_section, self._written = other._step_section, other._written
 
+    def twin(self, weights: ArrayStore, own: Collection[str]) -> CExecutable:
+        """The same program with an arena and variables of its `own`; the others are shared."""
+        threads = self._pointers[self.table.slots.index(THREADS)] or 1
+        made = CExecutable(self.table, self._code, weights, threads, self.prepared)
+        for name, number in self.table.named("variable").items():
+            if name not in own:
+                made._put(number, self._arrays[number])
+        made._variables = made._views("variable")
+        return made
+
     def _put(self, number: int, array: Array | None) -> None:
         """Gives a slot other memory."""
         assert array is not None
@@ -120,6 +130,10 @@ class CExecutable(Executable):
         arena = self._arrays[self.table.slots.index(ARENA)]
         assert arena is not None
         return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
+
+    @property
+    def arena(self) -> int:
+        return self.table.arena
 
     @property
     def prepared(self) -> Prepared:

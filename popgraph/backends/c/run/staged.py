@@ -246,6 +246,17 @@ class StagedExecutable(Executable):
             for name, ranks in homes.items()
         }
 
+    @property
+    def arena(self) -> int:
+        """Of the stages that this rank runs, one after the other on each device."""
+        routes = (self._others, self._last)
+        stages = [one for route in routes for one in route.stages.values()]
+        largest = Counter[int]()
+        for one in stages:
+            if one.executable is not None:
+                largest[one.device] = max(largest[one.device], one.executable.arena)
+        return largest.total()
+
     def read(self, variable: str) -> Array:
         self._check(variable)
         root = self._rank_of[self._homes[variable]]

@@ -60,6 +60,10 @@ class InTurns(Executable):
             start += turns
         return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
 
+    @property
+    def arena(self) -> int:
+        return max(self._others.arena, self._last.arena)
+
     def lend(self, other: CExecutable) -> None:
         """Has another program of the model have the same variables."""
         other.share(self._others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -41,6 +41,7 @@ from popgraph.builder.pgraph.syntax.tree import (
 )
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import dims
+from popgraph.support.step_options import STEP_OPTIONS
 
 LOSS = "loss"
 
@@ -74,6 +75,8 @@ class TrainingSection:
     schedule: Schedule | None = None
     terms: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
+    step_options: Mapping[str, object] = field(default_factory=dict)
+    """How a step runs, as `support/step_options.py` lists it."""
 
 
 @dataclass
@@ -82,6 +85,7 @@ class _Settings:
 
     optimizer: OptimizerCall | None = None
     schedule: Schedule | None = None
+    step_options: dict[str, object] = field(default_factory=dict)
     frozen: list[Freeze] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
 
@@ -148,6 +152,7 @@ def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSec
         said.schedule,
         terms,
         frozen,
+        said.step_options,
     )
 
 
@@ -165,6 +170,10 @@ def _settings(context: FileContext, train: Train) -> _Settings:
                     found.optimizer = optimizer_call(context.source, value, context.scope)
                 case Assignment(targets=[Target(name=Name(text="schedule"))], value=value):
                     found.schedule = schedule_of(context.source, value, context.scope)
+                case Assignment(
+                    targets=[Target(name=Name(text=name))], value=Number() | Text() as value
+                ) if name in STEP_OPTIONS:
+                    found.step_options[name] = _step_option(context.source, name, value)
                 case Freeze():
                     found.frozen.append(statement)
                 case _:
@@ -172,6 +181,14 @@ def _settings(context: FileContext, train: Train) -> _Settings:
         except Failed:
             continue
     return found
+
+
+def _step_option(source: Source, name: str, value: Number | Text) -> object:
+    option = STEP_OPTIONS[name]
+    if not option.fits(value.value):
+        source.parse_error(value.span, f"`{name}` is {option.wanted}", option.example)
+        raise Failed
+    return value.value
 
 
 def _terms(context: GraphContext, statements: Sequence[Statement]) -> tuple[str, ...]:

@@ -59,7 +59,11 @@ class Places:
         self._pipeline = pipeline
         self._found: dict[Operation, Place] = {}
         self._variables = {op.variable.text: op for op in graph.variables()}
-        self._homes = {name: self._reader(op) for name, op in self._variables.items()}
+        readers = {name: self._reader(op) for name, op in self._variables.items()}
+        # A state `Accl1___w` is where its weight is: update rules have no notes.
+        self._homes = {
+            name: home or readers.get(name.partition("___")[2]) for name, home in readers.items()
+        }
         self._begin(graph)
         for op in graph.block.ops:
             if op not in self._found and not isinstance(op, ReturnOp):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint
@@ -26,8 +27,9 @@ from popgraph.passes.graphcore.training.ranks import (
 from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
-from popgraph.passes.graphcore.training.variables import COUNTER, UPDATED, Variables
+from popgraph.passes.graphcore.training.variables import COUNTER, GOOD_UPDATES, UPDATED, Variables
 from popgraph.passes.graphcore.training.weight_context import WeightContext
+from popgraph.passes.optimizer_scalars import GRADIENT_SCALE
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
 from popgraph.passes.options import Options
 from popgraph.passes.replication import belongs
@@ -116,16 +118,18 @@ class AddOptimizer(Pass):
         for context in several:
             if not context.is_told and context.spec.ranks > 1:
                 (take_share if context in shared else add_up)(context)
+        if spec.skip_overflow:
+            _skip_overflow(contexts, variables)
         if groups := [group for group in spec.clip if not group.of_updates]:
+            scale = next(iter(contexts.values())).scalar(GRADIENT_SCALE.prefix)
             gradients = {name: context.gradient for name, context in contexts.items()}
-            units = {name: _unit(context) for name, context in contexts.items()}
-            for name, term in _clipped(groups, gradients, units, contexts).items():
+            for name, term in _clipped(groups, gradients, contexts, scale=scale).items():
                 contexts[name].gradient = term
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         groups = [group for group in spec.clip if group.of_updates]
-        units = {name: rule.replicas for name, rule in rules.items()}
-        for name, term in _clipped(groups, entered, units, contexts).items():
+        replicas = {name: rule.replicas for name, rule in rules.items()}
+        for name, term in _clipped(groups, entered, contexts, replicas=replicas).items():
             _finish(contexts[name], rules[name], term)
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
@@ -145,27 +149,19 @@ def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     context.set_at_update(context.name, whole)
 
 
-def _unit(context: WeightContext) -> float:
-    """So many times what has been added up of a gradient is the gradient."""
-    if not context.spec.loss_scaling.constant:
-        raise PassError(
-            "gradients cannot be clipped by norm while the loss scale changes",
-            "optimizer",
-            "make the loss scale constant, or leave out clip_norm",
-        )
-    return 1 / (context.spec.loss_scaling.value * context.spec.reduction_divisor)
-
-
 def _clipped(
     groups: Sequence[ClipNorm],
     terms: Mapping[str, Term],
-    units: Mapping[str, float],
     contexts: Mapping[str, WeightContext],
+    *,
+    replicas: Mapping[str, float] | None = None,
+    scale: Term | None = None,
 ) -> dict[str, Term]:
     """
     Gradients or updates, shrunk where a group's norm is larger than its maximum.
 
-    Norms are in `units`. Of what ranks have shares, they add up the squares of all of them.
+    `replicas` are factors of the terms, `scale` one of norms: from an accumulated gradient to the
+    mean gradient of the loss, which PyTorch's `clip_grad_norm_` clips.
     """
     result = dict(terms)
     for group in groups:
@@ -174,16 +170,39 @@ def _clipped(
             raise PassError(
                 f"no trained weight is among {list(group.weights)}", "clip norm settings"
             )
-        wide = terms[members[0]].dtype
-        squares = {
-            name: norm_squared(terms[name]).cast(wide) * units[name] ** 2 for name in members
-        }
-        shared = [name for name in members if contexts[name].has_share]
-        parts = [squares.pop(name) for name in shared]
-        if shared:
-            squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
-        length = reduce(add, squares.values()).sqrt()
+        units = {name: replicas[name] for name in members} if replicas else {}
+        length = _norm({name: terms[name] for name in members}, contexts, units)
+        if scale is not None:
+            length = length * scale.cast(length.dtype)
         shrink = length.known(group.maximum) / length.maximum(group.maximum)
         for name in members:
             result[name] = terms[name] * shrink.cast(terms[name].dtype)
     return result
+
+
+def _norm(
+    terms: Mapping[str, Term],
+    contexts: Mapping[str, WeightContext],
+    units: Mapping[str, float] | None = None,
+) -> Term:
+    """The norm of what belongs to weights; ranks that have shares add up all their squares."""
+    wide = next(iter(terms.values())).dtype
+    squares = {name: norm_squared(term).cast(wide) for name, term in terms.items()}
+    if units:
+        squares = {name: square * units[name] ** 2 for name, square in squares.items()}
+    shared = [name for name in terms if contexts[name].has_share]
+    parts = [squares.pop(name) for name in shared]
+    if shared:
+        squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
+    return reduce(add, squares.values()).sqrt()
+
+
+def _skip_overflow(contexts: Mapping[str, WeightContext], variables: Variables) -> None:
+    """Skips an update whose gradients are not all finite, and counts those that are made."""
+    finite = _norm({name: one.gradient for name, one in contexts.items()}, contexts).less(np.inf)
+    before = variables.get(GOOD_UPDATES, np.array(0, np.float32))
+    counted = (before + 1.0).where(finite, 0.0)
+    last = next(iter(contexts.values())).last
+    variables.set(GOOD_UPDATES, counted if last is None else counted.where(last, before))
+    for context in contexts.values():
+        context.finite = finite

@@ -98,6 +98,18 @@ def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
     return alone
 
 
+def moved_between_updates(module: ModuleOp) -> set[str]:
+    """The variables that a micro-batch changes, also if no update follows it."""
+    graph, chosen = only_graph(module), _count(module)
+    assert chosen is not None, "a program that is in turns counts micro-batches"
+    decided = _decided_by(chosen.operands[0], graph.block)
+    return {
+        op.variable.text
+        for op in graph.updates()
+        if op.value not in decided or _empties(op.value.owner)
+    }
+
+
 def _needed(
     updates: Sequence[UpdateOp], sums: Mapping[SSAValue, SSAValue]
 ) -> set[Operation] | None:

@@ -108,6 +108,10 @@ class Term:
         """A condition."""
         return gc.CompareOp(self.operand, self._other(number).operand, predicate="eq").result
 
+    def less(self, number: float) -> SSAValue:
+        """A condition."""
+        return gc.CompareOp(self.operand, self._other(number).operand, predicate="lt").result
+
     def where(self, condition: SSAValue, other: Number) -> Term:
         """This where the condition holds, else `other`."""
         return self._like(gc.WhereOp(condition, self.operand, self._other(other).operand))

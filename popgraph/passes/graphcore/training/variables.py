@@ -19,6 +19,8 @@ UPDATED = "UpdatedVar___"
 """An extra output of this name and a variable's is the variable's next value."""
 COUNTER = "Counter___accumulation"
 """How many micro-batches have been added up since the last update."""
+GOOD_UPDATES = "Counter___goodUpdates"
+"""The number of updates since a gradient was last not finite."""
 
 
 class Variables:

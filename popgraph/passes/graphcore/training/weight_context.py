@@ -44,6 +44,9 @@ class WeightContext:
         self.shape: Shape = shape_of(op.result)
         self.count = prod(shape_of(gradient))
         self.last: SSAValue | None = None
+        """Whether a batch is complete; None if each run is one."""
+        self.finite: SSAValue | None = None
+        """Whether the update is to be made at all; None if it always is."""
         self.whole: Term | None = None
         """The weight, where this rank updates a share of it."""
         self.is_share = is_share
@@ -122,7 +125,9 @@ class WeightContext:
         self.variables.told[prefix + self.name] = value
 
     def at_end(self, new: Term, old: Term) -> Term:
-        """`new` when a batch is complete, else `old`."""
+        """`new` when a batch is complete, unless it is skipped, else `old`."""
+        if self.finite is not None:
+            new = new.where(self.finite, old)
         return new if self.last is None else new.where(self.last, old)
 
     def step(self) -> Term:

@@ -1,4 +1,4 @@
-"""The code of a session's program: compiled, lowered for reports, or as a model of IPUs has it."""
+"""The code of a training program: compiled with a program for updates, or lowered for reports."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.measure.ipu import IpuModel
+from popgraph.engine.replicas import SideBySide
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.micro_batches import (
     is_in_turns,
+    moved_between_updates,
     settle_turn,
     update_alone,
 )
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.options import Options
-from popgraph.support.ipu import Ipu
+from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import prod
 
 
@@ -45,15 +46,20 @@ class ProgramCode:
     period: int
     """How many micro-batches make an update."""
 
-    def build(self, backend: str, threads: int, backlog: Backlog | None = None) -> Executable:
+    def build(
+        self, backend: str, threads: int, backlog: Backlog | None = None, replicas: int = 1
+    ) -> Executable:
         """
         Makes the code: if several micro-batches make an update, there is a program for that.
 
         Where that cannot be apart, it is one for the last of them, too. With a `backlog`, all are
-        quick code until they are tuned.
+        quick code until they are tuned. With `replicas`, as many copies of the program run
+        micro-batches side by side, if several make an update.
         """
         if backend != "c" or not is_in_turns(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
+        if replicas > 1:
+            return self._side_by_side(max(1, threads // replicas), replicas)
         if backlog is None:
             return self._taking_turns(partial(self._turn, threads))
         later = {last: Deferred() for last in (False, True)}
@@ -70,6 +76,19 @@ class ProgramCode:
         assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
         kind = TakingTurns if self._update is None else UpdatingApart
         return kind(others, last, COUNTER, self.period)
+
+    def _side_by_side(self, threads: int, replicas: int) -> SideBySide:
+        if self._update is None:
+            raise UnsupportedError(
+                "the update of this program cannot be separated from its micro-batches",
+                "replicas",
+                "train without replicas",
+            )
+        others, last = self._turn(threads, last=False), self._turn(threads, last=True)
+        assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
+        own, weights = moved_between_updates(self.module), self.compilation.weights
+        twins = [others.twin(weights, own) for _ in range(replicas - 1)]
+        return SideBySide(others, last, self.period, twins, own)
 
     @cached_property
     def _update(self) -> ModuleOp | None:
@@ -113,10 +132,6 @@ class ProgramCode:
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request
-
-    def on_ipus(self, ipu: Ipu) -> IpuModel:
-        """The program as the model of these IPUs has it."""
-        return IpuModel.of(self.module, self.compilation, self.options, ipu)
 
     @property
     def peak_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The code of a session's program as a pipeline: a program for each stage."""
+"""The code of a training program as a pipeline: a program for each stage."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.staged import Stage, StagedExecutable, Turns, Types, shared_out
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.engine.program_code import ProgramCode
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
@@ -19,7 +20,6 @@ from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_turns
 from popgraph.passes.graphcore.stages.places import Pipeline
 from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
 from popgraph.passes.graphcore.training.variables import COUNTER
-from popgraph.session.program_code import ProgramCode
 from popgraph.support.ranks.communicator import Communicator
 
 
@@ -90,7 +90,7 @@ class StagedCode:
             threads = max(1, self.threads // len(self._own_devices))
             request = BuildRequest(part.module, compilation, options, "c", threads)
             made = request.executable()
-            assert isinstance(made, CExecutable), "a session's program has no host steps"
+            assert isinstance(made, CExecutable), "a program that trains has no host steps"
             for (home, _), other in self._made.items():
                 if home == device:
                     made.share(other)

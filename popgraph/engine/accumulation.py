@@ -1,0 +1,77 @@
+"""Requests for programs that accumulate gradients: one for micro-batches, one for the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from popgraph.backends.base import Executable
+from popgraph.compiler import BuildRequest, lower
+from popgraph.engine.automatic_stages import put_on_stages
+from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.program_stages import StagedCode
+from popgraph.passes.analysis.graph import only_graph
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
+from popgraph.passes.graphcore.stages.places import UncutError
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.options import Training
+from popgraph.support.errors import RunError, fitting_memory
+from popgraph.support.ranks.communicator import Alone
+
+
+@dataclass(frozen=True)
+class AccumulatingRequest(BuildRequest):
+    """
+    A request for a program that is run for every micro-batch, and updates after the last one.
+
+    The C backend makes two programs, which have the same variables: micro-batches do not pay for
+    the update, and the memory is that of one micro-batch.
+    """
+
+    replicas: int = 1
+    """How many micro-batches run side by side."""
+    stages: int = 1
+    """The stages of a pipeline, each on a thread."""
+
+    @staticmethod
+    def of(request: BuildRequest, replicas: int = 1, stages: int = 1) -> AccumulatingRequest:
+        """The same request, with programs of their own for updates."""
+        given = {one.name: getattr(request, one.name) for one in fields(BuildRequest)}
+        return AccumulatingRequest(**given, replicas=replicas, stages=stages)
+
+    def executable(self) -> Executable:
+        with fitting_memory():
+            if self.stages > 1 and self.backend == "c":
+                return self._pipelined()
+            code = self._code()
+            return code.build(self.backend, self.threads, self.backlog, self.replicas)
+
+    def _code(self) -> ProgramCode:
+        """The module as graphcore, with its optimizer."""
+        training = self._training
+        last = BucketExchanges if BucketExchanges.of(self.options) else AddOptimizer
+        lower(self.module, self.compilation, self.options, until=last.name, settled=self.settled)
+        left = replace(self.options, training=None)
+        return ProgramCode(self.module, self.compilation, left, training.optimizer.period)
+
+    @property
+    def _training(self) -> Training:
+        training = self.options.training
+        assert training is not None, "only a program that trains accumulates"
+        return training
+
+    def _pipelined(self) -> Executable:
+        """The program as a pipeline; one thread for each stage at least."""
+        training, last = self._training, OnnxToGraphcore.name
+        lower(self.module, self.compilation, self.options, until=last, settled=self.settled)
+        graph = only_graph(self.module)
+        moved = {op.variable.text for op in graph.updates()} | set(training.frozen)
+        trained = [op.variable.text for op in graph.variables() if op.variable.text not in moved]
+        pipeline = put_on_stages(graph, training.loss, trained, self.stages)
+        threads = max(self.threads, self.stages)
+        try:
+            return StagedCode(self._code(), pipeline, threads, Alone()).build()
+        except UncutError as error:
+            raise RunError(
+                f"the model does not divide into stages: {error.what}", "stages", "replicas"
+            ) from error

@@ -1,0 +1,138 @@
+"""The plan of a training step: how it becomes runs of a program, and one update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from popgraph.engine.loss_scale import FIRST_SCALE
+from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec, Scalar
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.step_options import AUTO, STEP_OPTIONS
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of a batch that one run of a program takes."""
+
+    inputs: Mapping[str, Array]
+    rows: int
+    share: float
+    """The rows as a fraction of those of the batch."""
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """How a step of training runs: the values of `STEP_OPTIONS`, which says what each does."""
+
+    accumulate: int = 1
+    clip: float | None = None
+    """None: as the optimizer says."""
+    loss_scale: float | str | None = None
+    """None: as the optimizer says."""
+    recompute: str = "none"
+    replicas: int = 1
+    stages: int = 1
+
+    @staticmethod
+    def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
+        """What a `train` section says, and arguments that override it; None leaves it as it is."""
+        said = {**text, **{name: value for name, value in given.items() if value is not None}}
+        checked = {name: STEP_OPTIONS[name].checked(value) for name, value in said.items()}
+        return StepPlan(**checked)  # type: ignore[arg-type]
+
+    @property
+    def follows_overflow(self) -> bool:
+        """Whether the loss scale follows the gradients."""
+        return self.loss_scale == AUTO
+
+    @property
+    def runs(self) -> int:
+        """The micro-batches of a batch: `accumulate` of each replica."""
+        return self.accumulate * self.replicas
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a step is more than one run of a program."""
+        return self.runs > 1
+
+    def check_together(self, *, ranks: int, quick: bool) -> None:
+        """Refuses options that do not go together."""
+        parts = {"replicas": self.replicas, "stages": self.stages}
+        name = next((name for name, count in parts.items() if count > 1), "")
+        if name and ranks > 1:
+            raise RunError(
+                f"{name} run on threads of one process, and here are {ranks} ranks",
+                name,
+                f"mpirun -n {ranks * parts[name]} without {name}",
+            )
+        if name and quick:
+            raise RunError(
+                f"{name} run one program, and quick would replace it",
+                name,
+                "leave out one of the two",
+            )
+        if min(parts.values()) > 1:
+            raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")
+        if self.stages > 1 and self.accumulate < self.stages:
+            raise RunError(
+                f"{self.stages} stages are busy only with as many micro-batches, not with "
+                f"{self.accumulate}",
+                "stages",
+                f"accumulate={4 * self.stages}",
+            )
+
+    def rows(self, batch: int) -> int:
+        """The rows of a micro-batch of a whole batch."""
+        if batch % self.runs:
+            smaller = batch - batch % self.runs
+            raise RunError(
+                f"a batch of {batch} samples does not divide into {self.runs} micro-batches",
+                "accumulate" if self.replicas == 1 else "replicas",
+                f"batch={smaller or self.runs}, a multiple of {self.runs}",
+            )
+        return batch // self.runs
+
+    def multiple(self, batch: int) -> int:
+        """The smallest batch of at least this size that divides into micro-batches."""
+        return -(-batch // self.runs) * self.runs
+
+    def split(self, inputs: Mapping[str, Array], rows: int) -> Iterator[MicroBatch]:
+        """
+        The micro-batches of a batch, of `rows` rows each.
+
+        The last batch of an epoch may fill fewer of them, and the last one only in part.
+        """
+        samples = len(next(iter(inputs.values())))
+        rows = max(rows, -(-samples // self.runs))
+        for start in range(0, samples, rows):
+            taken = {name: array[start : start + rows] for name, array in inputs.items()}
+            count = min(rows, samples - start)
+            yield MicroBatch(taken, count, count / samples)
+
+    def for_loss(self, rule: OptimizerSpec) -> OptimizerSpec:
+        """The update rule with the clipping and the loss scale of this plan."""
+        if self.clip is not None:
+            rule = replace(rule, clip=(ClipNorm(float(self.clip)),))
+        if self.follows_overflow:
+            first = Scalar(FIRST_SCALE, constant=False)
+            rule = replace(rule, loss_scaling=first, skip_overflow=True)
+        elif self.loss_scale is not None:
+            rule = replace(rule, loss_scaling=Scalar(float(self.loss_scale)))
+        return rule
+
+    def rule(self, rule: OptimizerSpec, *, ranks: int, mean: bool, even: bool) -> OptimizerSpec:
+        """
+        The update rule that a program of this plan is compiled for.
+
+        `mean`: the loss is a mean over samples, so gradients are averaged. If micro-batches are not
+        `even`, each is weighted by its rows: the host writes the weight into the loss scale.
+        """
+        runs = self.runs * ranks
+        if runs > 1:
+            rule = replace(rule, accumulation=runs, ranks=ranks, mean=mean)
+        if self.is_split and mean and not even:
+            scale = replace(rule.loss_scaling, constant=False)
+            rule = replace(rule, loss_scaling=scale)
+        return rule

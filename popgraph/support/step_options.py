@@ -1,0 +1,108 @@
+"""Options of a training step: one table for Python, the command and `train` sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+
+from popgraph.support.errors import RunError
+
+AUTO = "auto"
+RECOMPUTED = {"none": "", "checkpoints": "standard", "norms": "norms"}
+"""The names of recomputation modes, and what `Options.recompute` calls them."""
+
+
+@dataclass(frozen=True)
+class StepOption:
+    """An option, its values and what it does."""
+
+    name: str
+    default: object
+    wanted: str
+    """What a value must be, as messages say it."""
+    fits: Callable[[object], bool]
+    example: str
+    """A value and its effect."""
+    help: str
+    metavar: str = ""
+
+    def checked(self, value: object, where: str = "") -> object:
+        """The value; RunError if it is none."""
+        if not self.fits(value):
+            raise RunError(
+                f"{self.name} is {self.wanted}, not {value!r}",
+                where or self.name,
+                self.example,
+            )
+        return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_positive(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+
+
+STEP_OPTIONS = {
+    one.name: one
+    for one in (
+        StepOption(
+            "accumulate",
+            1,
+            "an integer from 1 on",
+            _is_count,
+            "accumulate=8 splits a batch of 64 into micro-batches of 8 rows",
+            "Split each batch into so many micro-batches, and accumulate their gradients.",
+            "N",
+        ),
+        StepOption(
+            "clip",
+            None,
+            "a positive number",
+            _is_positive,
+            "clip=1.0 shrinks the gradients of all weights together to norm 1 at most",
+            "The largest norm that the gradients of all weights together may have.",
+            "NORM",
+        ),
+        StepOption(
+            "loss_scale",
+            None,
+            "a positive number or 'auto'",
+            lambda value: value == AUTO or _is_positive(value),
+            "loss_scale='auto' follows the gradients, loss_scale=128.0 is constant",
+            "Multiply the loss for the gradients of f16 models: a number, or auto.",
+            "SCALE|auto",
+        ),
+        StepOption(
+            "recompute",
+            "none",
+            f"one of {', '.join(RECOMPUTED)}",
+            lambda value: isinstance(value, str) and value in RECOMPUTED,
+            "recompute='checkpoints' keeps few activations and computes the others again",
+            "Compute activations again for gradients: checkpoints, or only norms.",
+            "MODE",
+        ),
+        StepOption(
+            "replicas",
+            1,
+            "an integer from 1 on",
+            _is_count,
+            "replicas=2 runs the halves of a batch of 64 on two threads",
+            "Run copies of the program on as many threads, each on a part of the batch.",
+            "N",
+        ),
+        StepOption(
+            "stages",
+            1,
+            "an integer from 1 on",
+            _is_count,
+            "stages=2 with accumulate=8 sends 8 micro-batches through two halves of the model",
+            "Cut the model into a pipeline of as many threads for the micro-batches.",
+            "N",
+        ),
+    )
+}

@@ -1,0 +1,66 @@
+"""Reductions of losses: whether one is a mean or a sum over the samples of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.training.task import Task
+
+MEAN, SUM = "mean", "sum"
+
+
+def reduction_of(task: Task, name: str) -> str | None:
+    """Whether an output is a mean or a sum over samples; None if its operators do not tell."""
+    graph = model_of(task.module).graph
+    values = dict(zip(graph.output_names, graph.yielded, strict=True))
+    found = set(_reductions(values[name], task)) if name in values else set()
+    return found.pop() if len(found) == 1 else None
+
+
+_KEEPS = frozenset(["Add", "Sub", "Neg", "Identity", "Cast", "Reshape", "Squeeze", "Sum"])
+"""What is a mean or a sum if its operands are."""
+_SCALES = frozenset(["Mul", "Div"])
+"""The same, if one of the operands does not depend on samples."""
+_LOSSES = frozenset(
+    ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Nll", "L1", "IdentityLoss"]
+)
+
+
+_IGNORED = ("ignore_index", "ignoreIndex")
+
+
+def _reductions(value: SSAValue, task: Task) -> Iterator[str | None]:
+    """How the terms of a value are made of samples; None for what nobody can tell."""
+    op = value.owner
+    if not isinstance(op, OnnxOp) or not _reads_samples(value):
+        return
+    kind = op.op_type
+    if kind in ("ReduceMean", "ReduceSum"):
+        yield MEAN if kind == "ReduceMean" else SUM
+    elif kind in _LOSSES:
+        said = op.attribute_values(task.weights)
+        told = str(said.get("reduction", MEAN)).lower()
+        # A mean of weighted samples, or of those that are not ignored, divides by their weights.
+        weighs = len(op.operands) > 2 or any(name in said for name in _IGNORED)
+        yield told if told == SUM or (told == MEAN and not weighs) else None
+    elif kind in _KEEPS or (kind in _SCALES and sum(map(_reads_samples, op.operands)) == 1):
+        for operand in op.operands:
+            yield from _reductions(operand, task)
+    else:
+        yield None
+
+
+def _reads_samples(value: SSAValue) -> bool:
+    """Whether a value depends on inputs of the model."""
+    seen, waiting = set[SSAValue](), [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BlockArgument):
+            return True
+        if one not in seen and isinstance(one.owner, Operation):
+            seen.add(one)
+            waiting += one.owner.operands
+    return False
