@@ -105,6 +105,9 @@ _STATE_TYPES = ("", "f16", "f32", OF_WEIGHT)
 MESSAGE_TYPES = ("", "f16", "bf16", "f32")
 """In which types gradients can be told to other processes."""
 
+_OF_REPLICAS = frozenset({"at_once", "ranks", "rank_stride"})
+"""Numbers of a weight that are no hyper-parameters: which replicas add up its gradients."""
+
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
 
@@ -252,12 +255,16 @@ class OptimizerSpec(ABC):
         found = {}
         for formula in mine.formulas():
             names = formula.parameters.split()
+            fixed = all(getattr(mine, name).constant for name in names)
+            is_off = not fixed and mine._is_off(formula.zero)
             found[formula.prefix] = Compound(
                 formula.prefix,
                 formula.compute(Numbers(mine)),
-                all(getattr(mine, name).constant for name in names) or mine._is_off(formula.zero),
+                fixed or is_off,
                 dtype if formula.like_weight else wide,
-                weight if own.intersection(names) else None,
+                dtype,
+                weight if own - _OF_REPLICAS else None,
+                is_off,
             )
         return found
 

@@ -130,6 +130,8 @@ class AddOptimizer(Pass):
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
             accumulators.tell(name, contexts)
+        for context in contexts.values():
+            context.tell_scalars(self.extra_outputs)
 
     def _shows(self, weight: str, *, itself: bool = False) -> bool:
         """Whether a state of a weight, or the weight itself, is an output, which is whole."""

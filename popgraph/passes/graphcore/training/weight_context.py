@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -87,6 +89,13 @@ class WeightContext:
         if compound.constant:
             return self.weight.known(compound.value)
         return self.variables.get(compound.variable, compound.array).cast(self.compute)
+
+    def tell_scalars(self, wanted: Collection[str]) -> None:
+        """Shows the scalars among `wanted` that the host could write, had they any effect."""
+        for compound in self.compounds.values():
+            if compound.is_off and compound.variable in wanted:
+                value = self.weight.known(compound.value).cast(compound.dtype)
+                self.variables.told[compound.variable] = self.variables.term(value.operand)
 
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
