@@ -26,6 +26,8 @@ class Compound:
     """The weight that it belongs to alone; None when it is the one for all."""
     is_off: bool = False
     """Whether it is constant although the host may change a hyper-parameter that it reads."""
+    unscales: bool = False
+    """Whether it is divided by the loss scale."""
 
     @property
     def variable(self) -> str:

@@ -160,6 +160,13 @@ class OptimizerSpec(ABC):
     mean: bool = False
     running: bool = False
     accum_type: str = ""
+    scale_period: int = 0
+    """Of so many updates, the first one halves or doubles the loss scale, as tracked gradients of
+    half precision decide; 0: it is what the user says."""
+    scale_edge: float = 0.125
+    """From which share of the largest half on an element of a gradient is large."""
+    scale_threshold: float = 1e-7
+    """The loss scale is halved if more than this share of the elements is large."""
 
     def __post_init__(self) -> None:
         for prefix in _STATES:
@@ -265,6 +272,7 @@ class OptimizerSpec(ABC):
                 dtype,
                 weight if own - _OF_REPLICAS else None,
                 is_off,
+                "loss_scaling" in names,
             )
         return found
 
@@ -488,13 +496,27 @@ def _like(default: object, text: str) -> object:
             return text == "True"
         case int():
             return int(text)
+        case float():
+            return float(text)
         case _:
             return text
 
 
+FACTOR = "lossScaleUpdateFactor"
+"""The variable by which a loss scale that follows gradients is multiplied."""
+
+
+LOSS_SCALE = "lossScaling_"
+
+
 def loss_scale_variable(loss: DType) -> str:
     """The name of the streamed loss scale, for a loss of this element type."""
-    return f"lossScaling_{loss.popart}"
+    return f"{LOSS_SCALE}{loss.popart}"
+
+
+def loss_scale_type(loss: DType, *, follows_gradients: bool) -> DType:
+    """The element type of the loss scale: single precision at least if it follows gradients."""
+    return dtypes.BY_NAME["f32"] if follows_gradients and loss.numpy.itemsize < 4 else loss
 
 
 def streamed_scalars(
@@ -509,7 +531,8 @@ def streamed_scalars(
     """
     found = {}
     if not spec.loss_scaling.constant:
-        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, loss.numpy)
+        held = loss_scale_type(loss, follows_gradients=spec.scale_period > 0)
+        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, held.numpy)
     for weight, dtype in weights.items():
         for compound in spec.compounds(weight, dtype).values():
             if not compound.constant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -16,6 +16,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
+from popgraph.passes.graphcore.training.loss_scale import LossScale, gradients_of
 from popgraph.passes.graphcore.training.ranks import (
     add_up,
     keep_share,
@@ -41,9 +42,10 @@ class AddOptimizer(Pass):
     Gradients that are outputs (`Gradient___w`) become updates of the variables.
 
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
-    in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
-    they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
-    Where micro-batches accumulate, weights and states are shown as they are before their update.
+    in `gradients` and `tracked`; the latter decide the loss scale, where it follows gradients.
+    `extra_outputs`: variables, optimizer state and streamed scalars by name, as they are after the
+    step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`. Where
+    micro-batches accumulate, weights and states are shown as they are before their update.
     """
 
     name = "add-optimizer"
@@ -52,13 +54,15 @@ class AddOptimizer(Pass):
     optimizer: str
     gradients: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
+    tracked: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> AddOptimizer | None:
         if options.training is None:
             return None
         training = options.training
-        return cls.by(training.optimizer, training.gradients, training.after_step)
+        found = cls.by(training.optimizer, training.gradients, training.after_step)
+        return replace(found, tracked=training.tracked)
 
     @staticmethod
     def by(
@@ -76,7 +80,7 @@ class AddOptimizer(Pass):
         with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
             self._train(graph, spec, variables)
             variables.emit_updates()
-        kept = requested(self.gradients)
+        kept = requested((*self.gradients, *self.tracked))
         outputs = {
             name: value
             for name, value in graph.outputs.items()
@@ -109,6 +113,7 @@ class AddOptimizer(Pass):
         for context in shared:
             if spec.shares_gradients(context.count):
                 take_share(context)
+        last = None
         if spec.period > 1:
             before, last = variables.count(COUNTER, spec.period)
             for context in contexts.values():
@@ -127,6 +132,10 @@ class AddOptimizer(Pass):
         units = {name: rule.replicas for name, rule in rules.items()}
         for name, term in _clipped(groups, entered, units, contexts).items():
             _finish(contexts[name], rules[name], term)
+        if tracked := gradients_of(self.tracked, graph.outputs):
+            scale = LossScale(spec, variables, last)
+            scale.follow(tracked)
+            scale.tell_inverse(contexts.values())
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
             accumulators.tell(name, contexts)
