@@ -131,9 +131,10 @@ ROOMS: dict[str, dict[str, str]] = {
         "micro_batches": "variables weight_context",
         "weight_context": "terms variables",
         "ranks": "terms weight_context",
-        "replica_accumulators": "autodiff terms update_rules variables weight_context",
-        "add_optimizer": "autodiff ranks replica_accumulators terms update_rules variables "
-                         "weight_context",
+        "loss_scale": "autodiff terms variables weight_context",
+        "replica_accumulators": "autodiff loss_scale terms update_rules variables weight_context",
+        "add_optimizer": "autodiff loss_scale ranks replica_accumulators terms update_rules "
+        "variables weight_context",
     },
     "passes/onnx": {
         "index_bounds": "",
@@ -418,6 +419,8 @@ NUMBERS = {
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
     "graphcore/canonicalize/shuffles.py:CHANNELS": "the number of an axis",
     "graphcore/check_indices.py:BESIDE": "a few vectors of every machine, whatever its width",
+    "graphcore/training/loss_scale.py:_LIMIT": "the exponents of an f32",
+    "graphcore/training/loss_scale.py:_LIMITS": "those of a half",
     "graphcore/fold_depth.py:WINDOW": "that of Winograd's transforms",
     "graphcore/contract_in_floats.py:EXACT": "the digits of an f32",
     "graphcore/contract_in_floats.py:MOST_PARTS": "ends a search; sums so long are rare",

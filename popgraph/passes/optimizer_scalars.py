@@ -18,16 +18,23 @@ class Compound:
     prefix: str
     value: float
     constant: bool
+    """Whether the program holds no variable of it, since its value never changes."""
     dtype: DType
+    of: DType
+    """The element type of the weights that it updates, which is part of its name."""
     weight: str | None
     """The weight that it belongs to alone; None when it is the one for all."""
+    is_off: bool = False
+    """Whether it is constant although the host may change a hyper-parameter that it reads."""
+    unscales: bool = False
+    """Whether it is divided by the loss scale."""
 
     @property
     def variable(self) -> str:
         """PopART's name of the streamed tensor."""
         if self.weight is not None:
             return f"{self.prefix}___specific___{self.weight}"
-        return f"{self.prefix}___default___{self.dtype.popart}"
+        return f"{self.prefix}___default___{self.of.popart}"
 
     @property
     def array(self) -> Array:

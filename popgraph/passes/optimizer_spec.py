@@ -106,6 +106,9 @@ _STATE_TYPES = ("", "f16", "f32", OF_WEIGHT)
 MESSAGE_TYPES = ("", "f16", "bf16", "f32")
 """In which types gradients can be told to other processes."""
 
+_OF_REPLICAS = frozenset({"at_once", "ranks", "rank_stride"})
+"""Numbers of a weight that are no hyper-parameters: which replicas add up its gradients."""
+
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
 
@@ -160,6 +163,13 @@ class OptimizerSpec(ABC):
     accum_type: str = ""
     skip_overflow: bool = False
     """An update is skipped if a gradient is not finite; `GOOD_UPDATES` counts those that are."""
+    scale_period: int = 0
+    """Of so many updates, the first one halves or doubles the loss scale, as tracked gradients of
+    half precision decide; 0: it is what the user says."""
+    scale_edge: float = 0.125
+    """From which share of the largest half on an element of a gradient is large."""
+    scale_threshold: float = 1e-7
+    """The loss scale is halved if more than this share of the elements is large."""
 
     def __post_init__(self) -> None:
         for prefix in _STATES:
@@ -256,12 +266,17 @@ class OptimizerSpec(ABC):
         clips = (GRADIENT_SCALE,) if any(not one.of_updates for one in self.clip) else ()
         for formula in (*mine.formulas(), *clips):
             names = formula.parameters.split()
+            fixed = all(getattr(mine, name).constant for name in names)
+            is_off = not fixed and mine._is_off(formula.zero)
             found[formula.prefix] = Compound(
                 formula.prefix,
                 formula.compute(Numbers(mine)),
-                all(getattr(mine, name).constant for name in names) or mine._is_off(formula.zero),
+                fixed or is_off,
                 dtype if formula.like_weight else wide,
-                weight if own.intersection(names) else None,
+                dtype,
+                weight if own - _OF_REPLICAS else None,
+                is_off,
+                "loss_scaling" in names,
             )
         return found
 
@@ -491,9 +506,21 @@ def _like(default: object, text: str) -> object:
             return text
 
 
+FACTOR = "lossScaleUpdateFactor"
+"""The variable by which a loss scale that follows gradients is multiplied."""
+
+
+LOSS_SCALE = "lossScaling_"
+
+
 def loss_scale_variable(loss: DType) -> str:
     """The name of the streamed loss scale, for a loss of this element type."""
-    return f"lossScaling_{loss.popart}"
+    return f"{LOSS_SCALE}{loss.popart}"
+
+
+def loss_scale_type(loss: DType, *, follows_gradients: bool) -> DType:
+    """The element type of the loss scale: single precision at least if it follows gradients."""
+    return dtypes.BY_NAME["f32"] if follows_gradients and loss.numpy.itemsize < 4 else loss
 
 
 def streamed_scalars(
@@ -508,7 +535,8 @@ def streamed_scalars(
     """
     found = {}
     if not spec.loss_scaling.constant:
-        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, loss.numpy)
+        held = loss_scale_type(loss, follows_gradients=spec.scale_period > 0)
+        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, held.numpy)
     for weight, dtype in weights.items():
         for compound in spec.compounds(weight, dtype).values():
             if not compound.constant:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from popgraph.builder.opset.enums import GradientTensorTrackingMethod
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, value_name
+from popgraph.passes.graphcore.training.loss_scale import STATISTICS, SUM_AS_FLOAT
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.session.model import SessionModel
 from popgraph.session.settings import AutomaticLossScalingSettings
-from popgraph.support.arrays import Array
 from popgraph.support.logs import log_of
-from popgraph.support.ranks.communicator import ALL_REDUCE, Exchange
-from popgraph.support.ranks.world import world
 
 HALF = "FLOAT16"
 _UNKNOWN = (
@@ -35,10 +32,9 @@ _VIEWS = {
 }
 """What only looks at its input in another way; its gradient is the same numbers again."""
 
-_LARGEST_HALF = float(np.finfo(np.float16).max)
-_LIMITS = {HALF: 2.0**15}
-"""The largest loss scale that an element type has room for."""
-_LIMIT = 2.0**126
+
+ALIASES = {f"{SUM_AS_FLOAT}_accld": ACCUMULATED + STATISTICS}
+"""Tensors of PopART's that are others, updated in place."""
 
 
 def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings) -> list[str]:
@@ -66,72 +62,37 @@ def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings)
             read = {id for op, id in _readings(model) if (op.domain, op.op_type) in _PRODUCTS}
         case _:
             read = {id for op, id in _readings(model) if (op.domain, op.op_type) not in _VIEWS}
-    return [id for id in halves if id in read]
+    inputs = set(model.graph.input_names)  # nothing needs their gradients
+    return [id for id in halves if id in read and id not in inputs]
 
 
 def _readings(model: SessionModel) -> Iterator[tuple[OnnxOp, str]]:
+    """Which nodes read which tensors, but for the loss, whose gradient is the loss scale."""
     for op in model.graph.nodes:
+        if model.final_loss in op.output_names:
+            continue
         for value in op.input_values():
             if value is not None:
                 yield op, value_name(value)
 
 
-@dataclass
-class LossScale:
-    """
-    The factor by which the user's loss scale is multiplied.
+def following(rule: OptimizerSpec, settings: AutomaticLossScalingSettings) -> OptimizerSpec:
+    """A rule whose loss scale follows the gradients, if the settings say so."""
+    if not settings.enabled:
+        return rule
+    return replace(
+        rule,
+        scale_period=settings.updatePeriod,
+        scale_edge=settings.binEdgeLocation,
+        scale_threshold=settings.thresholdUpperCountProportion,
+    )
 
-    After an update it is halved if too large a share of the gradients was near the end of what a
-    half can be, else doubled, as long as the loss has room for it.
-    """
 
-    settings: AutomaticLossScalingSettings
-    gradients: tuple[str, ...]
-    """The results that are looked at."""
-    loss: str
-    """The element type of the loss."""
-    factor: float = 1.0
-    _updates: int = 0
-    _large: int = 0
-    _all: int = 0
-    _edge: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.gradients:
-            raise popart_exception(
-                "[AutomaticLossScale transform] No tracked gradient tensors of type fp16 were "
-                "found.",
-                "SessionOptions.automaticLossScalingSettings",
-                "only gradients of half precision overflow early; leave it out without them",
-            )
-        self._edge = _LARGEST_HALF * self.settings.binEdgeLocation
-
-    def see(self, results: Mapping[str, Array], ranks: int = 1) -> None:
-        """Counts the gradients of a micro-batch on all ranks; what is not a number is large."""
-        gradients = [results[id] for id in self.gradients]
-        count = sum(one.size for one in gradients)
-        small = sum(int((np.abs(one) < self._edge).sum()) for one in gradients)
-        counted = np.array([count, count - small])
-        if ranks > 1:
-            counted = world().exchange(Exchange(ALL_REDUCE, 1, ranks), counted)
-        self._all += int(counted[0])
-        self._large += int(counted[1])
-
-    def updated(self, rule: OptimizerSpec) -> bool:
-        """Whether the factor is another one after an update by the rule of the user."""
-        self._updates += 1
-        if self._updates % self.settings.updatePeriod or not self._all:
-            return False
-        share = self._large / self._all
-        self._large = self._all = 0
-        before = self.factor
-        if share > self.settings.thresholdUpperCountProportion:
-            self.factor /= 2
-        elif 2 * self.factor * abs(rule.loss_scaling.value) <= _LIMITS.get(self.loss, _LIMIT):
-            self.factor *= 2
-        return self.factor != before
-
-    def scaled(self, rule: OptimizerSpec) -> OptimizerSpec:
-        """The rule of the user at the loss scale of now."""
-        scale = rule.loss_scaling
-        return replace(rule, loss_scaling=replace(scale, value=scale.value * self.factor))
+def check_tracked(gradients: Sequence[str], rule: OptimizerSpec | None) -> None:
+    """Refuses a loss scale that follows nothing."""
+    if rule is not None and rule.scale_period and not gradients:
+        raise popart_exception(
+            "[AutomaticLossScale transform] No tracked gradient tensors of type fp16 were found.",
+            "SessionOptions.automaticLossScalingSettings",
+            "only gradients of half precision overflow early; leave it out without them",
+        )

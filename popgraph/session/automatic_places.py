@@ -48,27 +48,58 @@ class Shares:
             yield sum(self.ratios[:count]) if self.ratios else count / self.ipus
 
     def cost(self, node: PlacedNode, infos: Mapping[str, TensorInfo], held: Collection[str]) -> int:
-        """The bytes of a node's weights, and of what its gradients read."""
-        weights = {id for id in node.inputs if id in held}
+        """The bytes of a node's weights and constants, and of what its gradients read."""
+        type_ = node.op.op_type
+        inputs = node.inputs[:1] if type_ in _SETTINGS else node.inputs
+        weights = {id for id in inputs if id in held}
         total = sum(_bytes(infos, id) for id in weights) * (2 if self.accumulates else 1)
-        if not self.trains or node.op.op_type in _LINEAR:
+        if not self.trains:
             return total
-        read = node.outputs[:1] if node.op.op_type in _OF_OUTPUT else node.inputs
-        return total + sum(_bytes(infos, id) for id in {*read} - weights)
+        read, results = _READ.get(type_, (range(len(inputs)), ()))
+        given = {inputs[at] for at in read if at < len(inputs)} - weights
+        kept = [node.outputs[at] for at in results if at < len(node.outputs)]
+        return total + sum(_bytes(infos, id) for id in (*given, *kept))
 
 
-_LINEAR = frozenset(
+_SETTINGS = frozenset(
     {
-        *("Add", "Cast", "Concat", "Expand", "Flatten", "Identity", "IdentityLoss", "Neg", "Pad"),
-        *("ReduceMean", "ReduceSum", "Reshape", "Slice", "Split", "Squeeze", "Sub", "Sum"),
-        *("Transpose", "Unsqueeze"),
+        *("Clip", "Expand", "Pad", "ReduceMean", "ReduceSum", "Reshape", "Resize", "Slice"),
+        *("Split", "Squeeze", "Tile", "TopK", "Unsqueeze", "Upsample"),
     }
 )
-"""Operators whose gradient reads no tensor of the forward pass."""
-_OF_OUTPUT = frozenset(
-    {"Clip", "Exp", "LeakyRelu", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"}
-)
-"""Operators whose gradient reads their result, and not what they read."""
+"""Operators whose inputs behind the first one are attributes in PopART."""
+_Read = tuple[Sequence[int], Sequence[int]]
+_READ: Mapping[str, _Read] = {
+    type_: read
+    for types, read in (
+        (
+            """
+            Add Cast Concat Expand Flatten Identity IdentityLoss Mean Neg Pad PrintTensor
+            ReduceMean ReduceSum Reshape Resize Reverse Scale Slice Split Squeeze Sub Subsample Sum
+            Tile Transpose Unsqueeze Upsample Dropout ShapedDropout
+            """,
+            ((), ()),
+        ),
+        (
+            "Clip Exp Expm1 LeakyRelu ReduceLogSum Relu Sigmoid Softmax Sqrt Tanh",
+            ((), (0,)),
+        ),
+        (
+            """
+            AveragePool GlobalAveragePool GlobalMaxPool MaxPool ReduceL2 ReduceLogSumExp ReduceMax
+            ReduceMin
+            """,
+            ((0,), (0,)),
+        ),
+        ("BatchNormalization", ((0, 1), (3, 4))),
+        ("GroupNormalization InstanceNormalization", ((0, 1), (1, 2))),
+        ("Gather Scatter ScatterElements", ((1,), ())),
+        ("OneHot Where", ((0,), ())),
+        ("TopK ReduceMedian", ((), (1,))),
+    )
+    for type_ in types.split()
+}
+"""Which inputs and outputs gradients read; of other operators, all inputs."""
 
 
 class PlacedNode(Protocol):
@@ -80,6 +111,11 @@ class PlacedNode(Protocol):
     def inputs(self) -> list[str]: ...
     @property
     def outputs(self) -> list[str]: ...
+
+
+def _is_constant(owner: object) -> bool:
+    constant = isinstance(owner, OnnxOp) and owner.op_type == "Constant"
+    return constant or isinstance(owner, Initializer)
 
 
 def _bytes(infos: Mapping[str, TensorInfo], id: str) -> int:
@@ -141,7 +177,7 @@ def _parted(
         for id in dict.fromkeys(node.inputs):
             readers[id].append(node)
     infos = model.infos()
-    held = {name for name, value in model.values() if isinstance(value.owner, Initializer)}
+    held = {name for name, value in model.values() if _is_constant(value.owner)}
 
     def begin(node: Node) -> _Part[Node]:
         part = _Part({node})

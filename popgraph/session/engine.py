@@ -21,8 +21,10 @@ from popgraph.session.overlap import Overlap
 from popgraph.session.program import Program
 from popgraph.support.logs import log_of
 
-_STATE_WORDS = 4
-"""In 32 bits each: the seed, and how many steps were taken with it."""
+_SEED_NUMBERS = 2
+"""The numbers of 64 bits that a program draws from: the seed, and the steps taken with it."""
+_STATES, _WORDS = 2, 4
+"""PopART keeps two states of each worker, one that replicas share, of so many words each."""
 
 
 class Engine:
@@ -34,7 +36,7 @@ class Engine:
         """Where a quick program waits for the tuned one, if there is one."""
         self._executable: Executable | None = None
         self._device: DeviceInfo | None = None
-        self._idle_state = [0] * _STATE_WORDS
+        self._state: list[int] = []
         self.loaded = False
         self.forward: Executable | None = None
         """The program of the forward pass alone, where there is one."""
@@ -56,6 +58,8 @@ class Engine:
         if device.runs:
             device.attach()
         self._device = device
+        workers = device.numIpus * max(1, device.tilesPerIPU) * device.numWorkerContexts
+        self._state = [0] * (_STATES * _WORDS * workers)
         log = log_of("devicex")
         log.info("Starting compilation for %s, backend %s", device.type, device.backend)
         start = time.perf_counter()
@@ -111,27 +115,31 @@ class Engine:
         executable.write(SEED, np.array([low, step], np.uint64).astype(np.int64))
 
     def random_state(self) -> list[int]:
-        """The seed and the number of steps taken with it, in words of 32 bits, lowest first."""
-        self.prepared_for("getRngStateToHost")
-        if not self._program.uses_seed:
-            return self._idle_state
-        seed = self.seed()
-        return [seed >> 32 * word & 0xFFFFFFFF for word in range(_STATE_WORDS)]
+        """
+        As many words of 32 bits as the workers of the device hold.
+
+        The first are the seed and the number of steps taken with it, lowest first.
+        """
+        executable = self.prepared_for("getRngStateToHost")
+        if self._program.uses_seed:
+            drawn = executable.read(SEED).astype("<i8").view("<u4")
+            self._state[: len(drawn)] = drawn.tolist()
+        return list(self._state)
 
     def set_random_state(self, words: Sequence[int]) -> None:
         """Goes on where `random_state` was asked for; a program that draws nothing keeps it."""
-        self.prepared_for("setRngStateFromHost")
-        if len(words) != _STATE_WORDS:
+        executable = self.prepared_for("setRngStateFromHost")
+        if len(words) != len(self._state):
             raise popart_runtime_error(
                 f"Devicex::setRngStateValue received rngState of size {len(words)}; was expecting "
-                f"size {_STATE_WORDS}",
+                f"size {len(self._state)}",
                 "setRNGState",
                 "pass what getRNGState gave",
             )
+        self._state = list(words)
         if self._program.uses_seed:
-            self.set_seed(sum(int(word) << 32 * place for place, word in enumerate(words)))
-        else:
-            self._idle_state = list(words)
+            drawn = np.array(words[: 2 * _SEED_NUMBERS], "<u4").view("<i8")
+            executable.write(SEED, drawn.astype(np.int64))
 
     def seed(self) -> int:
         """The seed, plus 2^64 times the number of steps taken with it."""

@@ -77,7 +77,7 @@ def check_placement(
         _check_stages(nodes)
     if options.virtualGraphMode is VirtualGraphMode.Auto:
         shares = Shares.of(options, ipus or 1, trains=training)
-        nodes = _shared_out(nodes, model, shares)
+        nodes = _shared_out(list(_placed(model, whole=True)), model, shares)
     homes = {id: node.ipu for node in nodes for id in node.outputs if node.ipu is not None}
     placement = Placement(homes, accumulates=options.enableGradientAccumulation)
     if not options.enablePipelining:
@@ -147,8 +147,13 @@ def check_device(
         )
 
 
-def _placed(model: SessionModel) -> Iterator[_Node]:
-    """The nodes that are work on an IPU: all that read an input or a weight."""
+def _placed(model: SessionModel, *, whole: bool = False) -> Iterator[_Node]:
+    """
+    The nodes that are work on an IPU: all that read an input or a weight.
+
+    The final loss is one if it has a place, which a sum that a session adds has not, or if the
+    `whole` graph is asked for.
+    """
     graph = model.graph
     moving = {*graph.input_names, *model.weight_names}
     for op in graph.nodes:
@@ -156,7 +161,7 @@ def _placed(model: SessionModel) -> Iterator[_Node]:
         if not op.operands or moving.isdisjoint(node.inputs):
             continue
         moving.update(node.outputs)
-        if node.ipu is not None or model.final_loss not in node.outputs:  # a session may add one
+        if whole or node.ipu is not None or model.final_loss not in node.outputs:
             yield node
 
 

@@ -19,7 +19,7 @@ from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.dialects.program import GraphOp
-from popgraph.engine.accumulators import adds_up, is_accumulated
+from popgraph.engine.accumulators import counts_gradient, is_accumulated, is_of_replica
 from popgraph.engine.host_scalars import HostScalars
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.replica_rules import rule_of_replicas
@@ -33,15 +33,17 @@ from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.passes.graphcore.training.loss_scale import UPDATES
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.graphcore.training.replica_accumulators import OWN
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.passes.replication import Replication, without_group
 from popgraph.session.aborts import take_aborts
+from popgraph.session.automatic_loss_scaling import check_tracked
 from popgraph.session.buffers import Stream
 from popgraph.session.first_values import FirstValues, held_groups
 from popgraph.session.grouped_weights import Grouped
@@ -53,6 +55,8 @@ from popgraph.session.weights import Held
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.ipu import Ipu
+
+_OF_LOSS_SCALE = {FACTOR, UPDATES}
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class Program:
         self._lower(anchors)
         self._loss_row = self._found_loss_dtype()
         self.tracked = tuple(self._found_tracked())
+        check_tracked(self.tracked, request.optimizer)
         self._keep_only_anchors()
         inputs = {
             id: self._graph.inputs[self.replicas.inputs(id)[0]] for id in model.graph.input_names
@@ -187,6 +192,8 @@ class Program:
                 found.tensors.append(id)
             elif self._request.optimizer is None or not is_accumulated(id, self._request.optimizer):
                 raise _no_such_anchor(id, known)
+            elif counts_gradient(self._canonical(id), self._request.optimizer):
+                found.after_step.append(self._canonical(id))
             elif self._canonical(id).startswith(GRADIENT):
                 found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
                 if found.gradients[-1] not in known:
@@ -295,7 +302,7 @@ class Program:
         named = [GRADIENT + id for id in anchors.gradients] + anchors.after_step
         for id in named:
             plain = id.removeprefix(GRADIENT).removeprefix(UPDATED)
-            if repr(plain) in error.what:
+            if repr(plain) in error.what or repr(id) in error.what:
                 asked = next((one for one in self.computed if self._source(one) == id), id)
                 return _no_such_anchor(asked, {name for name, _ in self._model.values()})
         return error
@@ -303,10 +310,9 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        wanted = (*self.computed, *self.tracked)
         places = self._model.places
         kept = {}
-        for id in wanted:
+        for id in self.computed:
             for name, source in zip(self.results(id), self._sources(id), strict=True):
                 kept[name] = self._as_place(outputs[source]) if id in places else outputs[source]
         set_outputs(self._graph, kept)
@@ -323,8 +329,9 @@ class Program:
     def _sources(self, id: str) -> list[str]:
         """The outputs that an anchor comes from, under the names that passes give them."""
         id = self._source(id)
-        if id in self._after_step:
-            return self._states(id)
+        for name in (id, self._canonical(id)):
+            if name in self._after_step:
+                return self._states(name)
         outputs = self._graph.outputs
         for name in (id, self._canonical(id)):
             if (found := self.results(name))[0] in outputs:
@@ -335,9 +342,8 @@ class Program:
         """What a state is after the step, replica by replica."""
         found = self.replicas.states(id)
         is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
-        return (
-            self.replicas.copies(id) if is_own and adds_up(id, self._request.optimizer) else found
-        )
+        differs = is_own and is_of_replica(id, self._request.optimizer)
+        return self.replicas.copies(id) if differs else found
 
     @property
     def of_all_replicas(self) -> frozenset[str]:
@@ -346,7 +352,7 @@ class Program:
         return frozenset(
             id
             for id in self.computed
-            if self._source(id) in self._after_step and not adds_up(id, rule)
+            if self._source(id) in self._after_step and not is_of_replica(id, rule)
         )
 
     @property
@@ -392,7 +398,7 @@ class Program:
     def moved(self) -> set[str]:
         """The weights that a run changes; sessions ask in every step."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
-        return names & self._model.weight_names
+        return (names & self._model.weight_names) - _OF_LOSS_SCALE
 
     @property
     def delayed(self) -> set[str]:

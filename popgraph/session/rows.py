@@ -34,7 +34,7 @@ class Rows:
         self._count = shape.micro_batches
         values = sum(one.elements * one.dtype.numpy.itemsize for one in program.outputs.values())
         small = values * self._count <= MOST_BYTES
-        watched = program.printed or program.aborts or program.tracked
+        watched = program.printed or program.aborts
         self.are_possible = shape.runs == self._count > 1 and small and not watched
 
     @cached_property

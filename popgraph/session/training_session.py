@@ -18,9 +18,9 @@ from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
 from popgraph.engine.accumulators import adds_up
 from popgraph.passes.graphcore.training.variables import UPDATED
-from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.replication import belongs
-from popgraph.session.automatic_loss_scaling import LossScale, tracked_tensors
+from popgraph.session.automatic_loss_scaling import ALIASES, following, tracked_tensors
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.grouped_weights import take_groups
@@ -120,17 +120,6 @@ class TrainingSession(TrainingOnly, Session):
             grouped,
         )
         self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
-        self._updated_after = self._driver.rule.period
-        self._loss_scale = self._followed_loss_scale()
-
-    def _followed_loss_scale(self) -> LossScale | None:
-        """The loss scale, if it follows the gradients."""
-        settings = self._options.automaticLossScalingSettings
-        if not settings.enabled:
-            return None
-        tracked = self._program.tracked
-        results = [name for id in tracked for name in self._program.results(id)]
-        return LossScale(settings, tuple(results), self._program.scalars.loss.popart)
 
     def _request(self) -> Request:
         model, task = self._model, self._task
@@ -146,7 +135,7 @@ class TrainingSession(TrainingOnly, Session):
             request,
             frozen=self._selection.frozen,
             tracked=tuple(tracked),
-            aliases={**request.aliases, **self._final_states()},
+            aliases={**request.aliases, **self._final_states(), **ALIASES},
         )
 
     def _final_states(self) -> Mapping[str, str]:
@@ -160,7 +149,7 @@ class TrainingSession(TrainingOnly, Session):
             id: UPDATED + id
             for id in flow.anchors()
             if flow.art(id).id() is AnchorReturnTypeId.Final
-            and any(belongs(id, weight) for weight in weights)
+            and (id == FACTOR or any(belongs(id, weight) for weight in weights))
             and not id.startswith((UPDATED, *self._gradient_prefixes()))
             and not adds_up(id, self._rule)
         }
@@ -189,12 +178,7 @@ class TrainingSession(TrainingOnly, Session):
         """Of old programs: the values that `optimizerFromHost` will send."""
         self._optimizer.validate_replacement(optimizer)
         self._next = optimizer
-        self._driver.rule = self._at_loss_scale(optimizer)
-
-    def _at_loss_scale(self, optimizer: Optimizer) -> OptimizerSpec:
-        """The rule of an optimizer, at the loss scale that the gradients allow."""
-        rule = self._program.rule_of_groups(optimizer.spec())
-        return rule if self._loss_scale is None else self._loss_scale.scaled(rule)
+        self._driver.rule = self._program.rule_of_groups(optimizer.spec())
 
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
@@ -210,7 +194,7 @@ class TrainingSession(TrainingOnly, Session):
 
     @property
     def _looks_on(self) -> bool:
-        return super()._looks_on or self._driver.is_scheduled or self._loss_scale is not None
+        return super()._looks_on or self._driver.is_scheduled
 
     def _run_in_row(
         self, executable: Executable, inputs: Mapping[str, Array], count: int
@@ -222,20 +206,14 @@ class TrainingSession(TrainingOnly, Session):
         self, executable: Executable, inputs: Mapping[str, Array]
     ) -> Mapping[str, Array]:
         """The results of one batch, at the learning rate that the schedule wants now."""
-        results = self._driver.step(executable, inputs)
-        if self._loss_scale is not None:
-            self._loss_scale.see(results, self._share.own.ranks)
-            updated = not self._driver.steps % self._updated_after
-            if updated and self._loss_scale.updated(self._next.spec()):
-                self._driver.rule = self._at_loss_scale(self._next)
-                self._driver.send(executable, self._driver.rule)
-        return results
+        return self._driver.step(executable, inputs)
 
 
 def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
     """The rule that takes the gradients of all micro-batches and replicas together."""
     if not isinstance(options, SessionOptions):
         return rule
+    rule = following(rule, options.automaticLossScalingSettings)
     with as_popart_errors():
         shape = Share.of(StepShape.of(1, options)).own
     if shape.updated_by == 1:

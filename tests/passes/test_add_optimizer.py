@@ -311,6 +311,7 @@ def test_names_are_those_of_popart() -> None:
         "Accl___b1",
         "Accl___w2",
         "dampeningScaleFactor1___default___FLOAT",
+        "dampeningScaleFactor1___specific___w2",
         "scaledLearningRate1___default___FLOAT",
         "scaledLearningRate1___specific___w2",
         "lossScaling_FLOAT",

@@ -541,3 +541,16 @@ def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
     found = run_once(old, session, {indices: np.array([1, 4], np.int32)})
     np.testing.assert_allclose(found["loss"], 0.5 * np.array([2, 4, 2, 2, 4, 2]) / 6)
     np.testing.assert_allclose(found[wanted[1]], 0.5 * np.array([10, 2]) / 12)
+
+
+@pytest.mark.parametrize(
+    "era", [era for era in ERAS if era.module == "poponnx"], ids=lambda era: era.name
+)
+def test_numbers_of_sgd_that_the_host_writes_have_the_names_of_poponnx(era: Era) -> None:
+    old = module_of(era)
+    builder, x, _, y = weight_by_input(old)
+    ids = {"learnRate": 0.5, "learnRate_FLOAT": 0.5, "weightDecay_FLOAT": 1 - 0.5 * 0.25}
+    losses = [old.L1Loss(y, "loss", 1.0)]
+    session = training(old, builder.getModelProto(), [*ids], losses, optimizer=old.SGD(0.5, 0.25))
+    found = run_once(old, session, {x: ONES})
+    assert {id: float(one) for id, one in found.items()} == ids

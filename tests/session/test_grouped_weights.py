@@ -512,6 +512,9 @@ def test_each_replica_clips_by_a_norm_of_its_own(name: str, clipped: str, runnin
         assert array.shape == before[id].shape
 
 
+STATISTICS = ["Gradient___w_statistics", "summedHistograms", "summedHistograms_reduced"]
+
+
 def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT16", [2, 3], "x")
@@ -524,7 +527,7 @@ def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:
     rule = popart.SGD({"defaultLearningRate": (0.0, False), "lossScaling": (2.0, False)})
     session = popart.TrainingSession(
         builder.getModelProto(),
-        popart.DataFlow(1, ["Gradient___" + y]),
+        popart.DataFlow(1, ["Gradient___" + y, "finalLossScale", *STATISTICS]),
         loss,
         rule,
         device(),
@@ -533,12 +536,15 @@ def test_a_loss_scale_follows_the_gradients_of_all_replicas() -> None:
     session.prepareDevice()
     session.weightsFromHost()
     anchors = session.initAnchorArrays()
-    seen = []
+    scales, larges = [], []
     for _ in range(3):
-        given = {"x": np.ones((2, 2, 3), np.float16)}
+        given = {"x": np.stack([np.ones((2, 3)), np.full((2, 3), 2.0**14)]).astype(np.float16)}
         session.run(popart.PyStepIO(given, anchors))
-        seen.append(float(anchors["Gradient___" + y].max()))
-    assert seen == [2, 4, 8]
+        scales.append([float(anchors["Gradient___" + y].max()), *anchors["finalLossScale"]])
+        larges.append([anchors[id][:, 1].tolist() for id in STATISTICS])
+    assert scales == [[2, 2, 2], [1, 1, 1], [0.5, 0.5, 0.5]]
+    # On replica 1, elements of `Gradient___w` are 2^15 times the scale: large from 32752 on.
+    assert larges == [[[0, 6], [0, 6], [6, 6]]] * 2 + [[[0, 0], [0, 0], [0, 0]]]
 
 
 def test_a_step_does_not_look_through_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,6 +295,46 @@ def test_ipus_share_a_pipeline_by_cost(ratios: tuple[float, ...], last: int) -> 
     np.testing.assert_array_equal(shared.run(data), told.run(data))
 
 
+def shared_out(ipus: int, *, trains: bool) -> list[int]:
+    """The IPUs of matmul, relu, matmul, softmax, loss: 2 features, 2 hidden ones, 16 classes."""
+    builder = popart.Builder()
+    x, labels = builder.addInputTensor("FLOAT", [2, 2]), builder.addInputTensor("INT32", [2])
+    weights = [np.ones((2, 2), np.float32), np.ones((2, 16), np.float32)]
+    first, second = map(builder.addInitializedInputTensor, weights)
+    layer = builder.aiOnnx.matmul([x, first])
+    row = builder.aiOnnx.reshape([layer, builder.aiOnnx.constant(np.array([2, 2], np.int64))])
+    active = builder.aiOnnx.relu([row])
+    scores = builder.aiOnnx.matmul([active, second])
+    shares = builder.aiOnnx.softmax([scores])
+    loss = builder.aiGraphcore.nllloss([shares, labels])
+    made = options(virtualGraphMode=popart.VirtualGraphMode.Auto, enablePipelining=False)
+    given = builder.getModelProto(), popart.DataFlow(1, [loss])
+    session: Any
+    if trains:
+        rule = popart.ConstSGD(0.1)
+        session = popart.TrainingSession(*given, loss, rule, device(ipus), userOptions=made)
+    else:
+        session = popart.InferenceSession(*given, device(ipus), userOptions=made)
+    ops = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
+    homes = {op["outputs"][0]["name"]: op for op in reversed(ops) if op["outputs"]}
+    return [int(ipu_of(homes[id])) for id in (layer, active, scores, shares, loss)]
+
+
+def test_ipus_share_bytes_of_weights_and_of_what_gradients_read() -> None:
+    """
+    By PopART's rule: up to each operator 32, 48, 192, 320 and 456 bytes in training.
+
+    MatMul: its weight and its input; Relu and Softmax: their result; Nll: both inputs; Reshape
+    reads nothing. In inference, weights alone: 16 and 144 bytes.
+    """
+    assert shared_out(2, trains=True) == [0, 0, 0, 1, 1]
+    assert shared_out(3, trains=True) == [0, 0, 0, 1, 2]
+    assert shared_out(2, trains=False) == [0, 1, 1, 1, 1]
+    match = r"^\[AutoVirtualGraph\] Couldn't find enough splits for 7 IPUs. Only found 5"
+    with pytest.raises(popart.popart_exception, match=match):
+        shared_out(7, trains=True)
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "one IPU": (
         lambda: inferred(options(), on(0, 0, 0), device=device(1)),

@@ -82,3 +82,18 @@ def test_the_state_is_refused_in_the_words_of_popart() -> None:
     session.prepareDevice()
     with pytest.raises(popart.popart_runtime_error, match="received rngState of size 2"):
         session.setRNGState([1, 2])
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_a_state_has_the_size_that_it_has_on_the_device(draws: bool) -> None:
+    """Two states of four words for each of six workers of each tile; any words come back."""
+    session, step = drawing(draws=draws)
+    session.setDevice(popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}))
+    session.prepareDevice()
+    size = 2 * 4 * 6 * 4 * 2
+    assert len(session.getRNGState()) == size
+    words = np.random.default_rng(1).integers(0, 2**32, size).tolist()
+    session.setRNGState(words)
+    assert session.getRNGState() == words
+    step()
+    assert (session.getRNGState() != words) == draws

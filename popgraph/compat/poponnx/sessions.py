@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizer_base import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.program import Request
 from popgraph.session.step_io import StepIO
 from popgraph.support.arrays import Array
 
@@ -121,6 +123,22 @@ class InferenceSession(_OfEra, inference_session.InferenceSession):
             super().__init__(losses=anchored(losses, flow), **given)
 
 
+_SCALARS = {
+    "learnRate": "scaledLearningRate0",
+    "scaledLearnRate": "scaledLearningRate0",
+    "weightDecay": "weightDecayScaleFactor0",
+}
+"""Prefixes of the numbers of `SGD` that the host writes, and today's."""
+
+
+def _scalar(id: str) -> str:
+    """Today's name of a number of `SGD`: `learnRate_FLOAT`, or of 2018 `learnRate`."""
+    prefix, _, dtype = id.partition("_")
+    if prefix not in _SCALARS or dtype not in ("", "FLOAT", "FLOAT16"):
+        return id
+    return f"{_SCALARS[prefix]}___default___{dtype or 'FLOAT'}"
+
+
 class TrainingSession(_OfEra, training_session.TrainingSession):
     """`TrainingSession(model, dataFeed, losses, optimizer)` and its like, as each era has it."""
 
@@ -130,3 +148,9 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
             shared(as_losses(given.get(name)), given["userOptions"])
         with in_words_of(self.ERA):
             super().__init__(**given)
+
+    def _request(self) -> Request:
+        request, model = super()._request(), {name for name, _ in self._model.values()}
+        scalars = {id: _scalar(id) for id in request.anchors if id not in model}
+        changed = {id: name for id, name in scalars.items() if id != name}
+        return replace(request, aliases={**request.aliases, **changed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -17,6 +17,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
+from popgraph.passes.graphcore.training.loss_scale import LossScale, gradients_of
 from popgraph.passes.graphcore.training.ranks import (
     add_up,
     keep_share,
@@ -43,9 +44,10 @@ class AddOptimizer(Pass):
     Gradients that are outputs (`Gradient___w`) become updates of the variables.
 
     `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
-    in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
-    they are after the step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`.
-    Where micro-batches accumulate, weights and states are shown as they are before their update.
+    in `gradients` and `tracked`; the latter decide the loss scale, where it follows gradients.
+    `extra_outputs`: variables, optimizer state and streamed scalars by name, as they are after the
+    step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`. Where
+    micro-batches accumulate, weights and states are shown as they are before their update.
     """
 
     name = "add-optimizer"
@@ -54,13 +56,15 @@ class AddOptimizer(Pass):
     optimizer: str
     gradients: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
+    tracked: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> AddOptimizer | None:
         if options.training is None:
             return None
         training = options.training
-        return cls.by(training.optimizer, training.gradients, training.after_step)
+        found = cls.by(training.optimizer, training.gradients, training.after_step)
+        return replace(found, tracked=training.tracked)
 
     @staticmethod
     def by(
@@ -78,7 +82,7 @@ class AddOptimizer(Pass):
         with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
             self._train(graph, spec, variables)
             variables.emit_updates()
-        kept = requested(self.gradients)
+        kept = requested((*self.gradients, *self.tracked))
         outputs = {
             name: value
             for name, value in graph.outputs.items()
@@ -111,6 +115,7 @@ class AddOptimizer(Pass):
         for context in shared:
             if spec.shares_gradients(context.count):
                 take_share(context)
+        last = None
         if spec.period > 1:
             before, last = variables.count(COUNTER, spec.period)
             for context in contexts.values():
@@ -121,9 +126,9 @@ class AddOptimizer(Pass):
         if spec.skip_overflow:
             _skip_overflow(contexts, variables)
         if groups := [group for group in spec.clip if not group.of_updates]:
-            scale = next(iter(contexts.values())).scalar(GRADIENT_SCALE.prefix)
+            unit = next(iter(contexts.values())).scalar(GRADIENT_SCALE.prefix)
             gradients = {name: context.gradient for name, context in contexts.items()}
-            for name, term in _clipped(groups, gradients, contexts, scale=scale).items():
+            for name, term in _clipped(groups, gradients, contexts, scale=unit).items():
                 contexts[name].gradient = term
         rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
@@ -131,9 +136,15 @@ class AddOptimizer(Pass):
         replicas = {name: rule.replicas for name, rule in rules.items()}
         for name, term in _clipped(groups, entered, contexts, replicas=replicas).items():
             _finish(contexts[name], rules[name], term)
+        if tracked := gradients_of(self.tracked, graph.outputs):
+            scale = LossScale(spec, variables, last)
+            scale.follow(tracked)
+            scale.tell_inverse(contexts.values())
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
             accumulators.tell(name, contexts)
+        for context in contexts.values():
+            context.tell_scalars(self.extra_outputs)
 
     def _shows(self, weight: str, *, itself: bool = False) -> bool:
         """Whether a state of a weight, or the weight itself, is an output, which is whole."""

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.dialects.graphcore import CondOp, LoopOp, ReshapeOp
+from popgraph.dialects import element_types
+from popgraph.dialects.graphcore import CastOp, CondOp, LoopOp, MulOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
@@ -20,7 +21,12 @@ from popgraph.passes.graphcore.training.influence import barrier, influential, i
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
-from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.passes.optimizer_spec import (
+    FACTOR,
+    OptimizerSpec,
+    loss_scale_type,
+    loss_scale_variable,
+)
 from popgraph.passes.options import Options
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
@@ -53,7 +59,8 @@ class Autodiff(Pass):
     `gradients`: inputs, outputs or variables whose gradient must be there; `tracked`: those
     whose gradient is an output as well if there is one. The gradient of the loss itself is
     `loss_scale`, or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with
-    it. Of the variables in `delayed`, the loss reads another value, that of `Delayed___w`.
+    it; with `follows_gradients` times the variable `lossScaleUpdateFactor`, which starts with 1. Of
+    the variables in `delayed`, the loss reads another value, that of `Delayed___w`.
     """
 
     name = "autodiff"
@@ -66,6 +73,7 @@ class Autodiff(Pass):
     frozen: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
     delayed: tuple[str, ...] = ()
+    follows_gradients: bool = False
 
     @classmethod
     def of(cls, options: Options) -> Autodiff | None:
@@ -90,6 +98,7 @@ class Autodiff(Pass):
             loss_scale=scale.value,
             stream_loss_scale=not scale.constant,
             frozen=frozen,
+            follows_gradients=optimizer.scale_period > 0,
         )
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
@@ -103,7 +112,7 @@ class Autodiff(Pass):
         reading = self._reading_delayed(graph)
         backwards = ReverseMode(graph.block, dependent(graph.block, targets.values()), RULES)
         with backwards.building():
-            backwards.add(loss, self._seed(loss, compilation.weights))
+            backwards.add(loss, self._seed(graph, loss, compilation.weights))
         backwards.walk(needed([loss]))
         _name(backwards.gradients)
         outputs = dict(graph.outputs)
@@ -197,7 +206,7 @@ class Autodiff(Pass):
                 )
         return {name: known[name] for name in wanted}
 
-    def _seed(self, loss: SSAValue, weights: WeightStore) -> SSAValue:
+    def _seed(self, graph: GraphOp, loss: SSAValue, weights: WeightStore) -> SSAValue:
         """The gradient of the loss."""
         dtype, shape = dtype_of(loss), shape_of(loss)
         if not dtype.is_float and (self.stream_loss_scale or self.loss_scale % 1):
@@ -210,8 +219,14 @@ class Autodiff(Pass):
             return ConstantOp(
                 weights.attribute(np.full(shape, self.loss_scale, dtype.numpy))
             ).result
-        first = weights.attribute(np.array(self.loss_scale, dtype.numpy))
+        held = loss_scale_type(dtype, follows_gradients=self.follows_gradients)
+        first = weights.attribute(np.array(self.loss_scale, held.numpy))
         scale = VariableOp(loss_scale_variable(dtype), first).result
+        if self.follows_gradients:
+            variables = {op.variable.text: op.result for op in graph.variables()}
+            one = weights.attribute(np.array(1, held.numpy))
+            factor = variables.get(FACTOR) or VariableOp(FACTOR, one).result
+            scale = CastOp(MulOp(scale, factor), to=element_types.to_ir(dtype)).result
         return ReshapeOp(scale, shape=shape).result if shape else scale
 
 

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.graphcore.training.loss_scale import STATISTICS, SUM_AS_FLOAT
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER, Variables
@@ -20,6 +21,7 @@ from popgraph.passes.graphcore.training.weight_context import (
 )
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import REPLICA
+from popgraph.support.dtypes import DType
 
 OWN = "Own___"
 """With a variable's name: what a replica alone has of it, while others run the same program."""
@@ -47,6 +49,10 @@ class ReplicaAccumulators:
     def tell(self, name: str, contexts: Mapping[str, WeightContext]) -> None:
         """What an output of this name shows, if it is an accumulator."""
         _, _, gradient = name.partition("___")
+        if gradient.partition(REPLICA)[0] == STATISTICS and self.spec.replicas > 1:
+            counted = self.variables.told[SUM_AS_FLOAT + gradient.removeprefix(STATISTICS)]
+            self.variables.told[name] = self._add_up(gradient, counted, counted.dtype)
+            return
         several = self.spec.replicas > 1 and PREFIX + gradient in self.gradients
         if self.spec.period == 1 or not several:
             return
@@ -66,19 +72,18 @@ class ReplicaAccumulators:
 
     def _total(self, name: str) -> Term:
         if name not in self._totals:
-            self._totals[name] = self._add_up(name)
+            gradient = self.variables.term(self.gradients[PREFIX + name])
+            held = state_dtype(gradient.dtype, self.spec.state_type(ACCUMULATED))
+            self._totals[name] = self._add_up(name, gradient, held, mean=self.spec.keeps_means)
         return self._totals[name]
 
-    def _add_up(self, name: str) -> Term:
+    def _add_up(self, name: str, own: Term, held: DType, *, mean: bool = False) -> Term:
         before, last = self._count()
-        gradient = self.gradients[PREFIX + name]
-        held = state_dtype(dtype_of(gradient), self.spec.state_type(ACCUMULATED))
-        wide = state_dtype(dtype_of(gradient))
+        wide = state_dtype(own.dtype)
         kept = OWN + ACCUMULATED + name
-        zeros = self.variables.full(shape_of(gradient), held)
+        zeros = self.variables.full(shape_of(own.operand), held)
         so_far = self.variables.get(kept, zeros).cast(wide)
-        own = self.variables.term(gradient).cast(wide)
-        total = accumulated(so_far, own, before if self.spec.keeps_means else None).cast(held)
+        total = accumulated(so_far, own.cast(wide), before if mean else None).cast(held)
         self.variables.set(kept, total.known(0.0).where(last, total))
         return total
 

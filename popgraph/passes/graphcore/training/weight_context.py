@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -10,7 +12,7 @@ from popgraph.dialects.program import VariableOp
 from popgraph.dialects.program.ops import Literal
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.variables import Variables
-from popgraph.passes.optimizer_spec import OF_WEIGHT, OptimizerSpec
+from popgraph.passes.optimizer_spec import FACTOR, OF_WEIGHT, Compound, OptimizerSpec
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
@@ -89,7 +91,29 @@ class WeightContext:
         compound = self.compounds[prefix]
         if compound.constant:
             return self.weight.known(compound.value)
-        return self.variables.get(compound.variable, compound.array).cast(self.compute)
+        return self._streamed(compound).cast(self.compute)
+
+    def _streamed(self, compound: Compound) -> Term:
+        value = self.variables.get(compound.variable, compound.array)
+        if not compound.unscales or FACTOR not in self.variables.now:
+            return value
+        return value / self.variables.term(self.variables.now[FACTOR]).cast(compound.dtype)
+
+    def unscaling(self) -> dict[str, Term]:
+        """The scalar by which gradients enter the update without the loss scale, by its name."""
+        scalars = (one for one in self.compounds.values() if one.unscales and not one.constant)
+        return {
+            one.variable: self._streamed(one)
+            for one in scalars
+            if not one.prefix.startswith("nesterov")
+        }
+
+    def tell_scalars(self, wanted: Collection[str]) -> None:
+        """Shows the scalars among `wanted` that the host could write, had they any effect."""
+        for compound in self.compounds.values():
+            if compound.is_off and compound.variable in wanted:
+                value = self.weight.known(compound.value).cast(compound.dtype)
+                self.variables.told[compound.variable] = self.variables.term(value.operand)
 
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
