@@ -42,5 +42,6 @@ def _of_shape(op: OnnxOp, shape: tuple[int, ...]) -> Any:
     if op.op_type == "Size":
         return np.array(np.prod(shape, dtype=np.int64))
     attributes = op.attribute_values()
-    kept = slice(attributes.get("start", 0), attributes.get("end"))
-    return np.array(shape[kept], np.int64)
+    start, end = attributes.get("start", 0), attributes.get("end")
+    assert isinstance(start, int) and isinstance(end, int | None)
+    return np.array(shape[start:end], np.int64)
