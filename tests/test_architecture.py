@@ -53,10 +53,11 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "builder": {
         "budget": "",
+        "source": "",
         "opset": "",
         "onnx": "budget",
         "pgraph": "budget opset onnx",
-        "popart": "budget opset onnx pgraph",
+        "popart": "budget opset onnx pgraph source",
     },
     "builder/pgraph": {
         "syntax": "",

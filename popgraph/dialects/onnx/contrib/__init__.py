@@ -4,5 +4,7 @@ from popgraph.dialects.onnx.contrib.contents import PAGES
 from popgraph.dialects.onnx.functions import DEFINITIONS
 
 MICROSOFT = "com.microsoft"
+OPSET = 23
+"""Of ONNX, in which the definitions are written."""
 
 DEFINITIONS.update(PAGES)

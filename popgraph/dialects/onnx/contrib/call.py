@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
-from popgraph.dialects.onnx.contrib import MICROSOFT
+from popgraph.dialects.onnx.contrib import MICROSOFT, OPSET
 from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.custom import CALL, Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
@@ -23,9 +23,6 @@ from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.pages import enter
-
-OPSET = 23
-"""Of ONNX, in which the definitions are written."""
 
 _COMPARE = "compare with the operator's definition in onnxruntime"
 _LISTED = "`popgraph ops` lists the operators that compile; write the node with those of ONNX"
