@@ -181,3 +181,21 @@ def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path)
     assert not found & UNUSED
     assert len([name for name in found if name.startswith("popgraph")]) < 640
     assert len([name for name in found if name.startswith("onnx")]) < 45
+
+
+IMPORTING = """
+import gc
+
+from popgraph.support.garbage import while_importing
+
+with while_importing():
+    built = [[] for _ in range(1000)]  # More than the collector lets pass without a search.
+assert gc.isenabled()
+old = {id(one) for one in gc.get_objects(generation=2)}
+assert {id(built), *map(id, built)} <= old
+"""
+
+
+def test_what_imports_build_counts_as_old_for_the_garbage_collector(tmp_path: Path) -> None:
+    """In a process of its own: that of the tests has frozen what it imported."""
+    assert "popgraph.support.garbage" in imported(tmp_path, IMPORTING)
