@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from popgraph.support.garbage import without_collection as _without_collection
+from popgraph.support.garbage import while_importing as _while_importing
 
 __version__ = "0.1.0"
 
@@ -59,7 +59,7 @@ def __getattr__(name: str) -> object:
     """Imports a public name when it is first used, so that `import popgraph` stays instant."""
     if name.startswith("__"):
         raise AttributeError(name)
-    with _without_collection():
+    with _while_importing():
         if name in _HOMES:
             value = getattr(import_module(_HOMES[name]), name)
         else:

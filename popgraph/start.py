@@ -13,7 +13,7 @@ from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
 from popgraph.support.description import Description
 from popgraph.support.files import changed, is_unchanged
-from popgraph.support.garbage import without_collection
+from popgraph.support.garbage import while_importing
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
@@ -80,7 +80,7 @@ def compiled(
     backlog: Backlog | None,
 ) -> Runner:
     """A model made ready to run; with a `backlog`, quick programs wait there for tuned ones."""
-    with without_collection():
+    with while_importing():
         compiler = import_module("popgraph.compiler")
     made: Runner = compiler.compile(
         model,

@@ -12,6 +12,7 @@ import typer
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError
 from popgraph.support.files import MODELS
+from popgraph.support.garbage import while_importing
 from popgraph.support.reading import no_such
 from popgraph.support.writing import replaceable, write_text
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
     """The model of a file."""
     check_file(path)
-    from popgraph import compiler
+    with while_importing():
+        from popgraph import compiler
 
     return compiler.load(path)
 

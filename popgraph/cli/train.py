@@ -13,6 +13,7 @@ from popgraph.cli import models
 from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existing
 from popgraph.cli.report import note
 from popgraph.cli.run import Backend, BackendChoice
+from popgraph.support.garbage import while_importing
 from popgraph.support.signals import ending_at_once
 from popgraph.support.step_options import STEP_OPTIONS
 
@@ -196,7 +197,8 @@ def command(
     writes and prints. A checkpoint goes on with any number of ranks.
     """
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
-    with ending_at_once():  # in the middle of an import, Python may lose Ctrl-C
+    # In the middle of an import, Python may lose Ctrl-C.
+    with ending_at_once(), while_importing():
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
         from popgraph.support.ranks.world import world

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.read import import_model
-from popgraph.builder.popart.builder import Builder
+from popgraph.builder.source import ModelSource
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
@@ -44,7 +44,7 @@ def load(
     match model:
         case ModuleOp():
             return model.clone(), compilation
-        case Builder():
+        case ModelSource():
             return model.module(), Compilation(model.weights)
         case str() if path_of(model) is None:
             document = pgraph.parse(model, search=search)

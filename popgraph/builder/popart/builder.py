@@ -33,6 +33,7 @@ from popgraph.builder.popart.onnx_nodes import popart_node
 from popgraph.builder.popart.replication_notes import REPLICATION, groups_note, stream_notes
 from popgraph.builder.popart.unreadable import reading_model
 from popgraph.builder.popart.variable_settings import VariableSettings
+from popgraph.builder.source import ModelSource
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
@@ -43,7 +44,7 @@ from popgraph.support.writing import write_file
 
 
 @typed
-class Builder(Annotations):
+class Builder(Annotations, ModelSource):
     """
     Builds an ONNX graph call by call; tensors are ids, which are strings.
 

@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.attributes import (
 )
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.evaluation import evaluate_node
+from popgraph.dialects.onnx.evaluation import SHAPES, evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call, function_of, type_rule
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
@@ -42,9 +42,6 @@ from popgraph.dialects.value_types import set_type
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
-
-SHAPES = ("Shape", "Size")
-"""Operators that look at no elements."""
 
 """Finds the body that stands for an operator of another domain."""
 

@@ -22,7 +22,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.onnx.partition import host_node
-from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.passes.onnx.to_graphcore.registry import is_lowered
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -38,12 +38,11 @@ def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -
     where that pays. If weights are `trained`, initializers are no constants but for whole numbers.
     """
     model = model_of(module)
-    constants, lowered = Constants(model, store, trained), supported_operators()
+    constants = Constants(model, store, trained)
     for op in list(model.graph.nodes):
         if isinstance(op, SchemaOp) and not op.regions:
             has_body = bool(op.SCHEMA.all_function_opset_versions)
-            is_lowered = has_body or (op.domain, op.op_type) in lowered
-            if host_node(op) or not is_lowered:
+            if host_node(op) or not (has_body or is_lowered(op)):
                 _replace(op, constants)
 
 

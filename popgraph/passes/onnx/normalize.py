@@ -25,7 +25,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
-from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.passes.onnx.to_graphcore.registry import is_lowered
 from popgraph.passes.options import CONSTANT, Options
 from popgraph.support.index_checks import ERROR
 from popgraph.support.names import hint
@@ -59,10 +59,9 @@ class Normalize(Pass):
         return cls(options.indices or ERROR, options.weights, exact)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        lowered = supported_operators()
         normalize(
             module,
-            lambda op: (op.domain, op.op_type) in lowered,
+            is_lowered,
             compilation.weights,
             self.indices == ERROR,
             self.weights,

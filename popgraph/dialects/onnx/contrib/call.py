@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.contrib import MICROSOFT, OPSET
 from popgraph.dialects.onnx.contrib.body import Body, Value
 from popgraph.dialects.onnx.custom import CALL, Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
@@ -21,10 +22,7 @@ from popgraph.dialects.onnx.types import Dim, describe, dims
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
-
-MICROSOFT = "com.microsoft"
-OPSET = 23
-"""Of ONNX, in which the definitions are written."""
+from popgraph.support.pages import enter
 
 _COMPARE = "compare with the operator's definition in onnxruntime"
 _LISTED = "`popgraph ops` lists the operators that compile; write the node with those of ONNX"
@@ -219,7 +217,7 @@ def defines(
             proto = _proto(call, [made] if isinstance(made, Value) else made)
             return _with_graphs(_function(proto), call.graphs) if call.graphs else _function(proto)
 
-        DEFINITIONS[domain, name] = define
+        enter(DEFINITIONS, (domain, name), define)
         return written
 
     return register

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
-from popgraph.dialects.onnx.contrib.call import OPSET
+from popgraph.dialects.onnx.contrib import OPSET
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext

@@ -11,8 +11,10 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
 from popgraph.dialects.onnx.custom import CHECK_INDICES, Custom
+from popgraph.passes.onnx.to_graphcore.contents import PAGES
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support import extensions
+from popgraph.support.pages import Page, enter
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
 """The value of the first output, or one per output (None: this output cannot be had)."""
@@ -27,7 +29,7 @@ def as_values(lowered: Lowered) -> list[SSAValue | None]:
 
 GRAPHCORE = "ai.graphcore"
 
-REGISTRY: dict[tuple[str, str], LoweringFunction] = {}
+REGISTRY: dict[tuple[str, str], LoweringFunction] = dict(PAGES)
 """By domain ("" is ai.onnx) and operator; each function takes every version."""
 
 Structural: TypeAlias = Sequence[int] | Callable[[OnnxOp], Sequence[int]]
@@ -37,10 +39,16 @@ _STRUCTURAL: dict[tuple[str, str], Structural] = {}
 
 
 def lowering_of(domain: str, name: str) -> LoweringFunction | None:
-    """The function for an operator; one of a domain from outside is loaded when it is met."""
+    """The function for an operator; its module is imported when the operator is first met."""
     if (domain, name) not in REGISTRY and extensions.is_free(domain):
         extensions.load(extensions.OPERATORS, domain)
-    return REGISTRY.get((domain, name))
+    found = REGISTRY.get((domain, name))
+    return found.loaded() if isinstance(found, Page) else found
+
+
+def is_lowered(op: OnnxOp) -> bool:
+    """Whether there is a function for the operator of a node."""
+    return (op.domain, op.op_type) in REGISTRY
 
 
 def load_operators(module: ModuleOp) -> None:
@@ -69,8 +77,9 @@ def lowers(
 
     def register(function: LoweringFunction) -> LoweringFunction:
         for name in names:
-            assert (domain, name) not in REGISTRY, f"{name} is lowered twice"
-            REGISTRY[domain, name] = function
+            known = REGISTRY.get((domain, name))
+            assert known is None or isinstance(known, Page), f"{name} is lowered twice"
+            enter(REGISTRY, (domain, name), function)
             _STRUCTURAL[domain, name] = structural
         return function
 
