@@ -131,10 +131,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._sent = False
         self._has_run = False
         self._ir: Ir | None = None
+        if rule is None and not dataFlow.nAnchors() and self._insists_on_anchors():
+            raise popart_exception("User must specify an anchor tensor when doing inference.")
+        with as_popart_errors():
+            shapes = inputShapeInfo or InputShapeInfo()
+            self._model = SessionModel(module, weights, shapes, losses)
+        self._options.check(training=self._training)
         check_settings(self._options, dataFlow, rule)
         check_gcl_options(self._options)
         check_loss_scaling(self._options, rule)
-        self._options.check(training=self._training)
         check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         with as_popart_errors():
@@ -142,8 +147,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._check_device()
         self._patterns.check()
         with as_popart_errors():
-            shapes = inputShapeInfo or InputShapeInfo()
-            self._model = SessionModel(module, weights, shapes, losses)
+            self._model.check_loss()
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options, group_variances=self._gives_group_variances())
             check_exchange(self._strategies.values(), self._options)
@@ -256,6 +260,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         """Whether group normalization gives variances, not inverse standard deviations."""
         return False
 
+    def _insists_on_anchors(self) -> bool:
+        """Whether a session that does not train must have an anchor."""
+        return True
+
     def _insists_on_weights(self) -> bool:
         """Whether training is refused before `weightsFromHost`."""
         return True
@@ -326,7 +334,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
 
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor, those of PopART's IR among them."""
-        self._engine.prepared("There is no executatable. Try calling Session::prepareDevice first.")
         found = self._program.infos.get(id) or self.getIr().infos().get(id)
         if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
@@ -370,6 +377,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():
                 check_memory(self._program, self._modelled, tells=allowed == "true")
+        if not self._options.compileEngine:
+            log_of("devicex").info("Not compiling engine by request")
+            return
         with as_popart_errors():
             check_ranks(self._share.own, self._program.code.exchanges)
         forward = self._options.createImplicitPipeliningFwdOnlyProgram

@@ -180,8 +180,8 @@ class TrainingSession(TrainingOnly, Session):
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of what is not constant, at once."""
         log_of("session").debug("TrainingSession::updateOptimizerFromHost()")
-        executable = self._engine.prepared_for("optimizerFromHost()")
         self.updateOptimizer(optimizer)
+        executable = self._engine.prepared_for("optimizerFromHost()")
         with as_popart_errors():
             self._driver.send(executable, self._driver.rule)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error, writing
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
@@ -115,7 +115,8 @@ class WeightTransfers(ABC):
             self._external |= places_of_states(kept, self._external)
             content = model_with_weights(self._model, kept, self._external)
             if self._share.writes:
-                write_file(filename, [content])
+                with writing(f"Failed to open file {filename}"):
+                    write_file(filename, [content])
 
     def _is_saved(self, id: str) -> bool:
         """

@@ -541,3 +541,16 @@ def test_a_loss_of_a_tensor_of_which_the_rank_alone_is_known(era: Era) -> None:
     found = run_once(old, session, {indices: np.array([1, 4], np.int32)})
     np.testing.assert_allclose(found["loss"], 0.5 * np.array([2, 4, 2, 2, 4, 2]) / 6)
     np.testing.assert_allclose(found[wanted[1]], 0.5 * np.array([10, 2]) / 12)
+
+
+def test_the_session_of_2018_needs_no_anchor() -> None:
+    """It runs, and returns nothing."""
+    old = module_of(OLDEST)
+    builder, x, _, _ = weight_by_input(old)
+    flow = old.DataFlow(1, 2, [], old.AnchorReturnType.ALL)
+    session = old.Session(builder.getModelProto(), flow)
+    session.prepareDevice()
+    assert session.initAnchorArrays() == {}
+    session.infer(old.PyStepIO({x: ONES}, {}))
+    with pytest.raises(popart_exception, match="Failed to parse ModelProto from string"):
+        old.Session("nothing", flow)

@@ -18,7 +18,7 @@ from popgraph.builder.onnx.external_weights import data_places, exported, save_e
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.opset.arguments import overloaded, typed
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception, writing
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, AiOnnxMl, Opset, onnx_opset
@@ -466,7 +466,7 @@ class Builder(Annotations):
     def saveModelProto(self, filename: str | Path) -> None:
         """Writes the model so far as serialized ONNX."""
         content = self.getModelProto()
-        with as_popart_errors():
+        with writing(f"Failed to open file {filename}"):
             write_file(filename, [content])
 
     def to_pgraph(self) -> pgraph.Listing:
