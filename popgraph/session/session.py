@@ -28,6 +28,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication, belongs
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.debug_notes import note_session
 from popgraph.session.delayed_weights import DelayedWeights, delays_of
 from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
@@ -35,7 +36,7 @@ from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.dot_files import DotFiles
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
-from popgraph.session.folding import left_to_the_device
+from popgraph.session.folding import left_to_the_device, without_implementation
 from popgraph.session.gradient_checks import check_gradients
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.ipu_memory import check_memory
@@ -61,6 +62,7 @@ from popgraph.session.setting_checks import (
     check_exchange,
     check_loss_scaling,
     check_settings,
+    tell_transforms,
 )
 from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
@@ -72,7 +74,7 @@ from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.logs import log_of
+from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
@@ -81,6 +83,7 @@ _NOT_FOLDED = (
     'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
 )
 
+_NO_IMPLEMENTATION = "No ConstExpr implementation of %s, returning from constant folding early."
 
 _NOT_CONSTANT = (
     'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
@@ -152,6 +155,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             self._model.heed(self._options, group_variances=self._gives_group_variances())
             check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
+            if not self._training:
+                tell_transforms(self._options.experimentalSettings)
             tell_notices(self._model)
             check_libraries(self._model, self._options, training=self._training)
             if self._training:
@@ -177,6 +182,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._delayed = DelayedWeights(delays)
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
         DotFiles(self._options).draw(self.getIr)
+        note_session(self._model, self.getIr, "Const" if self._constant_weights else "Variable")
         if path := os.environ.get("POPART_IR_DUMP"):
             log_of("ir").debug("Writing ir to %s", path)
             write_file(path, [self.getIr().serialised().encode()])
@@ -189,6 +195,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
         if not self._model.is_of_popart:
             return
+        for type_ in without_implementation(self._model.graph):
+            log_of("ces").log(TRACE, _NO_IMPLEMENTATION, type_)
         weights = self._model.weight_names if self._constant_weights else ()
         for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
             log_of("ces").warning(_NOT_FOLDED, type_)

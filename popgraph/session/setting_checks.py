@@ -20,7 +20,7 @@ from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec
 from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
-from popgraph.session.settings import AutomaticLossScalingSettings
+from popgraph.session.settings import AutomaticLossScalingSettings, ExperimentalSettings
 from popgraph.support.logs import log_of
 
 _OVERLAPPING = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)
@@ -45,6 +45,36 @@ _TOO_FEW_PHASES = (
     "Phased execution was enabled but only %s phases were defined. Phased execution only works "
     "with >=2 phases. Disabling."
 )
+
+
+def tell_transforms(settings: ExperimentalSettings) -> None:
+    """Says which transforms of the model PopART does not have; those that it has change nothing."""
+    log = log_of("transform")
+    for point, names in settings._customTransformApplierSettings.items():
+        if point not in _POINTS:
+            log.error("'%s' is not a valid customTransformApplierSettings option.", point)
+            continue
+        for name in names:
+            if name not in _TRANSFORMS:
+                log.error("Transform '%s' does not exist or is not allowed to be used.", name)
+
+
+_POINTS = frozenset({"Fwd0", "Fwd1", "Bwd0", "PreAlias", "MainLoops", "Final"})
+_TRANSFORMS = frozenset(
+    {
+        *("AccumuateOuterFragmentParallelizer", "Autodiff", "AutoVirtualGraph"),
+        *("AutomaticLossScale", "BatchSerialize", "ClipWeightGradientsByNorm"),
+        *("ContiguateCollectivesTransform", "DecomposeGradSum", "DecomposeLoops", "DecomposeSum"),
+        *("DynamicOpTransform", "EnsureFp32LossScale", "ExplicitRecompute", "HostIOSetup 1"),
+        *("HostIOSetup 2", "InferPipelineStages", "InterIpuCopy", "IoComputeTileCopy", "MainLoops"),
+        *("InplaceAccumulateGradPartialsIntoOptimizerAccumTensor", "MergeAllVarUpdates"),
+        *("MergeCollectivesTransform", "MergeCopies", "MergeDuplicateOps", "MergeExchange"),
+        *("MergeLoops", "MergeLooseThreshold", "MergeTightThreshold", "OverlapIO", "Pipeline"),
+        *("PreAutomaticLossScale", "Prune", "RandomSetup", "RemoteSetup", "SerializeMatMuls"),
+        *("StochasticRounding", "StreamingMemory 1", "StreamingMemory 2", "SubgraphOutline"),
+    }
+)
+"""PopART's transforms, by name."""
 
 
 def check_exchange(strategies: Iterable[ExchangeStrategy], options: SessionOptions) -> None:
