@@ -122,6 +122,7 @@ class TrainingSession(TrainingOnly, Session):
         self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
         self._updated_after = self._driver.rule.period
         self._loss_scale = self._followed_loss_scale()
+        self._place_states()
 
     def _followed_loss_scale(self) -> LossScale | None:
         """The loss scale, if it follows the gradients."""
