@@ -56,7 +56,6 @@ from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reporting import Reporting
 from popgraph.session.setting_checks import (
-    check_batches,
     check_buffering,
     check_clipping,
     check_exchange,
@@ -168,7 +167,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             )
             self._program = Program(self._model, self._request())
             self._program.check_work()
-            check_batches(self._options, self._program.inputs.values())
         self._weights = HostWeights(self._program.initial_values)
         backlog = Backlog() if self._options.enableQuickStart else None
         self._engine = Engine(self._program, backlog)
@@ -373,14 +371,13 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
-        tensors = self._program.infos if self._options.updatableNamedBuffers else ()
         tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
-        check_lowering(self._options, tiles, tensors)
+        check_lowering(self._options, tiles)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         differentiated = self._differentiated()
         check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
-        check_operators(self._model, differentiated)
+        check_operators(self._model)
         if self._device.type is DeviceType.IpuModel:
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():

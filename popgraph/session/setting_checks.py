@@ -7,17 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AnchorReturnTypeId,
-    BatchSerializationMethod,
-    BatchSerializationTransformContext,
     ExchangeStrategy,
     GradientTensorTrackingMethod,
-    MergeVarUpdateType,
     RecomputationType,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec
-from popgraph.session.buffers import Stream
+from popgraph.passes.optimizer_spec import Adam, OptimizerSpec
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
 from popgraph.session.settings import AutomaticLossScalingSettings, ExperimentalSettings
@@ -105,20 +101,6 @@ def check_clipping(rule: OptimizerSpec | None, known: Collection[str]) -> None:
                 )
 
 
-def check_batches(options: SessionOptions, inputs: Iterable[Stream]) -> None:
-    """Refuses batches that cannot be cut into as many pieces as are asked for."""
-    settings = options.batchSerializationSettings
-    if settings.transformContext is not BatchSerializationTransformContext.Fwd:
-        return
-    for one in inputs:
-        if settings.factor > 1 and one.elements >= settings.factor > one.shape[0]:
-            raise popart_exception(
-                f"Batch axis: {one.shape[0]} is smaller than the batch serialization factor: "
-                f"{settings.factor} for tensor {one.id}",
-                "SessionOptions.batchSerializationSettings",
-            )
-
-
 def check_buffering(options: SessionOptions, inputs: Iterable[str], anchors: Iterable[str]) -> None:
     """Refuses depths of buffers that no stream can have."""
     streams = dict.fromkeys(inputs, options.rearrangeStreamsOnHost)
@@ -166,29 +148,12 @@ def _of_pipelines(options: SessionOptions, rule: OptimizerSpec | None) -> Iterat
 
 
 def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Iterator[str]:
-    pieces = options.batchSerializationSettings
-    forward = pieces.transformContext is BatchSerializationTransformContext.Fwd
-    if rule is not None and forward and pieces.method is BatchSerializationMethod.Loop:
-        yield (
-            "Loop batch serialization is only supported in "
-            "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
-        )
     groups = () if rule is None else rule.clip
     if len(groups) > 1 and not all(group.weights for group in groups):
         yield (
             "Multiple clip groups specified, but one has the mode 'ClipAllWeights'. When using "
             "ClipNormSettings.clipAllWeights(...), only one group should be specified."
         )
-    threshold = options.mergeVarUpdateMemThreshold
-    least = 1 if options.mergeVarUpdate is MergeVarUpdateType.AutoTight else 0
-    if options.mergeVarUpdate in _BY_THRESHOLD and threshold < least:
-        yield (
-            f"Negative memory {threshold} threshold detected in MergeAuto. The option "
-            "mergeVarUpdateMemThreshold must be positive. "
-        )
-    merges = options.mergeVarUpdate is not MergeVarUpdateType.Off
-    if merges and rule is not None and not isinstance(rule, SGD):
-        yield f"{type(rule).__name__}Combo is not a VarUpdateOp supported in Merge Pattern"
     merging = options.replicatedCollectivesSettings.prepareScheduleForMergingCollectives
     if merging and options.accumulateOuterFragmentSettings.schedule is _SERIAL:
         yield (
@@ -199,7 +164,6 @@ def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Itera
         )
 
 
-_BY_THRESHOLD = (MergeVarUpdateType.AutoTight, MergeVarUpdateType.AutoLoose)
 _SERIAL = AccumulateOuterFragmentSchedule.Serial
 """What is done after micro-batches is done in order, without regard to IPUs."""
 
