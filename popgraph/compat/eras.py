@@ -35,6 +35,8 @@ class Era:
     Steps insist on the model's inputs, on arrays of the right size and, in training, on weights
     that were sent; optimizers insist on a learning rate.
     """
+    anchored: bool = True
+    """A session that does not train insists on an anchor."""
     constant_weights: bool = True
     """Weights do not change in sessions that do not train, unless an option says so."""
     strided_groups: bool = True
@@ -67,6 +69,7 @@ ERAS = (
         "poponnx",
         replicas_first=True,
         checked=False,
+        anchored=False,
         constant_weights=False,
         unreadable=_UNREADABLE,
         opset=9,

@@ -1,14 +1,16 @@
-"""PopART's names for where things were made, and what went wrong: kept, and asked for nothing."""
+"""PopART's names for where things were made, and what went wrong."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from itertools import count
 
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.exceptions import popart_exception
-
-_IDS = count()
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.popart import debug_infos
+from popgraph.builder.popart.debug_infos import Json, Location, location_of_call
+from popgraph.support.cbor import to_cbor
+from popgraph.support.writing import write_file
 
 
 @typed
@@ -19,6 +21,10 @@ class SourceLocation:
     functionName: str = ""
     fileName: str = ""
     lineNumber: int = 0
+
+    @property
+    def location(self) -> Location:
+        return Location(self.functionName, self.fileName, self.lineNumber)
 
 
 @typed
@@ -39,6 +45,8 @@ class DebugContext:
         self.name = next((one for one in given if isinstance(one, str)), name)
         self.debugInfo = next((one for one in given if isinstance(one, DebugInfo)), debugInfo)
         self.loc = next((one for one in given if isinstance(one, SourceLocation)), loc)
+        self.location = location_of_call() if self.loc is None else self.loc.location
+        """The line that made it, unless another one is given."""
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.debugInfo, self.loc
@@ -53,15 +61,33 @@ class DebugContext:
 @typed
 @dataclass(eq=False)
 class DebugInfo:
-    """What is noted about a layer of a program, which nothing here reads."""
+    """What is noted about a layer of a program, for the file of `initializePoplarDebugInfo`."""
 
     debugContext: DebugContext | str = ""
     layer: str = ""
-    values: dict[str, str] = field(default_factory=dict)
-    _id: int = field(default_factory=lambda: next(_IDS))
+    values: dict[str, Json] = field(default_factory=dict)
+    _id: int = field(default_factory=debug_infos.new_id)
 
-    def setValue(self, name: str, value: str) -> None:
-        self.values[name] = value
+    def __post_init__(self) -> None:
+        infos, context = debug_infos.being_written(), self.debugContext
+        if infos is None:
+            return
+        if isinstance(context, str):
+            context = DebugContext(context)
+        above = context.debugInfo
+        infos.add(
+            self.layer,
+            self.values,
+            number=self._id,
+            name=context.name,
+            parent=None if above is None else above.getId(),
+            location=context.location,
+        )
+
+    def setValue(self, name: str, value: str | list[str]) -> bool:
+        """Notes a value; whether it is written."""
+        self.values[name] = value if isinstance(value, str) else list[Json](value)
+        return debug_infos.being_written() is not None
 
     def getId(self) -> int:
         return self._id
@@ -101,9 +127,21 @@ class NumIOTiles(int):
 
 @typed
 def initializePoplarDebugInfo(filename: str, format: str = "json") -> None:
-    """Poplar would write what it knows of layers to a file; there is no Poplar, and no file."""
+    """
+    Notes what builders, `DebugInfo`s and sessions make, until `closePoplarDebugInfo`.
+
+    The file is JSON, or CBOR if `format` is "cbor".
+    """
+    debug_infos.begin(filename, format)
 
 
 @typed
 def closePoplarDebugInfo() -> None:
-    """Ends what `initializePoplarDebugInfo` began."""
+    """Writes the file of `initializePoplarDebugInfo`."""
+    infos = debug_infos.end()
+    if infos is None:
+        return
+    content = infos.content()
+    with as_popart_errors():
+        binary = infos.format == "cbor"
+        write_file(infos.path, [to_cbor(content) if binary else json.dumps(content).encode()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from popgraph.builder.opset.enums import VirtualGraphMode
 from popgraph.builder.opset.exceptions import popart_exception
@@ -23,31 +23,24 @@ def check_gcl_options(options: SessionOptions) -> None:
             )
 
 
-def check_lowering(options: SessionOptions, tiles: int | None, tensors: Collection[str]) -> None:
+def check_lowering(options: SessionOptions, tiles: int | None) -> None:
     """
-    Refuses options that do not fit the device, each other, or the tensors of the program.
+    Refuses options that do not fit each other, or the device.
 
     An IPU has so many `tiles`, 0 if that is not known; None on a CPU.
     """
     for complaint in (
         *_of_replicas(options),
         *(() if tiles is None else _of_tiles(options, tiles)),
-        *_of_buffers(options, tensors),
     ):
         raise popart_exception(complaint, "SessionOptions")
 
 
 def _of_replicas(options: SessionOptions) -> Iterator[str]:
-    several = options.replicatedGraphCount > 1
-    if several and not options.enableReplicatedGraphs:
+    if options.replicatedGraphCount > 1 and not options.enableReplicatedGraphs:
         yield (
             "enableReplicatedGraphs is false, but replicatedGraphCount > 1. Either enable "
             "replication, or set the replicated graph count to 1"
-        )
-    if several and options.opxModifyChecking:
-        yield (
-            "Can not do opx modify checking when using replicated graphs. Set "
-            "SessionOptions::opxModifyChecking to false."
         )
 
 
@@ -62,12 +55,3 @@ def _of_tiles(options: SessionOptions, tiles: int) -> Iterator[str]:
         )
     if count > 0 and count >= tiles > 0:
         yield f"Tiles per IPU {tiles} should exceed number of IO tiles {count}."
-
-
-def _of_buffers(options: SessionOptions, tensors: Collection[str]) -> Iterator[str]:
-    for id in options.updatableNamedBuffers:
-        if id not in tensors:
-            yield (
-                "Invalid named buffer in updatableNamedBuffers!\n"
-                f"No Ir::Tensor with TensorId '{id}' in Ir::getTensor(..) "
-            )

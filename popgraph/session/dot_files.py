@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import popart_exception, writing
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.session.ir import Ir, Operator
 from popgraph.session.options import SessionOptions
@@ -37,12 +37,27 @@ class DotFiles:
             if check not in self._wanted:
                 continue
             ir = made()
-            for graph in ir.graphNames():
-                ops = [op for op in ir.operators(graph) if op.is_forward or check not in _FORWARD]
+            graphs = {
+                graph: [op for op in ir.operators(graph) if op.is_forward or check not in _FORWARD]
+                for graph in ir.graphNames()
+            }
+            self._check_range(sum(map(len, graphs.values())))
+            for graph, ops in graphs.items():
                 name = "".join(one if one.isalnum() or one in "._-" else "_" for one in graph)
                 path = Path(self._options.logDir or ".", f"{check.lower()}_{name}.dot")
                 lines = self._lines(graph, ops, ir.infos())
-                write_file(path, ["\n".join(lines).encode()])
+                with writing(f"failed to open file `{path}'"):
+                    write_file(path, ["\n".join(lines).encode()])
+
+    def _check_range(self, count: int) -> None:
+        """Refuses drawings of no operator."""
+        first, final = self._options.firstDotOp, self._options.finalDotOp
+        if count and max(0, first) >= min(final, count):
+            raise popart_exception(
+                f"Invalid dot range ({first}, {final}) with schedule of size {count}, as no Ops "
+                "will be exported to the .dot file",
+                "SessionOptions.firstDotOp",
+            )
 
     def _lines(
         self, graph: str, ops: Sequence[Operator], infos: Mapping[str, TensorInfo]

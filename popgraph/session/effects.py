@@ -69,6 +69,9 @@ OPTIONS: Table = {
     (Effect.PROGRAM, "speed: weights of inference are constants, which the host cannot change"): """
         constantWeights
     """,
+    (Effect.PROGRAM, "without it, `prepareDevice` compiles nothing, and nothing can run"): """
+        compileEngine
+    """,
     (Effect.PROGRAM, "a second program, which `run` of its handle calls"): """
         createImplicitPipeliningFwdOnlyProgram
     """,
@@ -151,7 +154,7 @@ OPTIONS: Table = {
         opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
         serializedPoprithmsShiftGraphsDir
     """,
-    (Effect.NONE, _CACHE): "cachePath compileEngine enableEngineCaching enableVariablesCaching",
+    (Effect.NONE, _CACHE): "cachePath enableEngineCaching enableVariablesCaching",
 }
 """What each of PopART's options changes."""
 

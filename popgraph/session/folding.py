@@ -47,3 +47,9 @@ def left_to_the_device(
             literal.update(op.output_names)
         else:
             known.update(op.output_names)
+
+
+def without_implementation(graph: Graph) -> Iterator[str]:
+    """The types of the operators that are never computed, whatever their inputs are."""
+    known = _OF_WEIGHTS | {"Constant", "ConstantOfShape", "Shape"}
+    return (op.op_type for op in graph.nodes if op.op_type not in known)

@@ -26,12 +26,6 @@ def _normalization(node: Node) -> str | None:
     )
 
 
-def _padding(node: Node) -> str | None:
-    if node.word("mode", "constant") == "constant":
-        return None
-    return 'At this time, PopART does not support PadGradOp when mode is not "constant".'
-
-
 def _results(node: Node) -> int:
     return sum(map(bool, node.outputs))
 
@@ -39,7 +33,6 @@ def _results(node: Node) -> int:
 _NORMALIZATIONS = (("", "BatchNormalization"), (DOMAIN, "BatchNormalization"))
 GRADIENTS: Mapping[tuple[str, str], Callable[[Node], str | None]] = {
     **dict.fromkeys(_NORMALIZATIONS, _normalization),
-    ("", "Pad"): _padding,
 }
 """What is wrong with an operator that a loss depends on, if anything is."""
 

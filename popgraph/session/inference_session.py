@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.grouped_weights import take_groups
@@ -44,8 +43,6 @@ class InferenceSession(Session):
         losses: AnyLoss | None = None,
     ) -> None:
         flow = flow_of(self, dataFlow, dataFeed)
-        if not flow.nAnchors():
-            raise popart_exception("User must specify an anchor tensor when doing inference.")
         places = data_places()
         model, grouped = take_groups(fnModel, userOptions)
         super().__init__(

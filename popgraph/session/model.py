@@ -88,7 +88,6 @@ class SessionModel:
         check_classes(self.graph, model_of(self.module).functions)
         check_calls(self.graph)
         check_limits(self.graph, self.weights, opset)
-        self._check_losses()
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
@@ -157,10 +156,12 @@ class SessionModel:
 
     def _check_names(self) -> None:
         """PopART's own tensors must not be confused with the user's."""
-        weights = self.weight_names
+        weights, graph = self.weight_names, self.graph
+        outer = {*graph.input_names, *graph.output_names}
         for name, _ in self.values():
             for prefix in RESERVED_PREFIXES.values():
-                if name.startswith(prefix) and name not in weights:
+                clashes = prefix in name if name in outer else name.startswith(prefix)
+                if clashes and name not in weights:
                     raise popart_exception(
                         f"Provided tensor {name} has an invalid name: clash with reserved "
                         f"prefix {prefix}"
@@ -230,8 +231,8 @@ class SessionModel:
         note = all_attributes(op, self.weights).get(RECOMPUTE)
         return note is not None and to_python(note) == int(RecomputeType.Recompute)
 
-    def _check_losses(self) -> None:
-        """The trained loss is one number."""
+    def check_loss(self) -> None:
+        """Refuses a loss that is not one number."""
         infos = self.infos()
         if self.final_loss is not None and self.final_loss not in dict(self.values()):
             raise popart_exception(
@@ -275,8 +276,8 @@ def _unknown_shape(id: str, shape: Sequence[object] | None) -> popart_exception:
     if shape is None:
         said = f"Could not find tensor {id} in InputShapeInfo, but no shape is specified in the "
         return popart_exception(f"{said}onnx model", hint=_ADD_A_SHAPE.format(id))
-    shown = [("?" if dim is None else dim) for dim in shape]
-    unknown = next((dim for dim in shown if not isinstance(dim, int)), "?")
+    shown = [-1 if dim is None else dim for dim in shape]
+    unknown = next(dim for dim in shown if isinstance(dim, str) or dim == -1)
     listed = ", ".join(map(str, shown))
     return popart_exception(
         f"Input tensor '{id}' must be specified in InputShapeInfo, as it has shape [{listed}], "

@@ -362,10 +362,11 @@ class Program:
 
     def check_work(self) -> None:
         """Refuses a model of which no node is needed for an anchor or for a weight."""
-        weights = self._model.weight_names
+        weights, trains = self._model.weight_names, self._request.optimizer is not None
+        if not trains and not self._request.anchors:
+            return  # The session has agreed to compute nothing.
         given = {*self._graph.inputs, *weights}
-        trained = self._request.optimizer is not None and weights
-        if not trained and given.issuperset(self._request.anchors):
+        if not (trains and weights) and given.issuperset(self._request.anchors):
             raise popart_exception(
                 "All operations in the main graph were pruned, nothing to compute",
                 "DataFlow",

@@ -54,15 +54,11 @@ class Reporting(ABC):
         return self._program.on_ipus(self._modelled)
 
     def _reports(self) -> Reports:
-        found = self._reports_of_any_device()
-        if self._device.type is DeviceType.Cpu:
-            raise poplar_exception("Profiling is disabled for current device type.")
-        return found
-
-    def _reports_of_any_device(self) -> Reports:
         executable = self._engine.prepared(
             "Session must have been prepared before a report can be fetched"
         )
+        if self._device.type is DeviceType.Cpu:
+            raise poplar_exception("Profiling is disabled for current device type.")
         with as_popart_errors():
             return Reports(
                 self._program, self._device, executable, self._executions, self._ipu_model
@@ -109,7 +105,9 @@ class Reporting(ABC):
 
     def getTensorTileMap(self) -> TileMap:
         """For each tensor, on each tile, which of its elements lie there: from, to."""
-        return self._reports_of_any_device().tile_map()
+        with as_popart_errors():
+            tiles = self._ipu_model.ipu.total_tiles
+            return {id: one.intervals(tiles) for id, one in self._ipu_model.mappings().items()}
 
     def getCycleCount(self, id: str = "") -> int:
         """The cycles of a step on the modelled IPUs, whose replicas run side by side."""

@@ -11,7 +11,7 @@ from popgraph.measure.ipu import IpuModel
 from popgraph.measure.ipu import report as ipu_report
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.executions import Executions, kernel_times
-from popgraph.session.graph_report import GraphReport, Json, TileMap
+from popgraph.session.graph_report import GraphReport, Json
 from popgraph.session.options import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.session.program import Program
 from popgraph.support.cbor import to_cbor
@@ -36,10 +36,6 @@ class Reports:
 
     def graph(self) -> dict[str, Json]:
         return {**self._graph_report().content(), "ipu": ipu_report.content(self._model)}
-
-    def tile_map(self) -> TileMap:
-        tiles = self._model.ipu.total_tiles
-        return {name: one.intervals(tiles) for name, one in self._model.mappings().items()}
 
     def _graph_report(self) -> GraphReport:
         return GraphReport(self._lowered.module, self._device, self._model)

@@ -28,6 +28,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication, belongs
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.debug_notes import note_session
 from popgraph.session.delayed_weights import DelayedWeights, delays_of
 from popgraph.session.device_checks import check_gcl_options, check_lowering
 from popgraph.session.devices import DeviceInfo, DeviceManager
@@ -35,7 +36,7 @@ from popgraph.session.distributed import check_distributed, check_ranks
 from popgraph.session.dot_files import DotFiles
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
-from popgraph.session.folding import left_to_the_device
+from popgraph.session.folding import left_to_the_device, without_implementation
 from popgraph.session.gradient_checks import check_gradients
 from popgraph.session.grouped_weights import Grouped, replication_of
 from popgraph.session.ipu_memory import check_memory
@@ -55,12 +56,12 @@ from popgraph.session.randomness import Randomness
 from popgraph.session.replicas import InTurn, Replicas, Together
 from popgraph.session.reporting import Reporting
 from popgraph.session.setting_checks import (
-    check_batches,
     check_buffering,
     check_clipping,
     check_exchange,
     check_loss_scaling,
     check_settings,
+    tell_transforms,
 )
 from popgraph.session.split import Share
 from popgraph.session.step_shape import StepShape
@@ -72,7 +73,7 @@ from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.logs import log_of
+from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
@@ -81,6 +82,7 @@ _NOT_FOLDED = (
     'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
 )
 
+_NO_IMPLEMENTATION = "No ConstExpr implementation of %s, returning from constant folding early."
 
 _NOT_CONSTANT = (
     'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
@@ -131,10 +133,15 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._sent = False
         self._has_run = False
         self._ir: Ir | None = None
+        if rule is None and not dataFlow.nAnchors() and self._insists_on_anchors():
+            raise popart_exception("User must specify an anchor tensor when doing inference.")
+        with as_popart_errors():
+            shapes = inputShapeInfo or InputShapeInfo()
+            self._model = SessionModel(module, weights, shapes, losses)
+        self._options.check(training=self._training)
         check_settings(self._options, dataFlow, rule)
         check_gcl_options(self._options)
         check_loss_scaling(self._options, rule)
-        self._options.check(training=self._training)
         check_distributed(self._options)
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         with as_popart_errors():
@@ -142,12 +149,13 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._check_device()
         self._patterns.check()
         with as_popart_errors():
-            shapes = inputShapeInfo or InputShapeInfo()
-            self._model = SessionModel(module, weights, shapes, losses)
+            self._model.check_loss()
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options, group_variances=self._gives_group_variances())
             check_exchange(self._strategies.values(), self._options)
             self._tell_what_stays()
+            if not self._training:
+                tell_transforms(self._options.experimentalSettings)
             tell_notices(self._model)
             check_libraries(self._model, self._options, training=self._training)
             if self._training:
@@ -159,7 +167,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             )
             self._program = Program(self._model, self._request())
             self._program.check_work()
-            check_batches(self._options, self._program.inputs.values())
         self._weights = HostWeights(self._program.initial_values)
         backlog = Backlog() if self._options.enableQuickStart else None
         self._engine = Engine(self._program, backlog)
@@ -173,6 +180,7 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         self._delayed = DelayedWeights(delays)
         self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
         DotFiles(self._options).draw(self.getIr)
+        note_session(self._model, self.getIr, "Const" if self._constant_weights else "Variable")
         if path := os.environ.get("POPART_IR_DUMP"):
             log_of("ir").debug("Writing ir to %s", path)
             write_file(path, [self.getIr().serialised().encode()])
@@ -185,6 +193,8 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
             log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
         if not self._model.is_of_popart:
             return
+        for type_ in without_implementation(self._model.graph):
+            log_of("ces").log(TRACE, _NO_IMPLEMENTATION, type_)
         weights = self._model.weight_names if self._constant_weights else ()
         for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
             log_of("ces").warning(_NOT_FOLDED, type_)
@@ -256,6 +266,10 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         """Whether group normalization gives variances, not inverse standard deviations."""
         return False
 
+    def _insists_on_anchors(self) -> bool:
+        """Whether a session that does not train must have an anchor."""
+        return True
+
     def _insists_on_weights(self) -> bool:
         """Whether training is refused before `weightsFromHost`."""
         return True
@@ -326,7 +340,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
 
     def getInfo(self, id: str) -> TensorInfo:
         """The element type and shape of any tensor, those of PopART's IR among them."""
-        self._engine.prepared("There is no executatable. Try calling Session::prepareDevice first.")
         found = self._program.infos.get(id) or self.getIr().infos().get(id)
         if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
@@ -358,18 +371,20 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
-        tensors = self._program.infos if self._options.updatableNamedBuffers else ()
         tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
-        check_lowering(self._options, tiles, tensors)
+        check_lowering(self._options, tiles)
         check_device(self._model, self._options, self._dataflow, self._ipus)
         check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
         differentiated = self._differentiated()
         check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
-        check_operators(self._model, differentiated)
+        check_operators(self._model)
         if self._device.type is DeviceType.IpuModel:
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():
                 check_memory(self._program, self._modelled, tells=allowed == "true")
+        if not self._options.compileEngine:
+            log_of("devicex").info("Not compiling engine by request")
+            return
         with as_popart_errors():
             check_ranks(self._share.own, self._program.code.exchanges)
         forward = self._options.createImplicitPipeliningFwdOnlyProgram

@@ -7,20 +7,16 @@ from collections.abc import Collection, Iterable, Iterator
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AnchorReturnTypeId,
-    BatchSerializationMethod,
-    BatchSerializationTransformContext,
     ExchangeStrategy,
     GradientTensorTrackingMethod,
-    MergeVarUpdateType,
     RecomputationType,
     VirtualGraphMode,
 )
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec
-from popgraph.session.buffers import Stream
+from popgraph.passes.optimizer_spec import Adam, OptimizerSpec
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.options import SessionOptions
-from popgraph.session.settings import AutomaticLossScalingSettings
+from popgraph.session.settings import AutomaticLossScalingSettings, ExperimentalSettings
 from popgraph.support.logs import log_of
 
 _OVERLAPPING = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)
@@ -45,6 +41,36 @@ _TOO_FEW_PHASES = (
     "Phased execution was enabled but only %s phases were defined. Phased execution only works "
     "with >=2 phases. Disabling."
 )
+
+
+def tell_transforms(settings: ExperimentalSettings) -> None:
+    """Says which transforms of the model PopART does not have; those that it has change nothing."""
+    log = log_of("transform")
+    for point, names in settings._customTransformApplierSettings.items():
+        if point not in _POINTS:
+            log.error("'%s' is not a valid customTransformApplierSettings option.", point)
+            continue
+        for name in names:
+            if name not in _TRANSFORMS:
+                log.error("Transform '%s' does not exist or is not allowed to be used.", name)
+
+
+_POINTS = frozenset({"Fwd0", "Fwd1", "Bwd0", "PreAlias", "MainLoops", "Final"})
+_TRANSFORMS = frozenset(
+    {
+        *("AccumuateOuterFragmentParallelizer", "Autodiff", "AutoVirtualGraph"),
+        *("AutomaticLossScale", "BatchSerialize", "ClipWeightGradientsByNorm"),
+        *("ContiguateCollectivesTransform", "DecomposeGradSum", "DecomposeLoops", "DecomposeSum"),
+        *("DynamicOpTransform", "EnsureFp32LossScale", "ExplicitRecompute", "HostIOSetup 1"),
+        *("HostIOSetup 2", "InferPipelineStages", "InterIpuCopy", "IoComputeTileCopy", "MainLoops"),
+        *("InplaceAccumulateGradPartialsIntoOptimizerAccumTensor", "MergeAllVarUpdates"),
+        *("MergeCollectivesTransform", "MergeCopies", "MergeDuplicateOps", "MergeExchange"),
+        *("MergeLoops", "MergeLooseThreshold", "MergeTightThreshold", "OverlapIO", "Pipeline"),
+        *("PreAutomaticLossScale", "Prune", "RandomSetup", "RemoteSetup", "SerializeMatMuls"),
+        *("StochasticRounding", "StreamingMemory 1", "StreamingMemory 2", "SubgraphOutline"),
+    }
+)
+"""PopART's transforms, by name."""
 
 
 def check_exchange(strategies: Iterable[ExchangeStrategy], options: SessionOptions) -> None:
@@ -73,20 +99,6 @@ def check_clipping(rule: OptimizerSpec | None, known: Collection[str]) -> None:
                     "ClipNormSettings",
                     f"weights of this model are {', '.join(sorted(known))}",
                 )
-
-
-def check_batches(options: SessionOptions, inputs: Iterable[Stream]) -> None:
-    """Refuses batches that cannot be cut into as many pieces as are asked for."""
-    settings = options.batchSerializationSettings
-    if settings.transformContext is not BatchSerializationTransformContext.Fwd:
-        return
-    for one in inputs:
-        if settings.factor > 1 and one.elements >= settings.factor > one.shape[0]:
-            raise popart_exception(
-                f"Batch axis: {one.shape[0]} is smaller than the batch serialization factor: "
-                f"{settings.factor} for tensor {one.id}",
-                "SessionOptions.batchSerializationSettings",
-            )
 
 
 def check_buffering(options: SessionOptions, inputs: Iterable[str], anchors: Iterable[str]) -> None:
@@ -136,29 +148,12 @@ def _of_pipelines(options: SessionOptions, rule: OptimizerSpec | None) -> Iterat
 
 
 def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Iterator[str]:
-    pieces = options.batchSerializationSettings
-    forward = pieces.transformContext is BatchSerializationTransformContext.Fwd
-    if rule is not None and forward and pieces.method is BatchSerializationMethod.Loop:
-        yield (
-            "Loop batch serialization is only supported in "
-            "BatchSerializationTransformContext::Bwd due to LoopGradOp missing."
-        )
     groups = () if rule is None else rule.clip
     if len(groups) > 1 and not all(group.weights for group in groups):
         yield (
             "Multiple clip groups specified, but one has the mode 'ClipAllWeights'. When using "
             "ClipNormSettings.clipAllWeights(...), only one group should be specified."
         )
-    threshold = options.mergeVarUpdateMemThreshold
-    least = 1 if options.mergeVarUpdate is MergeVarUpdateType.AutoTight else 0
-    if options.mergeVarUpdate in _BY_THRESHOLD and threshold < least:
-        yield (
-            f"Negative memory {threshold} threshold detected in MergeAuto. The option "
-            "mergeVarUpdateMemThreshold must be positive. "
-        )
-    merges = options.mergeVarUpdate is not MergeVarUpdateType.Off
-    if merges and rule is not None and not isinstance(rule, SGD):
-        yield f"{type(rule).__name__}Combo is not a VarUpdateOp supported in Merge Pattern"
     merging = options.replicatedCollectivesSettings.prepareScheduleForMergingCollectives
     if merging and options.accumulateOuterFragmentSettings.schedule is _SERIAL:
         yield (
@@ -169,7 +164,6 @@ def _of_transforms(options: SessionOptions, rule: OptimizerSpec | None) -> Itera
         )
 
 
-_BY_THRESHOLD = (MergeVarUpdateType.AutoTight, MergeVarUpdateType.AutoLoose)
 _SERIAL = AccumulateOuterFragmentSchedule.Serial
 """What is done after micro-batches is done in order, without regard to IPUs."""
 

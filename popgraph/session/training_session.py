@@ -120,6 +120,7 @@ class TrainingSession(TrainingOnly, Session):
             grouped,
         )
         self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
+        self._place_states()
 
     def _request(self) -> Request:
         model, task = self._model, self._task
@@ -169,8 +170,8 @@ class TrainingSession(TrainingOnly, Session):
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of what is not constant, at once."""
         log_of("session").debug("TrainingSession::updateOptimizerFromHost()")
-        executable = self._engine.prepared_for("optimizerFromHost()")
         self.updateOptimizer(optimizer)
+        executable = self._engine.prepared_for("optimizerFromHost()")
         with as_popart_errors():
             self._driver.send(executable, self._driver.rule)
 

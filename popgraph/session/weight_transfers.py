@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external_weights import append
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_runtime_error, writing
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
@@ -112,10 +113,20 @@ class WeightTransfers(ABC):
         values = self._current_weights()
         with as_popart_errors():
             kept = {id: values[id] for id in values if self._is_saved(id)}
-            self._external |= places_of_states(kept, self._external)
             content = model_with_weights(self._model, kept, self._external)
             if self._share.writes:
-                write_file(filename, [content])
+                with writing(f"Failed to open file {filename}"):
+                    write_file(filename, [content])
+
+    def _place_states(self) -> None:
+        """Adds states to the files of their weights, where `modelToHost` will write them."""
+        values = self._weights.values()
+        kept = {id: values[id] for id in values if self._is_saved(id)}
+        places = places_of_states(kept, self._external)
+        self._external |= places
+        if self._share.writes:
+            with as_popart_errors():
+                append({id: values[id].tobytes() for id in places}, places)
 
     def _is_saved(self, id: str) -> bool:
         """

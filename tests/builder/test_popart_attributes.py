@@ -83,7 +83,8 @@ def test_annotations_by_position_by_name_and_for_a_while(name: str, value: Any, 
     with note(value) as nothing:
         w = builder.aiOnnx.relu([y])
     assert nothing is None
-    (written,) = builder.getAllNodeAttributeNames({y})
+    debug_id, written = builder.getAllNodeAttributeNames({y})
+    assert debug_id == "__debug_info_id" and builder.getInt64NodeAttribute(debug_id, {y})
     for id in (y, z, u, v, w):
         assert builder.getNodeAttribute(written, {id}) == held
 

@@ -49,6 +49,7 @@ CHANGING: Mapping[str, Trial] = {
     "accumulatorTensorLocationSettings": (Setting(given=(*RANKS, *ACCUMULATING)), SHARDED),
     "automaticLossScalingSettings": (HALVES, FOLLOWED),
     "autoRecomputation": (Setting(), popart.RecomputationType.RecomputeAll),
+    "compileEngine": (INFERENCE, False),
     "constantWeights": (INFERENCE, False),
     "createImplicitPipeliningFwdOnlyProgram": (Setting(given=PIPELINED), True),
     "disableGradAccumulationTensorStreams": (
@@ -149,7 +150,6 @@ IGNORED: Mapping[str, Any] = {
     "_enableRngStateManagement": True,
     "bufferingDepthMap": {"x": 2},
     "cachePath": "elsewhere",
-    "compileEngine": False,
     "convolutionOptions": {"availableMemoryProportion": "0.3"},
     "customCodeletCompileFlags": "-g",
     "defaultBufferingDepth": 2,

@@ -554,3 +554,16 @@ def test_numbers_of_sgd_that_the_host_writes_have_the_names_of_poponnx(era: Era)
     session = training(old, builder.getModelProto(), [*ids], losses, optimizer=old.SGD(0.5, 0.25))
     found = run_once(old, session, {x: ONES})
     assert {id: float(one) for id, one in found.items()} == ids
+
+
+def test_the_session_of_2018_needs_no_anchor() -> None:
+    """It runs, and returns nothing."""
+    old = module_of(OLDEST)
+    builder, x, _, _ = weight_by_input(old)
+    flow = old.DataFlow(1, 2, [], old.AnchorReturnType.ALL)
+    session = old.Session(builder.getModelProto(), flow)
+    session.prepareDevice()
+    assert session.initAnchorArrays() == {}
+    session.infer(old.PyStepIO({x: ONES}, {}))
+    with pytest.raises(popart_exception, match="Failed to parse ModelProto from string"):
+        old.Session("nothing", flow)

@@ -101,7 +101,8 @@ def test_states_follow_the_weights_in_their_file() -> None:
     builder, loss = network()
     builder.saveInitializersExternally(["w"], "weights.bin")
     session = train(builder.getModelProto(), loss, popart.Adam({}))
-    for _ in range(2):  # the file grows once
+    assert Path("weights.bin").stat().st_size == 76  # the session has added them
+    for _ in range(2):
         session.modelToHost("trained.onnx")
     held = entries(Path("trained.onnx").read_bytes())
     assert {id: place["offset"] for id, place in held.items()} == {
@@ -119,9 +120,14 @@ def test_states_follow_the_weights_in_their_file() -> None:
         "trained.onnx", popart.DataFlow(1, [loss]), loss, popart.Adam({})
     )
     for id, array in session.weights().items():
+        assert other.weights()[id].shape == array.shape
         np.testing.assert_array_equal(other.weights()[id], array)
     other.prepareDevice()
     other.resetHostWeights("trained.onnx")
+    other.weightsFromHost()
+    other.modelToHost("again.onnx")
+    assert entries(Path("again.onnx").read_bytes()) == held
+    assert Path("weights.bin").stat().st_size == 76
 
 
 def test_locations_that_do_not_fit_are_refused() -> None:

@@ -74,6 +74,35 @@ def test_operators_of_constants_that_popart_does_not_compute_are_told(
     assert "ConstExpr" not in capsys.readouterr().err
 
 
+def test_a_trace_tells_which_operators_are_never_computed(
+    quiet: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    popart.getLogger("ces").setLevel("TRACE")
+    inferred(builder, builder.aiOnnx.relu([builder.aiOnnx.add([x, x])]))
+    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    assert len(told) == 1
+    assert told[0].endswith(
+        "No ConstExpr implementation of Relu, returning from constant folding early."
+    )
+
+
+def test_transforms_that_popart_does_not_have_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2])])
+    settings = popart.ExperimentalSettings()
+    settings._customTransformApplierSettings = {"Fwd0": ["Prune", "Mine"], "Last": ["Prune"]}
+    inferred(builder, y, given=options(experimentalSettings=settings))
+    told = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
+    assert [line.partition(": ")[2] for line in told] == [
+        "Transform 'Mine' does not exist or is not allowed to be used.",
+        "'Last' is not a valid customTransformApplierSettings option.",
+    ]
+
+
 def test_a_dot_file_for_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = popart.Builder()
     loss = layers(builder, 2)

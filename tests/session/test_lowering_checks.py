@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,32 +46,54 @@ def test_a_gru_of_both_directions() -> None:
     )
 
 
-def test_one_scale_that_is_a_tensor() -> None:
-    def first(builder: Any, x: str, w: str) -> Any:
-        return builder.aiGraphcore.scaledadd([x, w, builder.addInputTensor("FLOAT", [])])
+def stepped(builder: Any, given: Mapping[str, np.ndarray], *anchors: str, loss: str = "") -> Any:
+    """What a session gives, which trains if there is a loss."""
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    model, flow = builder.getModelProto(), popart.DataFlow(1, anchors)
+    session: popart.InferenceSession | popart.TrainingSession
+    if loss:
+        session = popart.TrainingSession(model, flow, loss, popart.ConstSGD(0.1), device)
+    else:
+        session = popart.InferenceSession(model, flow, device)
+    session.prepareDevice()
+    session.weightsFromHost()
+    found = session.initAnchorArrays()
+    session.run(popart.PyStepIO(given, found))
+    return [found[id] for id in anchors]
 
-    def second(builder: Any, x: str, w: str) -> Any:
-        scale = builder.addInputTensor("FLOAT", [])
-        return builder.aiGraphcore.scaledadd([x, w, "", scale], scale0=2.5)
 
-    assert prepare(first) == "Unsupported tensor scale0 with non-tensor scale1."
-    assert prepare(second) == "Unsupported scale0 2.5 with tensor scale1."
-
-
-def test_what_has_no_gradient() -> None:
-    def larger(builder: Any, x: str, w: str) -> Any:
-        scales = builder.aiOnnx.constant(np.array([1, 1, 2, 1], np.float32))
-        none = builder.aiOnnx.constant(np.array([], np.float32))
-        return builder.aiOnnx.resize([w, none, scales], mode="linear")
-
-    def collected(builder: Any, x: str, w: str) -> Any:
-        rows = builder.addInputTensor("INT32", [1, 1, 4, 1])
-        return builder.aiGraphcore.scatterreduce([w, rows], 4, 2, enable_index_broadcast=0)
-
-    assert prepare(larger, trains=True) == "Resize mode 'linear' is not supported when training."
-    assert prepare(collected, trains=True) == (
-        "ScatterReduceGradOpx: The backward pass is implemented only for src.shape == index.shape."
+def test_what_popart_does_not_compute_and_sessions_do() -> None:
+    """One scale that is a tensor; gradients of resized images, padding by mirrors, and updates."""
+    builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
+    scale, x = builder.addInputTensor("FLOAT", [], "scale"), weight(builder, 1, 1, 3, 2)
+    ops, graphcore = builder.aiOnnx, builder.aiGraphcore
+    first = graphcore.scaledadd([x, x, scale])
+    second = graphcore.scaledadd([x, x, "", scale], scale0=2.5)
+    larger = ops.resize(
+        [
+            x,
+            ops.constant(np.zeros(0, np.float32)),
+            ops.constant(np.array([1, 1, 2, 1], np.float32)),
+        ],
+        mode="linear",
     )
+    mirrored = ops.pad([x, ops.constant(np.array([0, 0, 1, 0, 0, 0, 0, 0]))], mode="reflect")
+    rows = ops.constant(np.array([0, 0, 1], np.int32).reshape(1, 1, 3, 1))
+    summed = graphcore.scatterreduce([x, rows], 2, 2, enable_index_broadcast=0)
+    losses = [
+        graphcore.identityloss([one], popart.ReductionType.Sum)
+        for one in (larger, mirrored, summed)
+    ]
+    loss = ops.sum(losses)
+    flow = {"scale": np.array(7, np.float32)}
+    a, b = stepped(builder, flow, first, second)
+    (gradient,) = stepped(builder, flow, f"Gradient___{x}", loss=loss)
+    held = np.ones((1, 1, 3, 2), np.float32)
+    np.testing.assert_array_equal(a, 8 * held)
+    np.testing.assert_array_equal(b, 9.5 * held)
+    # Each row is in the larger image twice, the second is mirrored, and updates are of one column.
+    by_hand = np.array([[2 + 1 + 1, 2 + 1], [2 + 2 + 1, 2 + 2], [2 + 1 + 1, 2 + 1]])
+    np.testing.assert_allclose(gradient[0, 0], by_hand)
 
 
 def with_options(**values: object) -> str:

@@ -203,11 +203,6 @@ ONNX: list[tuple[Write, int, str]] = [
         "3 channels.",
     ),
     (
-        lambda w: w.onnx.convtranspose([w.f(1, 4, 5, 5), w.f(4, 6, 3, 3)], dilations=[2, 2]),
-        10,
-        "Non default value for dilations is not supported.",
-    ),
-    (
         lambda w: w.onnx.convtranspose(
             [w.f(1, 4, 5, 5), w.f(4, 6, 3, 3)], auto_pad="VALID", output_shape=[7, 7]
         ),
@@ -292,11 +287,6 @@ ONNX: list[tuple[Write, int, str]] = [
         "Incorrect sequence len shape : [2] != [1]",
     ),
     (
-        lambda w: w.onnx.maxpool([w.f(1, 1, 4, 4)], 1, [2, 2], storage_order=1),
-        10,
-        "storage_order != 0, not supported",
-    ),
-    (
         lambda w: w.onnx.max([w.f(2, 3), w.f(3)]),
         7,
         "Inputs to ai.onnx.Max:6 do not all the same type & shape, with opid.version = 6",
@@ -338,14 +328,6 @@ ONNX: list[tuple[Write, int, str]] = [
         "of the input (2)",
     ),
     (
-        lambda w: w.onnx.resize(
-            [w.f(2, 3), w.k(of=np.float32), w.k(2.0, 2.0, of=np.float32)], exclude_outside=1
-        ),
-        11,
-        "ai.onnx.Resize:11: Unsupported value '1' for attribute 'exclude_outside'. Acceptable "
-        "values are [0]",
-    ),
-    (
         lambda w: w.onnx.resize([w.f(2, 3), w.f(2)]),
         10,
         "The tensor `input/1` does not have data",
@@ -375,11 +357,6 @@ ONNX: list[tuple[Write, int, str]] = [
         10,
         "Rank of permutation tensor [0], rank 1 must be equal to rank of input tensor, shape "
         "[2 3], rank 2.",
-    ),
-    (
-        lambda w: w.onnx.upsample([w.f(1, 1, 2, 2), w.k(1, 1, 2, 2, of=np.float32)], mode="linear"),
-        9,
-        "Upsample op only supports the mode 'nearest' at this time.",
     ),
     *(
         (
@@ -827,19 +804,9 @@ def normalized(written: Written, image: str, outputs: int = 1) -> str:
     return str(written.onnx.batchnormalization([image, *four], outputs)[0])
 
 
-def padded(written: Written, image: str) -> str:
-    return str(written.onnx.pad([image], [0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"))
-
-
 def test_a_normalization_that_infers_is_not_trained(capfd: pytest.CaptureFixture[str]) -> None:
     said = r'BatchNorm Op "101 \(ai\.onnx\.BatchNormalization:9\)" has 1 output\(s\) which means'
     with pytest.raises(popart.popart_exception, match=said):
         trained(normalized)
     assert "is in training mode, yet this batch-normalization Op" in capfd.readouterr().err
     trained(lambda written, image: normalized(written, image, 5))
-
-
-def test_a_padding_by_mirrors_is_not_trained_unless_it_is_detached() -> None:
-    with pytest.raises(popart.popart_exception, match="does not support PadGradOp when mode is"):
-        trained(padded)
-    trained(padded, detached=True)

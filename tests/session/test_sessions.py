@@ -294,8 +294,10 @@ def test_saved_weights_are_in_the_order_and_the_fields_of_the_model(
 def test_a_model_that_cannot_be_saved(tmp_path: Path, place: str) -> None:
     session, _ = training(popart.ConstSGD(0.1))
     session.prepareDevice()
-    with pytest.raises(popart.popart_exception, match=r"the file cannot be written: .*\n  at: "):
+    with pytest.raises(popart.popart_exception) as caught:
         session.modelToHost(tmp_path / place)
+    assert caught.value.args[0] == f"Failed to open file {tmp_path / place}"
+    assert caught.value.__notes__[-1].startswith("  the file cannot be written: ")
 
 
 @pytest.mark.parametrize("given", [{}, {"enableOutlining": False}, 3])
@@ -418,10 +420,6 @@ def test_losses_that_do_not_fit() -> None:
 
 def test_what_is_known_of_tensors() -> None:
     session, _ = training()
-    assert message(lambda: session.getInfo("w")) == (
-        "There is no executatable. Try calling Session::prepareDevice first."
-    )
-    session.prepareDevice()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
     assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
     for id in ("UpdatedVar___w", "Gradient___w"):

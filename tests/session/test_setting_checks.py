@@ -27,20 +27,6 @@ def session(**options: object) -> popart.InferenceSession:
     return popart.InferenceSession(builder.getModelProto(), flow, userOptions=given)
 
 
-def test_updates_of_adam_are_not_merged() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, 2])
-    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32))
-    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])])
-    given = popart.SessionOptions()
-    given.mergeVarUpdate = popart.MergeVarUpdateType.All
-    flow = popart.DataFlow(1, [loss])
-    with pytest.raises(popart_exception, match="AdamCombo is not a VarUpdateOp supported in Merge"):
-        popart.TrainingSession(
-            builder.getModelProto(), flow, loss, popart.Adam({}), None, userOptions=given
-        )
-
-
 def test_options_that_do_not_go_together() -> None:
     with pytest.raises(popart_exception, match="not supported with implicit recomputation"):
         session(aliasZeroCopy=True)
@@ -54,13 +40,6 @@ def test_options_that_do_not_go_together() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            {
-                "mergeVarUpdate": popart.MergeVarUpdateType.AutoTight,
-                "mergeVarUpdateMemThreshold": -1,
-            },
-            "Negative memory -1 threshold detected in MergeAuto",
-        ),
         (
             {
                 "accumulateOuterFragmentSettings": popart.AccumulateOuterFragmentSettings(
@@ -88,11 +67,6 @@ PLACED = {"virtualGraphMode": popart.VirtualGraphMode.Manual}
     ("given", "words"),
     [
         ({"replicatedGraphCount": 2}, "enableReplicatedGraphs is false, but replicatedGraphCount"),
-        (
-            {"replicatedGraphCount": 2, "enableReplicatedGraphs": True, "opxModifyChecking": True},
-            "Can not do opx modify checking when using replicated graphs",
-        ),
-        ({"updatableNamedBuffers": ["w"]}, "Invalid named buffer in updatableNamedBuffers!\nNo Ir"),
         ({"numIOTiles": 31, **PLACED}, "31 is an invalid number of IO tiles"),
         (
             {"numIOTiles": 34, **PLACED},
@@ -270,20 +244,6 @@ def test_depths_that_no_buffer_has(given: dict[str, Any], words: str) -> None:
     with pytest.raises(popart_exception, match=words):
         made.prepareDevice()
     session(bufferingDepthMap={"input": 2}).prepareDevice()
-
-
-def test_batches_that_cannot_be_cut() -> None:
-    pieces = popart.BatchSerializationSettings()
-    pieces.factor = 2
-    session(batchSerializationSettings=pieces)
-    builder = popart.Builder()
-    y = builder.aiOnnx.exp([builder.addInputTensor("FLOAT", [1, 4], "x")])
-    options = popart.SessionOptions()
-    options.batchSerializationSettings = pieces
-    words = "Batch axis: 1 is smaller than the batch serialization factor: 2 for tensor x"
-    with pytest.raises(popart_exception, match=words):
-        flow = popart.DataFlow(1, [y])
-        popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
 
 
 def test_phases_that_are_too_few_or_too_large(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from popgraph.builder.onnx.external import DataPlaces, Place
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx.tensorproto import PAYLOAD
 from popgraph.dialects.program import WeightStore
-from popgraph.support.errors import ModelError
+from popgraph.support.errors import ModelError, WriteError
 from popgraph.support.writing import write_file
 
 _WRITTEN: set[Path] = set()
@@ -97,6 +97,19 @@ def overwrite(places: Mapping[str, Place], data: Mapping[str, bytes]) -> None:
             if place.path == path and id in data:
                 content[place.offset : place.offset + place.length] = data[id]
         write_file(path, [bytes(content)])
+
+
+def append(data: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
+    """Adds data to the ends of files, which may be too large to be written anew."""
+    for id, content in data.items():
+        path = places[id].path
+        try:
+            with open(path, "ab") as file:
+                file.write(content)
+        except OSError as error:
+            raise WriteError(
+                f"the file cannot be written: {error.strerror or error}", str(path)
+            ) from error
 
 
 def copy_weights(places: Mapping[str, Place], location: str) -> dict[str, Place]:

@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from popgraph.builder.opset.enums import RecoveryAction
-from popgraph.support.errors import BackendError, PopgraphError, RunError, UnsupportedError
+from popgraph.support.errors import (
+    BackendError,
+    PopgraphError,
+    RunError,
+    UnsupportedError,
+    WriteError,
+)
 
 
 class popart_exception(PopgraphError):
@@ -102,4 +108,15 @@ def as_popart_errors() -> Iterator[None]:
     except PopgraphError as error:
         raised = _joined(type(error)).__new__(_joined(type(error)))
         PopgraphError.__init__(raised, error.what, error.where, error.hint)
+        raise raised from error
+
+
+@contextmanager
+def writing(refusal: str) -> Iterator[None]:
+    """Within it, a file that cannot be written is PopART's error, with a note that says why."""
+    try:
+        yield
+    except WriteError as error:
+        raised = popart_exception(refusal, error.where, error.hint)
+        raised.add_note(f"  {error.what}")
         raise raised from error

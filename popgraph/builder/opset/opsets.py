@@ -12,6 +12,7 @@ import numpy as np
 
 from popgraph.builder.opset.arguments import bound, incompatible_arguments
 from popgraph.builder.opset.enums import PopartEnum
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import named_row
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.support.names import closest
@@ -268,7 +269,11 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
     result = {}
     for name, value in given.items():
         if name == "is_value_sparse":
-            continue  # arrays are dense; PopART has no other value for it
+            if value:
+                raise popart_exception(
+                    "Attributes of type `sparse_tensor' are currently not supported."
+                )
+            continue
         attribute = schema.attributes[name]
         empty = isinstance(value, list | tuple | str) and len(value) == 0
         absent = value is None or (empty and _default(schema, attribute) in ([], ""))

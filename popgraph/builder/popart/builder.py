@@ -18,13 +18,21 @@ from popgraph.builder.onnx.external_weights import data_places, exported, save_e
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.opset.arguments import overloaded, typed
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception, writing
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
-from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, AiOnnxMl, Opset, onnx_opset
+from popgraph.builder.opset.opsets import (
+    FIRST_OPSET,
+    LAST_OPSET,
+    AiOnnxMl,
+    Opset,
+    method_name,
+    onnx_opset,
+)
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.contexts import NameContextManager
+from popgraph.builder.popart.debug_infos import Json, being_written, new_id
 from popgraph.builder.popart.draft import Draft
 from popgraph.builder.popart.input_forms import INPUTS, WEIGHTS, custom_attribute
 from popgraph.builder.popart.input_settings import InputSettings
@@ -35,7 +43,7 @@ from popgraph.builder.popart.unreadable import reading_model
 from popgraph.builder.popart.variable_settings import VariableSettings
 from popgraph.builder.source import ModelSource
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx import Graph
+from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
@@ -74,6 +82,8 @@ class Builder(Annotations, ModelSource):
         self._parent = builderCore
         self._version: int | None = None
         self._external: dict[str, Place] = {}
+        self._debug_ids: dict[str, int] = {}
+        """By the id of a tensor, the number of the call that made it."""
         self.weights = WeightStore() if builderCore is None else builderCore.weights
         self._draft: Draft = (
             Draft.empty(self.weights, self._names(), self.DEFAULT_OPSET)
@@ -195,7 +205,11 @@ class Builder(Annotations, ModelSource):
         return self._input(UNKNOWN, debugContext)
 
     def _input(self, type_: Attribute, name: object) -> str:
-        return self._draft.add_input(_text(name) or "input", type_)
+        id = self._draft.add_input(_text(name) or "input", type_)
+        self._note_call(
+            name, [id], {"category": "variable", "api": "addInputTensor", "tensorId": id}
+        )
+        return id
 
     def addInputTensorFromParentGraph(self, tensorId: str) -> None:
         """Makes a tensor of the graph around this one usable here."""
@@ -214,6 +228,8 @@ class Builder(Annotations, ModelSource):
         settings = given.get("variableSettings", VariableSettings())
         id = self._draft.add_weight(name, given["initVal"], settings != VariableSettings())
         self._draft.notes |= groups_note(id, settings)
+        about: dict[str, Json] = {"category": "variable", "api": "addInitializedInputTensor"}
+        self._note_call(given.get("debugContext", ""), [id], {**about, "tensorId": id})
         return id
 
     def addOutputTensor(self, outputName: str) -> None:
@@ -300,10 +316,26 @@ class Builder(Annotations, ModelSource):
         if not domain and not self._draft.refuses_early:
             narrow = self._draft.to_narrow(op_type, args)
             args = [self._as_int32(id) if at in narrow else id for at, id in enumerate(args)]
-        self.annotate(
-            self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
-        )
+        op = self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
+        self.annotate(op)
+        call: dict[str, Json] = {
+            "category": "api",
+            "api": _method(op),
+            "inputs": list[Json](args),
+            "outputs": list[Json](ids),
+            "attributes": {name: str(value) for name, value in attributes.items()},
+        }
+        self._note_call(debugContext, ids, call)
         return list(ids)
+
+    def _note_call(self, context: object, ids: Sequence[str], values: Mapping[str, Json]) -> None:
+        """Gives a call a number, and tells it to the file of debug infos, if there is one."""
+        number = new_id()
+        self._root._debug_ids |= dict.fromkeys(ids, number)
+        infos = being_written()
+        if infos is not None:
+            infos.add_call(context, values, number)
+            infos.made_by |= dict.fromkeys(ids, number)
 
     def _as_int32(self, id: str) -> str:
         return self._node("Cast", "", [id], {"to": BY_POPART["INT32"].onnx}, 1, None, "")[0]
@@ -467,7 +499,7 @@ class Builder(Annotations, ModelSource):
     def saveModelProto(self, filename: str | Path) -> None:
         """Writes the model so far as serialized ONNX."""
         content = self.getModelProto()
-        with as_popart_errors():
+        with writing(f"Failed to open file {filename}"):
             write_file(filename, [content])
 
     def to_pgraph(self) -> pgraph.Listing:
@@ -489,3 +521,14 @@ class Builder(Annotations, ModelSource):
 def _text(context: object) -> str:
     """The name in a debug context, which is usually just a string."""
     return context if isinstance(context, str) else str(getattr(context, "name", "") or "")
+
+
+def _method(op: OnnxOp) -> str:
+    """What PopART calls the method that adds a node."""
+    if not op.domain:
+        opset = max(FIRST_OPSET, op.since_version)
+        return f"popart::AiOnnxOpset{opset}::{method_name(op.op_type)}"
+    name = op.op_type.lower()
+    found = name if hasattr(AiGraphcoreOpset1, name) else f"{name}loss"
+    is_method = op.domain == DOMAIN and hasattr(AiGraphcoreOpset1, found)
+    return f"popart::AiGraphcoreOpset1::{found}" if is_method else "popart::Builder::customOp"

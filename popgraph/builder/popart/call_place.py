@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from types import FrameType
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 
@@ -12,14 +13,18 @@ COLUMN = IntAttr(0)
 """Unknown."""
 
 
-def place_of_call() -> FileLineColLoc | None:
-    """The line of the innermost caller outside of this package; None if there is none."""
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
-        if frame.f_back is None:
-            return None
+def caller() -> FrameType | None:
+    """The innermost caller outside of this package, if there is one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
         frame = frame.f_back
-    return _place(frame.f_code.co_filename, frame.f_lineno)
+    return frame
+
+
+def place_of_call() -> FileLineColLoc | None:
+    """Its line."""
+    frame = caller()
+    return None if frame is None else _place(frame.f_code.co_filename, frame.f_lineno)
 
 
 @lru_cache(4096)

@@ -31,9 +31,20 @@ def reading_model(source: object) -> Iterator[None]:
         except ModelError as error:
             if not missing and error.where != "the bytes given":
                 raise
-            shown = source if isinstance(source, str) else "<bytes>"
             raise unreadable_model(
-                f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
-                "either a valid path to an existing onnx model file, or is a valid onnx "
+                f"Failed to load a ModelProto from the string '{_shown(source)}'.\nCheck that it "
+                "is either a valid path to an existing onnx model file, or is a valid onnx "
                 "ModelProto string."
             ) from error
+
+
+def _shown(source: object) -> str:
+    """The first bytes of what is no model, as Python prints bytes."""
+    given = source.encode() if isinstance(source, str) else source
+    if not isinstance(given, bytes):
+        return type(source).__name__
+    shown = repr(b'"' + given[:_SHOWN])[3:-1]  # The double quote makes Python escape the others.
+    return shown + ("..." if len(given) >= _SHOWN else "")
+
+
+_SHOWN = 101

@@ -75,6 +75,9 @@ class _OfEra(session.Session):
     def _gives_group_variances(self) -> bool:
         return self.ERA.group_variances
 
+    def _insists_on_anchors(self) -> bool:
+        return self.ERA.anchored
+
     def _insists_on_weights(self) -> bool:
         return self.ERA.checked
 

@@ -28,7 +28,7 @@ class WeightStore(ArrayStore):
 
     def keep(self, array: Array) -> BlobAttr:
         """The attribute of an array that is kept here, by content."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # `ascontiguousarray` makes vectors of scalars.
         digest = hashlib.sha256(array.view(np.uint8).data if array.ndim else array.tobytes())
         digest.update(str((array.dtype, array.shape)).encode())
         return self.defer(digest.hexdigest(), array.shape, array.dtype, array)

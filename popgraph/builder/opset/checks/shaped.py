@@ -9,6 +9,7 @@ from popgraph.builder.opset.checks.rules import (
     ANY,
     Complaints,
     Rule,
+    absent,
     axes,
     axis,
     constant,
@@ -350,6 +351,9 @@ ROWS = {
         cumulated_axis,
         constant(1, "For CumSum op {node}, the axis tensor {input} does not have data."),
         cumulated_range,
+    ),
+    "Constant": (
+        absent("sparse_value", "The Constant op attribute 'sparse_value' is not supported."),
     ),
     "Expand": (needed(1, "shape"), expand),
     "Flatten": (flatten,),

@@ -61,11 +61,6 @@ def transposed_channels(node: Node) -> Complaints:
     )
 
 
-def transposed_dilations(node: Node) -> Complaints:
-    if any(one != 1 for one in node.numbers("dilations")):
-        yield "Non default value for dilations is not supported."
-
-
 def transposed_padding(node: Node) -> Complaints:
     if node.numbers("output_shape") and node.word("auto_pad") == "VALID":
         yield "`VALID` type for auto_pad cannot be used if the `output_shape` is also set"
@@ -89,8 +84,6 @@ def max_pool(node: Node) -> Complaints:
             f"MaxPool has dilations {spaced(dilations)}. Dilations of value other than 1 are "
             "currently not supported."
         )
-    if node.number("storage_order"):
-        yield "storage_order != 0, not supported"
 
 
 NORMALIZED_RANK = rank(0, ANY[3:], "batch norm requires X to have a rank >= 3.  x has rank {rank}")
@@ -193,14 +186,6 @@ def resize_counts(node: Node) -> Complaints:
         )
 
 
-def resize_outside(node: Node) -> Complaints:
-    if node.number("exclude_outside"):
-        yield (
-            f"{node.id}: Unsupported value '{node.number('exclude_outside')}' for attribute "
-            "'exclude_outside'. Acceptable values are [0]"
-        )
-
-
 RESIZE_WORDS = (
     chosen("mode", ("nearest", "linear", "cubic"), "Unrecognised resize mode {value}"),
     chosen(
@@ -217,14 +202,6 @@ RESIZE_WORDS = (
 RESIZE_TENSORS = tuple(
     constant(place, "The tensor `{input}` does not have data") for place in (1, 2, 3)
 )
-
-
-def upsample_mode(node: Node) -> Complaints:
-    mode = node.word("mode", "nearest")
-    if mode not in ("nearest", "linear"):
-        yield f"Unrecognised upsample mode {mode}"
-    elif mode != "nearest":
-        yield "Upsample op only supports the mode 'nearest' at this time."
 
 
 def upsample_counts(node: Node) -> Complaints:
@@ -244,6 +221,7 @@ def upsample_type(node: Node) -> Complaints:
         yield f"Can not import scales from tensor of type {element.popart}"
 
 
+UPSAMPLE_MODE = chosen("mode", ("nearest", "linear"), "Unrecognised upsample mode {value}")
 UPSAMPLE_SCALES = constant(1, "Scales tensor has no data")
 
 ROWS = {
@@ -254,13 +232,12 @@ ROWS = {
         PADDING,
         CONV_GROUP,
         transposed_channels,
-        transposed_dilations,
         transposed_padding,
     ),
     "LRN": (LRN_SIZE,),
     "MaxPool": (PADDING, max_pool, kernel_rank),
     "Pad": (pads, PAD_MODES),
-    "Resize": (resize_operands, *RESIZE_TENSORS, resize_outside, *RESIZE_WORDS, resize_counts),
+    "Resize": (resize_operands, *RESIZE_TENSORS, *RESIZE_WORDS, resize_counts),
     "RoiAlign": REGIONS,
-    "Upsample": (UPSAMPLE_SCALES, upsample_type, upsample_mode, upsample_counts),
+    "Upsample": (UPSAMPLE_SCALES, upsample_type, UPSAMPLE_MODE, upsample_counts),
 }
