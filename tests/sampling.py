@@ -2,7 +2,8 @@
 Samples of long sweeps: a run takes the same sample every day, `make test-all` takes all cases.
 
 Of a test whose cases cost more than BUDGET seconds together, a run takes as many evenly spaced
-ones as fit. `POPGRAPH_DAY=<number>` adds that day's share, so that days in a row run all cases.
+ones as fit, and none of a test that alone costs more than ALONE. `POPGRAPH_DAY=<number>` adds
+these and that day's share, so that days in a row run all cases.
 `pytest.mark.budget(60)` gives a test other seconds, and all cases of one with `budget()` run. The
 seconds of each test are in costs.json, which `make test-costs` measures.
 """
@@ -36,6 +37,8 @@ COSTS = "tests/costs.json"
 """Path below the root of the project."""
 BUDGET = 1.0
 """Seconds that the cases of one test may take together in a run."""
+ALONE = 5.0
+"""Seconds that a single test may take in the sample. CI, which names a day, runs all of them."""
 
 
 def share(
@@ -101,6 +104,11 @@ def left_out(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list
             sweeps[name].append(item)
     found: list[pytest.Item] = []
     for name, cases in sweeps.items():
+        if len(cases) == 1:
+            is_long = DAY is None and seconds[name] > max(worth(cases[0]), ALONE)
+            TAKEN[name] = int(not is_long), 1
+            found += cases if is_long else []
+            continue
         parts = min(len(cases), ceil(seconds[name] / worth(cases[0])))
         taken = set(share(name, cases, parts))
         found += [item for item in cases if item not in taken]
@@ -132,7 +140,11 @@ def measured(
         if some and name in seconds:
             seconds[name] *= total / some
     many = {name for name in seconds if name in taken or len(cases[name]) > 1}
-    return {name: round(seconds[name], 1) for name in sorted(many) if seconds[name] > BUDGET}
+    return {
+        name: round(spent, 1)
+        for name, spent in sorted(seconds.items())
+        if spent > (BUDGET if name in many else ALONE)
+    }
 
 
 def summary(

@@ -132,6 +132,7 @@ globals().update(tests.test_cases)
 """
 
 
+@pytest.mark.budget
 def test_onnx_tests_it_as_any_backend(tmp_path: Path) -> None:
     (tmp_path / "test_of_onnx.py").write_text(OWN_RUNNER)
     command = [sys.executable, "-m", "pytest", "-rsx", "-p", "no:cacheprovider", "test_of_onnx.py"]

@@ -105,6 +105,7 @@ def wrong_in(batch: Sequence[Part]) -> list[str]:
     ]
 
 
+@pytest.mark.budget
 def test_node_cases_of_onnx_in_c() -> None:
     refused: Counter[str] = Counter()
     found = list(parts(todays_node_cases("ONNX's node cases in C", SHARES), refused))

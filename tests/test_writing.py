@@ -22,12 +22,13 @@ import pytest
 from typer.testing import CliRunner
 
 import popgraph
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.pgraph import load
 from popgraph.cli import app
 from popgraph.support import writing
 from popgraph.support.cache_files import trim
 from popgraph.support.errors import PopgraphError, RunError, WriteError
-from popgraph.support.writing import write_file, write_files, write_pair, write_text
+from popgraph.support.writing import append_to, write_file, write_files, write_pair, write_text
 from popgraph.training import checkpoints
 
 ROOT = Path(__file__).parents[1]
@@ -383,10 +384,23 @@ DOORS: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_a_full_disk_takes_nothing_away(tmp_path: Path, full_disk: None, door: str) -> None:
     name, write = DOORS[door]
     (tmp_path / name).write_bytes(OLD)
-    with pytest.raises(WriteError):
+    with pytest.raises((WriteError, popart_exception)):
         write(tmp_path / name)
     assert (tmp_path / name).read_bytes() == OLD
     assert names(tmp_path) == {name}, "and leaves nothing behind"
+
+
+def test_a_full_disk_takes_nothing_from_a_file_that_grows(tmp_path: Path) -> None:
+    file = tmp_path / "weights.bin"
+    file.write_bytes(OLD)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(OLD) + 10, before[1]))
+    try:
+        with pytest.raises(WriteError):
+            append_to(file, b"x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.read_bytes() == OLD
 
 
 def test_a_full_disk_does_not_take_what_fmt_lays_out(tmp_path: Path, full_disk: None) -> None:

@@ -71,6 +71,18 @@ def write_pair(
         spare.unlink()
 
 
+def append_to(path: Path, content: bytes) -> None:
+    """Adds data to the end of a file that may be too large to write anew; all of them, or none."""
+    with _told(path), open(path, "ab") as file:
+        size = file.tell()
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:
+            os.truncate(path, size)
+            raise
+
+
 def put(path: Path, parts: Parts, *, mode: int = 0o666, durable: bool = False) -> None:
     """
     A file of our own that others see when it is complete; OSError when it cannot be.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.ranks.jobs import sessions
 from tests.ranks.jobs.trainers import SUM, trained
@@ -44,6 +45,7 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         np.testing.assert_allclose(list(row.values()), list(other.values()), rtol=1e-4)
 
 
+@pytest.mark.budget
 def test_trainers_share_out_the_data(tmp_path: Path) -> None:
     """
     The same as one process.

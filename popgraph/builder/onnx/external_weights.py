@@ -12,8 +12,8 @@ from popgraph.builder.onnx.external import DataPlaces, Place
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx.tensorproto import PAYLOAD
 from popgraph.dialects.program import WeightStore
-from popgraph.support.errors import ModelError, WriteError
-from popgraph.support.writing import write_file
+from popgraph.support.errors import ModelError
+from popgraph.support.writing import append_to, write_file
 
 _WRITTEN: set[Path] = set()
 """The files that this process wrote: its own models may have them read, wherever they stand."""
@@ -102,14 +102,7 @@ def overwrite(places: Mapping[str, Place], data: Mapping[str, bytes]) -> None:
 def append(data: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
     """Adds data to the ends of files, which may be too large to be written anew."""
     for id, content in data.items():
-        path = places[id].path
-        try:
-            with open(path, "ab") as file:
-                file.write(content)
-        except OSError as error:
-            raise WriteError(
-                f"the file cannot be written: {error.strerror or error}", str(path)
-            ) from error
+        append_to(places[id].path, content)
 
 
 def copy_weights(places: Mapping[str, Place], location: str) -> dict[str, Place]:
