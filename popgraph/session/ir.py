@@ -67,6 +67,12 @@ _TYPES = {
 }
 """Operations that PopART calls otherwise than the words of their name do."""
 
+_OF_KNOWN_SHAPE = {
+    "RandomNormalLike": "RandomNormal",
+    "RandomUniformLike": "RandomUniform",
+}
+"""Operators whose shapes are known in a session: they read no tensor for them."""
+
 _NAMES = {
     "reduction": "reduction_type",
     "ignoreIndex": "ignore_index",
@@ -109,7 +115,7 @@ class _Group:
         if self.node is None:
             return _type(self.operations[0])
         if not self.gradient:
-            return self.node.op_type
+            return _OF_KNOWN_SHAPE.get(self.node.op_type, self.node.op_type)
         return _GRADIENTS.get(self.node.op_type) or _type(self.operations[0])
 
     def reads(self) -> Iterator[SSAValue]:
