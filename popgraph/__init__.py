@@ -10,13 +10,13 @@ from popgraph.support.garbage import while_importing as _while_importing
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from popgraph.builder.popart.builder import Builder as Builder
     from popgraph.compiler import to_pgraph as to_pgraph
     from popgraph.notebook import load_ipython_extension as load_ipython_extension
     from popgraph.passes.options import Options as Options
     from popgraph.passes.tuning import Tuning as Tuning
+    from popgraph.popart import *  # noqa: F403 - PopART's names
+    from popgraph.popart.api.builder import Builder as Builder  # type: ignore[assignment]
     from popgraph.runner import Runner as Runner
-    from popgraph.session import *  # noqa: F403 - PopART's names
     from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
     from popgraph.support.machine import Machine as Machine
@@ -39,7 +39,7 @@ _HOMES = {
     "Machine": "popgraph.support.machine",
     "Tuning": "popgraph.passes.tuning",
     "PopgraphError": "popgraph.support.errors",
-    "Builder": "popgraph.builder.popart.builder",
+    "Builder": "popgraph.popart.api.builder",
     "train": "popgraph.training.train",
     "Trainer": "popgraph.training.trainer",
     "History": "popgraph.training.history",
@@ -52,7 +52,9 @@ _HOMES = {
     "view": "popgraph.viewer.viewing",
     "View": "popgraph.viewer.viewing",
 }
-"""The public names and where they live; PopART's names live in `popgraph.session`."""
+"""The public names and where they live; PopART's names live in `popgraph.popart`."""
+_ROOMS = ("backend", "compat", "extend", "popart")
+"""The public modules, but for `testing`, which needs Hypothesis."""
 
 
 def __getattr__(name: str) -> object:
@@ -60,17 +62,19 @@ def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
     with _while_importing():
+        if name in _ROOMS:
+            return import_module(f"popgraph.{name}")
         if name in _HOMES:
             value = getattr(import_module(_HOMES[name]), name)
         else:
-            session = import_module("popgraph.session")
-            if name not in session.__all__:
+            popart = import_module("popgraph.popart")
+            if name not in popart.__all__:
                 raise AttributeError(f"module 'popgraph' has no attribute {name!r}")
-            value = getattr(session, name)
+            value = getattr(popart, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    session = import_module("popgraph.session")
-    return sorted({*globals(), *_HOMES, *session.__all__})
+    """What a new user needs; PopART's names are found here, too, and listed in their module."""
+    return sorted([*_HOMES, *_ROOMS, "__version__"])

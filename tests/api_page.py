@@ -10,8 +10,6 @@ from collections.abc import Iterator
 import popgraph
 from popgraph import extend
 
-OTHERS = "popgraph.session"
-"""Where PopART's names live, which have a page of their own."""
 HEAD = """# Python's names
 
 What `import popgraph` and [`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
@@ -21,9 +19,7 @@ This page is made of the docstrings of the code.
 
 def own_names() -> list[str]:
     """The public names of the package that are not PopART's."""
-    session = set(vars(__import__(OTHERS, fromlist=["x"]))["__all__"])
-    names = (name for name in dir(popgraph) if is_public(popgraph, name))
-    return [name for name in names if name == "Builder" or name not in session]
+    return [name for name in dir(popgraph) if is_public(popgraph, name)]
 
 
 def is_public(module: object, name: str) -> bool:

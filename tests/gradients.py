@@ -17,13 +17,13 @@ from popgraph.backends.reference import evaluate, first_state
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.registry import structural_operands
 from popgraph.passes.onnx.without_gradient import REASONS, STRUCTURE
-from popgraph.passes.options import CONSTANT, VARIABLE
+from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE
 from popgraph.support.arrays import Array
 
 LOSS = "mixture_of_results"
@@ -140,7 +140,7 @@ class Wide:
         left_out = inputs_at(self.model, STATISTICS) if kind == VARIABLE else set()
         generator = np.random.default_rng(1)
         return {
-            name: self._slope(name, found.get(PREFIX + name), partial(loss, name), generator)
+            name: self._slope(name, found.get(GRADIENT + name), partial(loss, name), generator)
             for name in self.arrays
             if name not in left_out
         }

@@ -29,7 +29,7 @@ WHOLE = (
     "tests/test_accuracy.py",
     "tests/test_scattered_rows.py",
     "tests/test_threads.py",
-    "tests/session/test_training.py",
+    "tests/popart/test_training.py",
     "tests/backends/test_control.py",
     "tests/backends/test_control_fuzz.py::test_c_means_the_same",
     "tests/passes/test_recurrent.py::test_layers_train_in_c",

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from popgraph.compiler import BuildRequest
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.onnx.operator_ways import rows
 from popgraph.passes.onnx.without_gradient import reason
-from popgraph.passes.options import CONSTANT, VARIABLE, Options
+from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE, Options
 from tests.gradient_cases import all_samples
 from tests.gradients import Sample, Slope, formal_names
 from tests.one_node import close
@@ -104,7 +103,7 @@ def test_gradients_in_c_are_those_of_the_reference() -> None:
         module, compilation = wide.backward(CONSTANT)
         wanted = wide.gradients((module, compilation), CONSTANT)
         found = BuildRequest(module, compilation, Options(), "c", 1).runner()(wide.arrays)
-        gradients = [name for name in wanted if name.startswith(PREFIX)]
+        gradients = [name for name in wanted if name.startswith(GRADIENT)]
         for name in gradients:
             close(found[name], wanted[name])
 

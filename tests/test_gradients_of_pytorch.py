@@ -12,8 +12,7 @@ from onnx import numpy_helper
 from torch.nn import functional as F
 
 from popgraph.compiler import BuildRequest
-from popgraph.passes.graphcore.training.autodiff import PREFIX
-from popgraph.passes.options import CONSTANT, Options
+from popgraph.passes.options import CONSTANT, GRADIENT, Options
 from popgraph.support.arrays import Array
 from tests import gradients
 from tests.gradient_cases import case, draw, near, whole
@@ -240,7 +239,7 @@ def compare(found: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: 
     assert wanted
     for name, gradient in wanted.items():
         assert np.abs(gradient).max() > 0, f"{name} decides nothing"
-        error = np.abs(found[PREFIX + name] - gradient).max() / np.abs(gradient).max()
+        error = np.abs(found[GRADIENT + name] - gradient).max() / np.abs(gradient).max()
         assert error < tolerance, f"{name}: {error}"
 
 

@@ -15,7 +15,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block
 
 import popgraph
-from popgraph import session
+from popgraph import popart as session
 from popgraph.cli import app
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError

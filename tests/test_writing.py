@@ -22,9 +22,9 @@ import pytest
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.pgraph import load
 from popgraph.cli import app
+from popgraph.popart.exceptions import popart_exception
 from popgraph.support import writing
 from popgraph.support.cache_files import trim
 from popgraph.support.errors import PopgraphError, RunError, WriteError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from popgraph.session.effects import Entry
+    from popgraph.popart.effects import Entry
 
 ABOUT = """Every public name of PopART 3.4 and what it does here. "Works": what PopART's documents
 say. "Accepted without effect": programs may use it, and results do not depend on it. "Refused": the
@@ -44,8 +44,8 @@ def command(
     or has no effect. The last column says what it changes, or why it changes nothing.
     """
     from popgraph.cli.report import markdown_page
-    from popgraph.session.effects import options, patterns
-    from popgraph.session.surface import entries
+    from popgraph.popart.effects import options, patterns
+    from popgraph.popart.surface import entries
     from popgraph.support.tables import table
 
     rows = [

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from popgraph.compat.eras import LAST, PLAIN_POPONNX, Era, era_named
+from popgraph.popart.eras.era import LAST, PLAIN_POPONNX, Era, era_named
 
 ALIASES = {
     "popart": "popgraph.compat.popart",
@@ -55,7 +55,7 @@ def _old_module(era: str | None) -> ModuleType | None:
 
 @cache
 def _module_of(era: Era) -> ModuleType:
-    found: ModuleType = import_module("popgraph.compat.poponnx.period").EraModule(era)
+    found: ModuleType = import_module("popgraph.popart.eras.period").EraModule(era)
     return found
 
 
@@ -77,4 +77,4 @@ def add_pattern(name: str, enabled: bool = True) -> None:
     Programs then name it, as those of PopART, and no result changes. `enabled`: it is on unless
     they switch it off.
     """
-    import_module("popgraph.session.patterns").add_pattern(name, enabled)
+    import_module("popgraph.popart.api.patterns").add_pattern(name, enabled)

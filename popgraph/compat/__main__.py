@@ -31,12 +31,12 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
 from popgraph.compat.children import announce, era_told, texts_of_module
 from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import texts_of
-from popgraph.session.split import split_sessions
+from popgraph.popart.exceptions import popart_exception
+from popgraph.popart.sessions.split import split_sessions
 from popgraph.support.errors import ExtensionError
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import ending_together

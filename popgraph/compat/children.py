@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from popgraph.compat import enable, found, libraries
-from popgraph.compat.eras import Era, era_of_program
 from popgraph.compat.sources import roots_of_tests, texts_of
+from popgraph.popart.eras.era import Era, era_of_program
 from popgraph.support.errors import ExtensionError
 
 ERA_VARIABLE = "POPGRAPH_COMPAT_ERA"

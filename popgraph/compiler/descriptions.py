@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
 from popgraph.backends.reference import first_state, output_types, signature
-from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler.loading import Model, load
 from popgraph.dialects.element_types import from_ir, is_number
 from popgraph.dialects.levels import ONNX, level_of
@@ -17,7 +16,7 @@ from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.types import UNKNOWN, describe, dims, refined
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.passes.base import Compilation
-from popgraph.passes.options import Options
+from popgraph.passes.options import GRADIENT, Options
 from popgraph.support.description import Description, TensorSpec, specs
 from popgraph.support.dtypes import from_numpy
 from popgraph.support.files import path_of

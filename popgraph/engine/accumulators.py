@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.graphcore.training.loss_scale import COUNTS, OF_REPLICA, STATISTICS
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.options import GRADIENT
 
 
 def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
@@ -26,7 +26,7 @@ def is_of_replica(id: str, rule: OptimizerSpec | None) -> bool:
 def counts_gradient(id: str, rule: OptimizerSpec | None) -> bool:
     """Whether it says how many elements of a gradient are large, if that one is tracked."""
     follows = rule is not None and rule.scale_period > 0
-    return follows and id.startswith(PREFIX) and id.endswith(COUNTS)
+    return follows and id.startswith(GRADIENT) and id.endswith(COUNTS)
 
 
 def is_accumulated(id: str, rule: OptimizerSpec | None) -> bool:

@@ -15,6 +15,8 @@ from popgraph.support.machine import Machine
 
 CONSTANT, VARIABLE = "constant", "variable"
 """What the weights of a model are in its program."""
+GRADIENT = "Gradient___"
+"""What the names of gradients begin with."""
 
 
 @dataclass(frozen=True)

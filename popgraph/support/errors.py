@@ -60,6 +60,10 @@ class NeedsHostError(UnsupportedError):
     """The model, as it was before any pass."""
 
 
+class CallError(PopgraphError):
+    """An operator was called with what it does not take."""
+
+
 class PassError(PopgraphError):
     """A pass was asked for something impossible: an unknown name, a bad option."""
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.dialects.onnx import OnnxOp, model_of, value_name
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.optimizer_spec import loss_scale_variable
+from popgraph.passes.options import GRADIENT
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.tables import table
@@ -100,7 +100,7 @@ class Checker:
         layers = tuple(
             Layer(name, gradient.shape, _size(variables[name]), _size(gradient) / scale)
             for name in self.task.selection.trained
-            if name in variables and (gradient := outputs.get(PREFIX + name)) is not None
+            if name in variables and (gradient := outputs.get(GRADIENT + name)) is not None
         )
         loss = float(outputs[self.task.loss].astype(np.float64).mean())
         problems = [f"input {first_of(name, inputs[name])}" for name in not_finite(inputs)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 from popgraph import compiler
-from popgraph.builder.popart.builder import Builder
+from popgraph.builder.source import ModelSource
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
 from popgraph.passes.options import Options
@@ -92,7 +92,7 @@ def view(
     module, compilation = compiler.load(model, search=wanted.search)
     specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
-    traced, origin = isinstance(model, Builder), path_of(model)
+    traced, origin = isinstance(model, ModelSource), path_of(model)
     return View(Document(name or "model", module, compilation, wanted, 0, origin, traced))
 
 

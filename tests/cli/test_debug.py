@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from popgraph import compiler
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.levels import level_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
+from popgraph.popart.api.builder import Builder
+from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.support.debug import Settings, note_source, write_dump
 from popgraph.support.errors import PassError, PopgraphError
 

@@ -159,13 +159,13 @@ popgraph.train(sys.argv[1], (x, labels), "cross_entropy", "Adam(0.01)", epochs=1
 """
 UNUSED = {
     "onnx.reference",
-    "popgraph.builder.popart.builder",
+    "popgraph.popart.api.builder",
     "popgraph.cli",
     "popgraph.dialects.onnx.contrib.call",
     "popgraph.dialects.onnx.reference_evaluation",
     "popgraph.passes.onnx.to_graphcore.recurrent",
     "popgraph.passes.onnx.to_graphcore.tree_ensembles",
-    "popgraph.session",
+    "popgraph.popart",
     "popgraph.viewer",
     "xdsl.dialects.linalg",
     "xdsl.dialects.llvm",

@@ -23,10 +23,9 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.optimizer_spec import SGD, Scalar
-from popgraph.passes.options import Options, Training
+from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.support.arrays import Array
 from popgraph.testing import DISTURBANCE, Network, assert_close, build_network, random_inputs
 
@@ -122,7 +121,7 @@ def assert_gradients(
 
     for name in sorted(set(state) - detached(before)):
         value = state[name]
-        gradient = given.get(PREFIX + name, np.zeros_like(value))
+        gradient = given.get(GRADIENT + name, np.zeros_like(value))
         for direction in directions(value, generator):
             if not numbers:
                 direction = where_finite(gradient, direction)
@@ -213,7 +212,7 @@ def assert_gradients_everywhere(network: Network) -> None:
     for name in reversed(asked):
         moved = name if name in known else DISTURBANCE + name
         value = inputs[moved]
-        gradient, direction = given[PREFIX + name], generator.uniform(-1, 1, value.shape)
+        gradient, direction = given[GRADIENT + name], generator.uniform(-1, 1, value.shape)
         if not smooth:
             direction = where_finite(gradient, direction)
         smooth &= assert_slope(loss_at(moved), value, direction, gradient, 1.0, name)
@@ -284,7 +283,9 @@ def assert_trains(
         old = {name: value for name, value in state.items() if name in own}
         outputs, following = evaluate(before, inputs, weights, old)
         found, state = evaluate(after, inputs, weights, state)
-        gradients = {name: outputs.pop(PREFIX + name) for name in own if PREFIX + name in outputs}
+        gradients = {
+            name: outputs.pop(GRADIENT + name) for name in own if GRADIENT + name in outputs
+        }
         assert set(found) == set(outputs), f"gives {sorted(found)}, not {sorted(outputs)}"
         for name, gradient in gradients.items():
             following[name], velocities[name] = sgd1(

@@ -28,7 +28,7 @@ from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.passes.tuning import Tuning
-from popgraph.session.export import weights_of
+from popgraph.popart.sessions.export import weights_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
 from popgraph.training.trained_weights import put_weights, trained_weights

@@ -15,7 +15,8 @@ from onnx import helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from tests.passes.test_onnx_gradients import MIXTURE, check, forward
 from tests.passes.test_scatter import drawn
@@ -123,4 +124,4 @@ def test_gradients_of_singular_matrices_are_minors(rank: int) -> None:
     module, compilation = forward(made, ["x"])
     Autodiff(MIXTURE, wrt=("x",)).run(compilation, module)
     found, _ = evaluate(module, {"x": x}, compilation.weights)
-    np.testing.assert_allclose(found[PREFIX + "x"], adjugate(x), 1e-9, 1e-9)
+    np.testing.assert_allclose(found[GRADIENT + "x"], adjugate(x), 1e-9, 1e-9)

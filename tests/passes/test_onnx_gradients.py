@@ -16,10 +16,11 @@ from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
 from popgraph.conformance.cases import node_cases
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, UnsupportedError
 from tests.passes.claims import assert_slope, shaken
@@ -121,7 +122,7 @@ def check(model: onnx.ModelProto, inputs: Sequence[Any], results: Sequence[Any])
         return float(evaluate(module, moved, compilation.weights)[0][MIXTURE])
 
     for name in floats:
-        gradient = found.get(PREFIX + name, np.zeros(()))
+        gradient = found.get(GRADIENT + name, np.zeros(()))
         direction = generator.uniform(-1, 1, given[name].shape)
         if not np.isfinite(gradient).all():
             raise AssertionError(f"the gradient of {name} is not finite")

@@ -15,7 +15,8 @@ from onnx import helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from tests.passes.test_onnx_gradients import MIXTURE, check, forward, with_loss
 
@@ -190,4 +191,4 @@ def test_nothing_has_a_gradient_at_rest(made: Optimizer) -> None:
     arrays = {f"i{at}": array for at, array in enumerate(given)}
     found, _ = evaluate(module, arrays, compilation.weights)
     for name in ("i0", "i2", "i3"):
-        assert np.isfinite(found[PREFIX + name]).all()
+        assert np.isfinite(found[GRADIENT + name]).all()

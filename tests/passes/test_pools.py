@@ -14,7 +14,8 @@ from onnx.reference import ReferenceEvaluator
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError
 from tests.one_node import close, found, model, normal, of_both, of_peer
@@ -160,7 +161,7 @@ def test_norms_of_nothing_have_finite_slopes() -> None:
     module, compilation = forward(with_loss(proto, [y]), ["x"])
     Autodiff(MIXTURE, wrt=("x",)).run(compilation, module)
     results, _ = evaluate(module, {"x": x}, compilation.weights)
-    gradient = results[PREFIX + "x"]
+    gradient = results[GRADIENT + "x"]
     np.testing.assert_array_equal(gradient[..., :4], 0)
     assert (gradient[..., 4:] != 0).all()
 

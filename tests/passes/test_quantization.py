@@ -15,7 +15,8 @@ from onnx import helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, TypeMismatchError
@@ -114,7 +115,7 @@ def test_gradients_of_scales_are_slopes(case: Quantizing) -> None:
     found, _ = evaluate(backward, fed, compilation.weights)
     without = {**fed, "n0s": np.zeros_like(fed["n0s"])}
     here, there = (evaluate(module, one, compilation.weights)[0]["loss"] for one in (fed, without))
-    slope = np.sum(found[f"{PREFIX}n0s"] * fed["n0s"])
+    slope = np.sum(found[f"{GRADIENT}n0s"] * fed["n0s"])
     np.testing.assert_allclose(slope, here - there, rtol=1e-3, atol=1e-3 * abs(here))
 
 
@@ -158,15 +159,15 @@ def test_gradients_go_straight_through_as_in_pytorch(narrow: str) -> None:
     loss = (y * torch.tensor(fed["w"])).sum()
     loss.backward()
     np.testing.assert_allclose(found["loss"], loss.detach().numpy(), rtol=1e-5)
-    np.testing.assert_allclose(found[f"{PREFIX}x"], x.grad.numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[f"{PREFIX}s"], scale.grad.numpy()[0], rtol=1e-3)
-    assert 0 < np.count_nonzero(found[f"{PREFIX}x"]) < fed["x"].size
+    np.testing.assert_allclose(found[f"{GRADIENT}x"], x.grad.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[f"{GRADIENT}s"], scale.grad.numpy()[0], rtol=1e-3)
+    assert 0 < np.count_nonzero(found[f"{GRADIENT}x"]) < fed["x"].size
 
 
 def test_without_that_choice_no_gradient_reaches_what_is_quantized() -> None:
     made, fed = fake_quantized("i8")
     found = gradients(made, fed, through=False)
-    assert f"{PREFIX}x" not in found
+    assert f"{GRADIENT}x" not in found
     straight = gradients(made, fed, through=True)
     assert found["loss"] == straight["loss"], "the choice changes gradients alone"
     module, compilation = forward(made, ["x"])

@@ -17,7 +17,8 @@ from onnx import helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from tests.passes.test_onnx_gradients import MIXTURE, check, forward
 
@@ -242,4 +243,4 @@ def gradients(arrays: Sequence[Array], weights: Array, reduction: str) -> list[A
     Autodiff(MIXTURE, wrt=("data", "updates")).run(compilation, module)
     given = dict(zip(("data", "indices", "updates"), arrays, strict=True))
     found, _ = evaluate(module, given, compilation.weights)
-    return [found[PREFIX + name] for name in ("data", "updates")]
+    return [found[GRADIENT + name] for name in ("data", "updates")]

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import popgraph
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.backends.reference import evaluate
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError
 from tests.passes.test_onnx_gradients import MIXTURE, forward
@@ -160,8 +161,8 @@ def test_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> N
     for name, tensor in zip(floats, tensors, strict=True):
         wanted = tensor.grad.numpy().copy()
         if reduction == "NoReduction":  # there, PyTorch gives to all what the last one gets
-            wanted = np.where(found[PREFIX + name] == 0, 0, wanted)
-        np.testing.assert_allclose(found[PREFIX + name], wanted, 1e-5)
+            wanted = np.where(found[GRADIENT + name] == 0, 0, wanted)
+        np.testing.assert_allclose(found[GRADIENT + name], wanted, 1e-5)
 
 
 def test_indices_out_of_range_are_named() -> None:

@@ -22,9 +22,9 @@ from popgraph.dialects.program import GraphOp, ReturnOp
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS, SpreadReplicas
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.optimizer_spec import SGD
-from popgraph.passes.options import Options, Training
+from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.passes.replication import Replication
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, PopgraphError
@@ -96,14 +96,14 @@ def check(network: Network, drawn: Drawn) -> None:
         for name, value in outputs.items():
             copy = replication.copies(name)[replica]
             assert_close(found[copy], value, TOLERANCE, copy)
-            if (variable := name.removeprefix(PREFIX)) in state and name != variable:
+            if (variable := name.removeprefix(GRADIENT)) in state and name != variable:
                 total = moved.variables(variable)[replica]
                 totals[total] = totals.get(total, 0) + value
         for name, value in after.items():
             copy = moved.variables(name)[replica]
             assert_close(following[copy], value, TOLERANCE, copy)
     for name, value in totals.items():
-        assert_close(found[PREFIX + name], value, TOLERANCE, f"the gradient of {name}")
+        assert_close(found[GRADIENT + name], value, TOLERANCE, f"the gradient of {name}")
 
 
 def give_groups(
@@ -224,7 +224,7 @@ def check_exchange(drawn: Exchange) -> None:
                 moved = [row + sign * step * (at == replica) for at, row in enumerate(rows)]
                 losses.append(reduce(lambda total, one: total + np.sum(one**2), value(moved), 0.0))
             slope = (losses[0] - losses[1]) / 2e-5
-            assert abs(of(PREFIX + "x", replica)[place] - slope) < 1e-6 * max(1, abs(slope))
+            assert abs(of(GRADIENT + "x", replica)[place] - slope) < 1e-6 * max(1, abs(slope))
 
 
 @given(exchanges())
@@ -245,7 +245,7 @@ def neighbours(self: Replication, stride: int, size: int) -> list[list[int]]:
 
 def of_the_last(self: Any, name: str, gradient: Any) -> Any:
     copies = zip(self.replicas.variables(name), self._of(gradient), strict=True)
-    return ((PREFIX + copy, value) for copy, value in copies)
+    return ((GRADIENT + copy, value) for copy, value in copies)
 
 
 def not_filled_up(self: Any, value: Any) -> Any:

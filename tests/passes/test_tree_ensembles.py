@@ -17,8 +17,9 @@ import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.compiler import load
 from popgraph.hosted import HostedModel
-from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.partition import HostStep, host_nodes
+from popgraph.passes.options import GRADIENT
 from popgraph.support.errors import IndicesError, RunError, UnsupportedError
 from tests.passes.test_onnx_gradients import forward
 
@@ -793,5 +794,5 @@ def test_gradients_are_slopes(op: str, attributes: dict[str, Any]) -> None:
         ]
         slopes[place] = (ends[0] - ends[1]) / 1e-2
     assert np.abs(slopes).max() > 1e-2
-    gradient = np.asarray(found[PREFIX + "x0"], np.float64)
+    gradient = np.asarray(found[GRADIENT + "x0"], np.float64)
     np.testing.assert_allclose(gradient, slopes, rtol=1e-2, atol=3e-3)

@@ -15,7 +15,6 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.program import WeightStore
@@ -28,6 +27,7 @@ from popgraph.passes.structured.schedule.overrides import contraction_text
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.passes.tuning import Target
+from popgraph.popart.api.builder import Builder
 from popgraph.support.arrays import Array
 from popgraph.testing.structured import graph_of, sum_epilogue
 from tests.checking import check_ir

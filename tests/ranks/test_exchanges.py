@@ -14,7 +14,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1
 from xdsl.utils.exceptions import VerifyException
 
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.reference import evaluate, first_state
 from popgraph.compiler import BuildRequest, lower
@@ -30,8 +30,8 @@ from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm
 from popgraph.passes.options import Options
-from popgraph.session.model import SessionModel, open_model
-from popgraph.session.program import Program, Request
+from popgraph.popart.model.model import SessionModel, open_model
+from popgraph.popart.programs.program import Program, Request
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from popgraph.compat import popdist
-from popgraph.session.options import SessionOptions
+from popgraph.popart.api.options import SessionOptions
 from popgraph.support.ranks.communicator import Communicator
 from tests.ranks.threads import on_ranks
 

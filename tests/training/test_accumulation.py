@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.engine.plan import StepPlan
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError

@@ -11,7 +11,7 @@ import torch
 from onnx import helper, numpy_helper, parser
 
 import popgraph
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array

@@ -12,7 +12,7 @@ import pytest
 
 import popgraph
 from popgraph.builder.pgraph import load
-from popgraph.session import Builder
+from popgraph.popart import Builder
 from popgraph.support.arrays import Array
 from popgraph.training.trainer import Trainer
 

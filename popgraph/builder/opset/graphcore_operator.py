@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -45,6 +46,10 @@ class CustomNodeSink(Protocol):
     def type_of(self, id: str) -> Attribute: ...
 
     def isInitializer(self, id: str) -> bool: ...
+
+    def _errors(self) -> AbstractContextManager[None]:
+        """Within it, errors become those of the builder's API."""
+        ...
 
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
@@ -170,7 +175,8 @@ def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
             given = bound(known, args, named)
         except TypeError as error:
             raise incompatible_arguments(method.__name__, signature, args[1:], named) from error
-        return method(*given.args, **given.kwargs)
+        with args[0]._builder._errors():  # type: ignore[attr-defined]
+            return method(*given.args, **given.kwargs)
 
     return checked
 

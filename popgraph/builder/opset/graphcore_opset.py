@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.ir import Attribute
 
 from popgraph.builder.opset.comm_group import CommGroup
+from popgraph.builder.opset.element_types import named_row
 from popgraph.builder.opset.enums import (
     CollectiveOperator,
     DataType,
@@ -17,7 +18,6 @@ from popgraph.builder.opset.enums import (
     ScatterReduction,
     TensorRemapType,
 )
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import (
     REDUCTIONS,
     Operands,
@@ -28,10 +28,10 @@ from popgraph.builder.opset.graphcore_operator import (
     without_operands,
 )
 from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
-from popgraph.builder.opset.tensorinfo import named_row
 from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import dtypes, shapes
+from popgraph.support.errors import CallError
 from popgraph.support.shapes import Shape
 
 
@@ -309,9 +309,9 @@ class AiGraphcoreOpset1(Operands):
     def copyvarupdate(self, args: list[str], debugContext: object = "") -> Results:
         """Gives the variable args[0] the value args[1] at the end of the step."""
         if len(args) != 2:
-            raise popart_exception("copyvarupdate should have two args.")
+            raise CallError("copyvarupdate should have two args.")
         if not self._builder.isInitializer(args[0]):
-            raise popart_exception("The first arg of copyvarupdate should be an initalised tensor.")
+            raise CallError("The first arg of copyvarupdate should be an initalised tensor.")
         return self._type(args)
 
     @one_result("SplineWeighting")
@@ -603,7 +603,7 @@ class AiGraphcoreOpset1(Operands):
     ) -> list[str]:
         """Convolutions side by side; each has data, weights and perhaps a bias."""
         if not args:
-            raise popart_exception(
+            raise CallError(
                 f"MultiConvOp '{debugContext}' has no input tensors. Provide at least one set of "
                 "inputs"
             )
@@ -649,7 +649,7 @@ class AiGraphcoreOpset1(Operands):
         }
         for what, (given, wanted) in counts.items():
             if given != wanted:
-                raise popart_exception(
+                raise CallError(
                     f"For CallOp '{debugContext}', number of {what} ({given}) does not match that "
                     f"of the callee subgraph ({wanted})"
                 )
@@ -683,7 +683,7 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise popart_exception(f"{value} is no {enum.__name__}") from None
+        raise CallError(f"{value} is no {enum.__name__}") from None
 
 
 def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.windows import check_window
+from popgraph.support.errors import CallError
 from popgraph.support.shapes import Shape
 
 PER_END = ("pads", "outPads")
@@ -20,18 +20,18 @@ def check_sets(
     """Each convolution has its operands, and a set of every parameter; errors are PopART's."""
     for ids in args:
         if len(ids) < 2:
-            raise popart_exception(
+            raise CallError(
                 f"Each convolution of MultiConvOp '{name}' must have at least two inputs - "
                 "data and weights"
             )
         if len(ids) > 3:
-            raise popart_exception(
+            raise CallError(
                 f"Each convolution of MultiConvOp '{name}' can have at most three inputs - "
                 "data, weights, and bias"
             )
     for one, sets in given.items():
         if sets and len(sets) != len(args):
-            raise popart_exception(
+            raise CallError(
                 f"For MultiConvOp '{name}', number of {one} parameter sets ({len(sets)}) does not "
                 f"match the number of input sets ({len(args)})"
             )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from popgraph.builder.opset.checks.node import spaced
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.support.errors import CallError
 from popgraph.support.shapes import Shape
 
 WINDOWED = ("AveragePool", "Conv", "MaxPool")
@@ -25,7 +25,7 @@ def check_window(
     shape = shapes[0] if shapes else None
     is_pad = op_type == "Pad" and "pads" in attributes
     if is_pad and shape is not None and len(pads) != 2 * len(shape):
-        raise popart_exception(
+        raise CallError(
             f"Padding vector (length {len(pads)}) doesn't contain 2 entries per input "
             f"dimension {len(shape)}"
         )
@@ -53,14 +53,14 @@ def _kernel_of_weights(
     inputs: Sequence[str], shapes: Sequence[Shape | None], kernel: Sequence[int]
 ) -> Sequence[int]:
     if len(inputs) < 2:
-        raise popart_exception(
+        raise CallError(
             f"Conv requires at least two inputs: data, and weights. {len(inputs)} inputs provided."
         )
     weights = shapes[1]
     if weights is None:
         return ()
     if kernel and list(kernel) != list(weights[2:]):
-        raise popart_exception(
+        raise CallError(
             f"kernel_shape, {spaced(kernel)}, does not match inferred shape from weight input "
             f"'{inputs[1]}', {spaced(weights[2:])}"
         )
@@ -69,16 +69,16 @@ def _kernel_of_weights(
 
 def _check_axes(axes: int, pads: Sequence[int], attributes: Mapping[str, object]) -> None:
     if axes < 1:
-        raise popart_exception("Input tensor has no spatial dimensions")
+        raise CallError("Input tensor has no spatial dimensions")
     for name in _PER_AXIS:
         given = _numbers(attributes, name)
         if given and len(given) != axes:
-            raise popart_exception(
+            raise CallError(
                 f"Length of {name} vector {len(given)} != number of spatial dimensions {axes}"
             )
     for one in (pads, _numbers(attributes, "outPads")):
         if one and len(one) != 2 * axes:
-            raise popart_exception(
+            raise CallError(
                 f"Padding vector (length {len(one)}) does not have 2 values for each spatial "
                 f"dimension {axes}"
             )
@@ -100,6 +100,6 @@ def _check_room(
         room = (size - 1) * spreads[k] + ends[k] - dilations[k] * (kernel[k] - 1)
         found += [1 + rounded(room / strides[k]) + behind[k]] if strides[k] > 0 else []
     if any(size < 0 for size in found):
-        raise popart_exception(
+        raise CallError(
             f"Window parameter values combine to give invalid spatial output shape: {spaced(found)}"
         )

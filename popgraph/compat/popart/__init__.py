@@ -1,11 +1,11 @@
-"""PopART's module `popart`: the names of `popgraph.session`, and nothing else."""
+"""PopART's module `popart`: the names of `popgraph.popart`, and nothing else."""
 
 from __future__ import annotations
 
 from importlib import import_module as _import_module
 
-from popgraph import session as _session
-from popgraph.session.about import versionString as _version
+from popgraph import popart as _session
+from popgraph.popart.about import versionString as _version
 
 __version__ = _version()
 __all__ = dir(_session)

@@ -1,7 +1,7 @@
 """PopART's module `popart.session`."""
 
-from popgraph.builder.opset.exceptions import OutOfMemoryException
-from popgraph.session.inference_session import InferenceSession
-from popgraph.session.training_session import TrainingSession
+from popgraph.popart.exceptions import OutOfMemoryException
+from popgraph.popart.sessions.inference_session import InferenceSession
+from popgraph.popart.sessions.training_session import TrainingSession
 
 __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]

@@ -1,5 +1,5 @@
 """PopART's module `popart.tensorinfo`."""
 
-from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.popart.api.tensorinfo import TensorInfo
 
 __all__ = ["TensorInfo"]

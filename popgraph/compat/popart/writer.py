@@ -1,5 +1,5 @@
 """PopART's module `popart.writer`."""
 
-from popgraph.compat.net_writer import NetWriter
+from popgraph.popart.net_writer import NetWriter
 
 __all__ = ["NetWriter"]

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from popgraph.compat.popdist import popart
 from popgraph.compat.popdist.processes import job
-from popgraph.session.split import sessions_are_split
+from popgraph.popart.sessions.split import sessions_are_split
 from popgraph.support.ranks.launched import is_launched
 
 __all__ = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from popgraph.compat.popdist.processes import job
-from popgraph.session.devices import DeviceInfo, DeviceManager
-from popgraph.session.options import SessionOptions
+from popgraph.popart.api.devices import DeviceInfo, DeviceManager
+from popgraph.popart.api.options import SessionOptions
 
 
 def configureSessionOptions(options: SessionOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popgraph.session.split import sessions_are_split
+from popgraph.popart.sessions.split import sessions_are_split
 from popgraph.support.ranks.communicator import Alone, Communicator
 from popgraph.support.ranks.world import world
 

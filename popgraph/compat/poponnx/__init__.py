@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from popgraph.compat import popart as _popart
-from popgraph.compat.eras import PLAIN_POPONNX as _ERA
-from popgraph.compat.poponnx.period import names_of as _names_of
+from popgraph.popart.eras.era import PLAIN_POPONNX as _ERA
+from popgraph.popart.eras.period import names_of as _names_of
 
 __version__ = _popart.__version__
 _OWN = _names_of(_ERA)

@@ -22,8 +22,7 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
 from popgraph.passes.analysis.graph import values_behind
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.autodiff import PREFIX
-from popgraph.passes.options import Options
+from popgraph.passes.options import GRADIENT, Options
 from popgraph.support.shapes import prod
 
 NORMS = (gc.BatchNormOp, gc.BatchNormTrainOp, gc.LayerNormOp, gc.LrnOp)
@@ -66,7 +65,7 @@ class Recompute(Pass):
 
 def _forward(graph: GraphOp) -> dict[Operation, None]:
     """The operations that the loss and other results need, in order."""
-    outputs = [value for name, value in graph.outputs.items() if not name.startswith(PREFIX)]
+    outputs = [value for name, value in graph.outputs.items() if not name.startswith(GRADIENT)]
     needed = values_behind([*outputs, *(op.value for op in graph.updates())])
     return {op: None for op in graph.block.ops if any(result in needed for result in op.results)}
 

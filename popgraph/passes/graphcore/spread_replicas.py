@@ -18,8 +18,7 @@ from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.collectives_of_ranks import Between
-from popgraph.passes.graphcore.training.autodiff import PREFIX
-from popgraph.passes.options import Options
+from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
 from popgraph.support.replicas import grouped
@@ -218,8 +217,8 @@ class _Spread:
             outputs |= dict(zip(self.replicas.copies(name), self._of(value), strict=True))
         trained = {one.variable.text for one in self.source.variables()}
         for name, value in self.source.outputs.items():
-            if name.startswith(PREFIX) and name.removeprefix(PREFIX) in trained:
-                outputs |= self._added_up(name.removeprefix(PREFIX), value)
+            if name.startswith(GRADIENT) and name.removeprefix(GRADIENT) in trained:
+                outputs |= self._added_up(name.removeprefix(GRADIENT), value)
         if op.index_checks:
             raise PassError("checks of indices come after replicas", "spread-replicas")
         self.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
@@ -234,7 +233,7 @@ class _Spread:
                 self.block.add_op(sum_)
                 total = sum_.result
             for copy in dict.fromkeys(copies[replica] for replica in group):
-                yield PREFIX + copy, total
+                yield GRADIENT + copy, total
 
 
 def _draws(op: Operation) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import popgraph.session as popart
+import popgraph.popart as popart
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import world
 

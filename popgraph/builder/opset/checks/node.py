@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
-from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.support.arrays import Array
@@ -86,7 +85,7 @@ class Node:
 
     def info(self, place: int = 0) -> str:
         """`FLOAT   [2 3]`."""
-        return str(info_of(self._type(place)) or "?")
+        return described(self._type(place)) or "?"
 
     def number(self, name: str, default: int = 0) -> int:
         """An attribute that is a whole number."""
@@ -110,14 +109,14 @@ class Node:
         return [one.decode(errors="replace") if isinstance(one, bytes) else one for one in items]
 
 
-def info_of(type_: Attribute) -> TensorInfo | None:
-    """What PopART says of a type that is known."""
+def described(type_: Attribute) -> str | None:
+    """A type that is known, as PopART writes it: `FLOAT   [2 3]`."""
     shape = static_shape(type_)
     if shape is None or not isinstance(type_, TensorType):
         return None
     if not element_types.is_number(type_.element_type):
         return None
-    return TensorInfo(element_types.from_ir(type_.element_type).popart, shape)
+    return f"{element_types.from_ir(type_.element_type).popart}   {spaced(shape)}"
 
 
 def spaced(shape: Sequence[int]) -> str:

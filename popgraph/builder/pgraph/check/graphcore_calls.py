@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,11 @@ from popgraph.builder.opset import enums
 from popgraph.builder.opset.checks import Node, complaint
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.enums import PopartEnum
-from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import Call
 from popgraph.dialects.onnx.types import UNKNOWN
-from popgraph.support.errors import PopgraphError
+from popgraph.support.errors import CallError, PopgraphError
 from popgraph.support.names import closest
 
 
@@ -46,6 +46,9 @@ class _Sink:
         value = self.operands[int(id)]
         return UNKNOWN if value is None else value.type
 
+    def _errors(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def isInitializer(self, id: str) -> bool:
         """A text's own rules say which names are weights."""
         return True
@@ -53,13 +56,13 @@ class _Sink:
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
-        """Raises PopART's error for what its sessions do not take."""
+        """Raises an error for what PopART's sessions do not take."""
         if op_type in TOLD_LATER:
             return False
         types = [self.type_of(id) for id in args]
         node = Node(op_type, VERSION[domain], "", args, (), types, attributes, domain)
         if (said := complaint(node)) is not None:
-            raise popart_exception(said)
+            raise CallError(said)
         return False
 
     def add_custom_node(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import CollectiveOperator, CommGroupType, DataType
-from popgraph.builder.popart.variable_settings import ReplicaGrouping, VariableSettings
-from popgraph.session.debugging import DebugContext, DebugInfo
-from popgraph.session.optimizer_value import OptimizerValue
+from popgraph.popart.api.debugging import DebugContext, DebugInfo
+from popgraph.popart.api.optimizer_value import OptimizerValue
+from popgraph.popart.api.variable_settings import ReplicaGrouping, VariableSettings
 
 __all__ = [
     "CollectiveOperator",

@@ -1,5 +1,5 @@
 """PopART's module `popart.torch.torchwriter`."""
 
-from popgraph.compat.torch_writer import PytorchNetWriter, conv3x3
+from popgraph.popart.torch_writer import PytorchNetWriter, conv3x3
 
 __all__ = ["PytorchNetWriter", "conv3x3"]

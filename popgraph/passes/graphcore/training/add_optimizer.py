@@ -16,7 +16,7 @@ from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.autodiff import DELAYED, PREFIX, requested
+from popgraph.passes.graphcore.training.autodiff import DELAYED, requested
 from popgraph.passes.graphcore.training.loss_scale import LossScale, gradients_of
 from popgraph.passes.graphcore.training.ranks import (
     add_up,
@@ -32,7 +32,7 @@ from popgraph.passes.graphcore.training.variables import COUNTER, GOOD_UPDATES, 
 from popgraph.passes.graphcore.training.weight_context import WeightContext
 from popgraph.passes.optimizer_scalars import GRADIENT_SCALE
 from popgraph.passes.optimizer_spec import ClipNorm, OptimizerSpec
-from popgraph.passes.options import Options
+from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.replication import belongs
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
@@ -86,7 +86,7 @@ class AddOptimizer(Pass):
         outputs = {
             name: value
             for name, value in graph.outputs.items()
-            if name in kept or name.removeprefix(PREFIX) not in variables.trained
+            if name in kept or name.removeprefix(GRADIENT) not in variables.trained
         }
         for name in self.extra_outputs:
             outputs[name] = variables.after(name)
@@ -97,7 +97,7 @@ class AddOptimizer(Pass):
         updated = {op.variable.text for op in graph.updates()}
         for op in list(graph.variables()):
             name = op.variable.text
-            gradient = graph.outputs.get(PREFIX + name)
+            gradient = graph.outputs.get(GRADIENT + name)
             if gradient is None or name in updated:
                 continue
             whole = DELAYED + name in variables.now or self._shows(name, itself=True)

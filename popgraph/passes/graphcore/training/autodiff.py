@@ -27,13 +27,10 @@ from popgraph.passes.optimizer_spec import (
     loss_scale_type,
     loss_scale_variable,
 )
-from popgraph.passes.options import Options
+from popgraph.passes.options import GRADIENT, Options
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
 from popgraph.support.warnings import UntrainedWeightsWarning
-
-PREFIX = "Gradient___"
-"""An output of this name and a tensor's is the gradient of the loss with respect to it."""
 
 DELAYED = "Delayed___"
 """With a variable's name: the value that the loss is computed with, where it is an older one."""
@@ -119,7 +116,7 @@ class Autodiff(Pass):
         for name, value in targets.items():
             gradient = backwards.gradients.get(value)
             if gradient is not None:
-                outputs[PREFIX + name] = gradient
+                outputs[GRADIENT + name] = gradient
             elif name in self.gradients:
                 raise DifferentiationError(
                     f"{self.loss!r} has no gradient with respect to {name!r}",
@@ -234,7 +231,7 @@ def _name(gradients: Mapping[SSAValue, SSAValue]) -> None:
     """Names gradients in IR text after what they are gradients of."""
     for value, gradient in gradients.items():
         if value.name_hint is not None and gradient.name_hint is None:
-            gradient.name_hint = PREFIX + value.name_hint
+            gradient.name_hint = GRADIENT + value.name_hint
 
 
 def _delay(reading: Mapping[VariableOp, Sequence[Use]]) -> None:
@@ -257,4 +254,4 @@ def _listed(names: Sequence[str]) -> str:
 
 def requested(names: Sequence[str]) -> set[str]:
     """The output names of requested gradients."""
-    return {PREFIX + name for name in names}
+    return {GRADIENT + name for name in names}

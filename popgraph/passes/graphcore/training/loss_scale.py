@@ -16,11 +16,11 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.dialects.graphcore.exchanges import ExchangeOp
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.variables import Variables
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED, WeightContext
 from popgraph.passes.optimizer_spec import FACTOR, LOSS_SCALE, OptimizerSpec
+from popgraph.passes.options import GRADIENT
 from popgraph.passes.replication import REPLICA
 from popgraph.support import dtypes
 from popgraph.support.ranks.communicator import ALL_REDUCE
@@ -70,7 +70,7 @@ class LossScale:
             counts = self._counts(gradient)
             if decides is not None:
                 counts = counts.where(decides, 0.0)
-            self._tell(PREFIX + tensor + COUNTS + mark + replica, _unsigned(counts))
+            self._tell(GRADIENT + tensor + COUNTS + mark + replica, _unsigned(counts))
             copies.setdefault(mark + replica, []).append(counts)
         sums = {copy: reduce(add, counts) for copy, counts in copies.items()}
         for copy, total in sums.items():
@@ -169,10 +169,10 @@ def gradients_of(tracked: Sequence[str], outputs: Mapping[str, SSAValue]) -> dic
     """The gradients of tensors, of each replica where a program is of several."""
     found = {}
     for tensor in tracked:
-        name = PREFIX + tensor
+        name = GRADIENT + tensor
         copies = [one for one in outputs if one.startswith(name + REPLICA)]
         for one in copies or [name] * (name in outputs):
-            found[one.removeprefix(PREFIX)] = outputs[one]
+            found[one.removeprefix(GRADIENT)] = outputs[one]
     return found
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
-from popgraph.passes.graphcore.training.autodiff import PREFIX
 from popgraph.passes.graphcore.training.loss_scale import STATISTICS, SUM_AS_FLOAT
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
@@ -20,6 +19,7 @@ from popgraph.passes.graphcore.training.weight_context import (
     state_dtype,
 )
 from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.options import GRADIENT
 from popgraph.passes.replication import REPLICA
 from popgraph.support.dtypes import DType
 
@@ -53,7 +53,7 @@ class ReplicaAccumulators:
             counted = self.variables.told[SUM_AS_FLOAT + gradient.removeprefix(STATISTICS)]
             self.variables.told[name] = self._add_up(gradient, counted, counted.dtype)
             return
-        several = self.spec.replicas > 1 and PREFIX + gradient in self.gradients
+        several = self.spec.replicas > 1 and GRADIENT + gradient in self.gradients
         if self.spec.period == 1 or not several:
             return
         context = contexts.get(gradient.partition(REPLICA)[0])
@@ -72,7 +72,7 @@ class ReplicaAccumulators:
 
     def _total(self, name: str) -> Term:
         if name not in self._totals:
-            gradient = self.variables.term(self.gradients[PREFIX + name])
+            gradient = self.variables.term(self.gradients[GRADIENT + name])
             held = state_dtype(gradient.dtype, self.spec.state_type(ACCUMULATED))
             self._totals[name] = self._add_up(name, gradient, held, mean=self.spec.keeps_means)
         return self._totals[name]

@@ -1,0 +1,315 @@
+"""PopART's devices and device manager, all of which are this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import count
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import (
+    DeviceConnectionType,
+    DeviceSelectionCriterion,
+    DeviceType,
+    SyncPattern,
+)
+from popgraph.popart.exceptions import popart_exception
+from popgraph.support.ipu import IPUS, MK2, Ipu
+
+_FEW_TILES = 4
+_ids = count()
+
+
+@typed
+class DeviceInfo:
+    """
+    A device; also a context manager that detaches at its end.
+
+    `backend` ("c", or "reference" for NumPy) and `threads` are ours; where they are not given, the
+    environment's `POPGRAPH_BACKEND` and `POPGRAPH_THREADS` decide.
+    """
+
+    def __init__(
+        self,
+        type_: DeviceType,
+        numIpus: int = 1,
+        tilesPerIPU: int = 0,
+        version: str = "",
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        backend: str | None = None,
+        threads: int | None = None,
+        id: int = 0,
+    ) -> None:
+        self.backend = backend or os.environ.get("POPGRAPH_BACKEND", "c")
+        self.threads = threads or int(os.environ.get("POPGRAPH_THREADS", "1"))
+        self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
+        self._version, self._connection = version, connectionType
+        self._id = id
+        self._attached = connectionType is DeviceConnectionType.Always
+
+    @property
+    def type(self) -> DeviceType:
+        return self._type
+
+    @property
+    def connectionType(self) -> DeviceConnectionType:
+        return self._connection
+
+    @property
+    def version(self) -> str:
+        return _VERSIONS.get(self._type, self._version)
+
+    @property
+    def ipuVersion(self) -> str:
+        return self._version
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    @property
+    def numIpus(self) -> int:
+        return self._count
+
+    @property
+    def tilesPerIPU(self) -> int:
+        return self._tiles
+
+    @property
+    def tilesPerIpu(self) -> int:
+        return self._tiles
+
+    @property
+    def ipu(self) -> Ipu | None:
+        """The machine behind the device; a CPU has none, and stands for itself."""
+        if self._type is DeviceType.Cpu:
+            return None
+        generation = IPUS.get(self._version, MK2)
+        return generation.of(max(1, self._count), self._tiles)
+
+    @property
+    def driverIds(self) -> list[int]:
+        return []
+
+    @property
+    def numWorkerContexts(self) -> int:
+        return self.ipu.workers if self.ipu and self._type is DeviceType.IpuModel else 1
+
+    @property
+    def isAttached(self) -> bool:
+        return self._attached
+
+    @property
+    def runs(self) -> bool:
+        """Whether steps can run; programs are only compiled for a device that is not there."""
+        return self._connection is not DeviceConnectionType.Never
+
+    def attach(self) -> bool:
+        if not self.runs:
+            raise popart_exception("Cannot attach to offline device", "DeviceInfo.attach")
+        self._attached = True
+        return True
+
+    def tryAttachUntilTimeout(self) -> bool:
+        return self.attach()
+
+    def detach(self) -> None:
+        if not self.runs:
+            raise popart_exception("Cannot detach from offline device", "DeviceInfo.detach")
+        self._attached = False
+
+    def __enter__(self) -> DeviceInfo:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+    def __repr__(self) -> str:
+        connection = "on-demand" if self._connection.name == "OnDemand" else self._connection.name
+        ids = ",".join(map(str, self.driverIds))
+        return (
+            f"Device Type:{self._type} Connection Type:{connection.lower()} Id:{self._id} "
+            f"Version:{self.version} NumIPUs:{self._count} NumTilesPerIPU:{self._tiles} "
+            f"DeviceIds: {{{ids}}}"
+        )
+
+
+_VERSIONS = {
+    DeviceType.Cpu: "<unknown-cpu>",
+    DeviceType.Sim: "<unknown-sim>",
+    DeviceType.OfflineIpu: "<offline-ipu>",
+}
+"""What PopART says of devices that have no driver."""
+
+
+@typed
+class DeviceManager:
+    """
+    Finds and makes devices.
+
+    Programs written for IPUs are to run anywhere, so whoever asks for IPUs gets devices that say
+    they are, and this machine does their work.
+    """
+
+    def _check_connection(self, connectionType: DeviceConnectionType) -> None:
+        """A device to which nothing may be connected is no hardware."""
+        if connectionType is DeviceConnectionType.Never:
+            raise popart_exception(
+                "Trying to acquire a hardware device when connectionType is "
+                "DeviceConnectionType::Never",
+                "DeviceManager",
+                "createOfflineIPUDevice makes a device to compile for",
+            )
+
+    def createCpuDevice(
+        self, *, backend: str | None = None, threads: int | None = None
+    ) -> DeviceInfo:
+        return DeviceInfo(DeviceType.Cpu, backend=backend, threads=threads)
+
+    def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        known = ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion")
+        return _host_device(DeviceType.IpuModel, options, known)
+
+    def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU"))
+
+    def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
+        return _offline(opts)
+
+    def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
+        return _not_there(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
+
+    def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
+        return _not_there(numIpus, _FEW_TILES, system)
+
+    def tryAcquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo | None:
+        """
+        As `acquireAvailableDevice`: there is always a device here.
+
+        Programs put this method in the other's place, so it must not call that one by name.
+        """
+        self._check_connection(connectionType)
+        return _some_ipus(numIpus, tilesPerIpu, connectionType)
+
+    def acquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo:
+        """Some IPUs, whose work this machine does."""
+        self._check_connection(connectionType)
+        return _some_ipus(numIpus, tilesPerIpu, connectionType)
+
+    def tryAcquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo | None:
+        """As `acquireDeviceById`."""
+        self._check_connection(connectionType)
+        return _ipu(1, 0, connectionType, id)
+
+    def acquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo:
+        """One IPU, whose work this machine does; every number is one."""
+        self._check_connection(connectionType)
+        return _ipu(1, 0, connectionType, id)
+
+    def enumerateDevices(
+        self,
+        pattern: SyncPattern = SyncPattern.Full,
+        numIpus: int = 1,
+        deviceType: DeviceType = DeviceType.Ipu,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        tilesPerIPU: int = 0,
+    ) -> list[DeviceInfo]:
+        """The one device there is."""
+        if deviceType is DeviceType.Ipu:
+            return [_ipu(numIpus, tilesPerIPU, connectionType)]
+        return [DeviceInfo(deviceType, numIpus, tilesPerIPU or _FEW_TILES)]
+
+    def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
+        """Nothing here keeps anyone waiting."""
+
+
+def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
+    """IPUs come in powers of two."""
+    if count < 1 or count & (count - 1):
+        raise popart_exception(
+            f"You have attempted to acquire {count} IPUs. The number of IPUs requested "
+            "must be a power of two"
+        )
+    return _ipu(count, tiles, connection)
+
+
+def _ipu(
+    count: int, tiles: int, connection: DeviceConnectionType, id: int | None = None
+) -> DeviceInfo:
+    number = next(_ids) if id is None else id
+    return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection, id=number)
+
+
+def _host_device(
+    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
+) -> DeviceInfo:
+    _check_options(type_, options, known)
+    return DeviceInfo(
+        type_,
+        int(str(options.get("numIPUs", 1))),
+        int(str(options.get("tilesPerIPU", _FEW_TILES))),
+        str(options.get("ipuVersion", "ipu2")),
+    )
+
+
+def _check_options(
+    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
+) -> None:
+    for option in options:
+        if option not in known:
+            raise popart_exception(
+                f"Invalid option `{option}' passed to DevicexManager::createHostDevice for device "
+                f"type {type_}. Valid options are [{' '.join(known)}]"
+            )
+
+
+def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
+    never = DeviceConnectionType.Never
+    return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
+
+
+def _offline(options: Mapping[str, object]) -> DeviceInfo:
+    known = ("numIPUs", "tilesPerIPU", "ipuVersion", "syncPattern", "gatewayMode")
+    _check_options(DeviceType.OfflineIpu, options, known)
+    return _not_there(
+        int(str(options.get("numIPUs", 1))),
+        int(str(options.get("tilesPerIPU", _FEW_TILES))),
+        str(options.get("ipuVersion", "ipu2")),
+    )
+
+
+@typed
+def syncPatternToString(pattern: SyncPattern) -> str:
+    return str(pattern)
+
+
+@typed
+def syncPatternFromString(text: str) -> SyncPattern:
+    for pattern in SyncPattern:
+        if str(pattern) == text:
+            return pattern
+    raise popart_exception(f"Unknown syncPattern setting: {text}")

@@ -1,0 +1,201 @@
+"""What PopART's optimizers have in common: numbers by name, checks, and which may replace which."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import DataType
+from popgraph.passes import optimizer_spec as ours
+from popgraph.popart.api.optimizer_value import (
+    ClipNormSettings,
+    OptimizerValue,
+    OptimizerValueMap,
+    explained,
+    values_from_dict,
+)
+from popgraph.popart.exceptions import (
+    optimizer_replacement_error,
+    popart_exception,
+    popart_unsupported_exception,
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A hyper-parameter: PopART's name, ours, its default, and what it may be."""
+
+    name: str
+    ours: str
+    default: float
+    words: str
+    positive: bool = False
+    plural: str = ""
+    """What a replacement is said to have a problem with, if it is not the words and an s."""
+
+    for_all: bool = False
+    """Whether its default has no name of its own, as what all weights have in common."""
+
+    @property
+    def default_key(self) -> str:
+        return self.name if self.for_all else f"default{self.name[0].upper()}{self.name[1:]}"
+
+    def check(self, value: OptimizerValue, kind: str) -> None:
+        number = value.val()
+        if self.positive and number <= 0:
+            raise popart_exception(
+                f"Non-positive {self.words} ({number:g}) in {kind} is not supported"
+            )
+        if number < 0:
+            end = "." if self.name == "learningRate" else ""
+            raise popart_exception(
+                f"Negative {self.words} ({number:g}) in {kind}, bailing as this might be a user "
+                f"error{end}"
+            )
+
+    @property
+    def about(self) -> str:
+        return self.plural or f"{self.words}s"
+
+
+@typed
+class Optimizer(ABC):
+    """Hyper-parameters by name, with defaults and values for particular weights."""
+
+    KIND: ClassVar[str]
+    PARAMETERS: ClassVar[tuple[Parameter, ...]]
+    OLD_KEYS: ClassVar[tuple[str, ...]] = ()
+    """Names of parameters that are still taken, and told as allowed."""
+
+    def __init__(
+        self,
+        values: Mapping[Any, object],
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
+    ) -> None:
+        keys = [one.default_key for one in self.PARAMETERS]
+        keys.insert(_FIRST, "lossScaling")
+        refusal = f"Invalid {self.KIND} key, {{}}, the allowed keys"
+        given = values_from_dict(values, [*keys, *self.OLD_KEYS], f"{self.KIND}()", refusal)
+        self._maps = {
+            one.name: OptimizerValueMap(given.get(one.default_key, OptimizerValue(one.default)))
+            for one in self.PARAMETERS
+        }
+        self._loss_scaling = given.get("lossScaling", OptimizerValue(1.0))
+        self._clip = tuple(clip_norm_settings)
+        self._check()
+
+    def _check(self) -> None:
+        for one in self.PARAMETERS:
+            self._check_value(one, self._maps[one.name].default)
+        if self._loss_scaling.val() == 0:
+            raise popart_exception("Loss scaling cannot be 0")
+
+    def _check_value(self, parameter: Parameter, value: OptimizerValue) -> None:
+        parameter.check(value, self.KIND)
+        still = parameter.name == "learningRate" and value.isConst() and not value.val()
+        if still and self._insists_on_learning():
+            raise popart_exception(
+                f"Constant, zero learning rate in {self.KIND}, "
+                "bailing as this might be a user error."
+            )
+
+    def _insists_on_learning(self) -> bool:
+        """Whether a learning rate that is always zero is refused."""
+        return True
+
+    def insertSpecific(self, tensorId: str, values: Mapping[Any, object]) -> None:
+        """Values of one weight alone; what is not named is as for all others."""
+        known = tuple(one.name for one in self.PARAMETERS)
+        refusal = f"Invalid key {{}} in {self.KIND}::insertSpecific. Permitted keys"
+        given = values_from_dict(values, known, f"{self.KIND}.insertSpecific()", refusal)
+        for one in self.PARAMETERS:
+            held = self._maps[one.name]
+            value = given.get(one.name, held.default)
+            self._check_value(one, value)
+            held.insertSpecific(tensorId, value)
+
+    def getLossScalingVal(self) -> float:
+        return self._loss_scaling.val()
+
+    def learningRates(self) -> OptimizerValueMap:
+        return self._maps["learningRate"]
+
+    def weightDecays(self) -> OptimizerValueMap:
+        return self._maps["weightDecay"]
+
+    def validate_replacement(self, new: Optimizer) -> None:
+        """Refuses what the compiled program cannot become."""
+        with explained("New optimizer is not a valid replacement. ", optimizer_replacement_error):
+            self._validate_clips(new)
+            if self.KIND != new.KIND:
+                raise popart_exception(
+                    f"Can not replace optimizer of type {self.KIND} with new optimizer of type "
+                    f"{new.KIND}"
+                )
+            self._validate(new)
+            if self._structure() != new._structure():
+                raise popart_exception(
+                    f"Can not replace an optimizer of type {self.KIND} with one of another mode."
+                )
+
+    def _validate_clips(self, new: Optimizer) -> None:
+        if len(self._clip) != len(new._clip):
+            raise popart_exception("Clip norm settings do not match.")
+        for number, (own, other) in enumerate(zip(self._clip, new._clip, strict=True)):
+            if own != other:
+                raise popart_exception(f"Clip norm settings at index {number} do not match.")
+
+    def _validate(self, new: Any) -> None:
+        """Compares what this kind has, in PopART's order."""
+        with explained("Problem with loss scaling. "):
+            self._loss_scaling.validate_replacement(new._loss_scaling)
+        for one in self.PARAMETERS:
+            with explained(f"Problem with {one.about}. "):
+                self._maps[one.name].validate_replacement(new._maps[one.name])
+
+    def _structure(self) -> tuple[object, ...]:
+        """What the update rule depends on besides numbers."""
+        return ()
+
+    @abstractmethod
+    def spec(self) -> ours.OptimizerSpec:
+        """The same optimizer as the compiler knows it."""
+
+    def _scalars(self) -> dict[str, Any]:
+        scalars = {one.ours: self._maps[one.name].default.scalar for one in self._numeric()}
+        return {**scalars, "loss_scaling": self._loss_scaling.scalar}
+
+    def _numeric(self) -> tuple[Parameter, ...]:
+        return tuple(one for one in self.PARAMETERS if one.ours)
+
+    def _specifics(self) -> tuple[ours.Specific, ...]:
+        return tuple(
+            ours.Specific(weight, one.ours, value.scalar)
+            for one in self._numeric()
+            for weight, value in self._maps[one.name].specifics.items()
+        )
+
+    def _clips(self) -> tuple[ours.ClipNorm, ...]:
+        return tuple(
+            ours.ClipNorm(one.maxNorm, tuple(one.weightIds), of_updates=True) for one in self._clip
+        )
+
+
+def state_types(where: str, **types: DataType) -> dict[str, Any]:
+    """The types of states by the fields of specifications; UNDEFINED is the weight's own type."""
+    for name, type_ in types.items():
+        if type_ not in _STATE_TYPES:
+            raise popart_unsupported_exception(
+                f"{name} = {type_.name} is not implemented", where, "FLOAT or FLOAT16"
+            )
+    return {name: _STATE_TYPES[type_] for name, type_ in types.items()}
+
+
+_FIRST = 5
+"""So many parameters of each optimizer are told before the loss scale, which it has, too."""
+
+_STATE_TYPES = {DataType.UNDEFINED: ours.OF_WEIGHT, DataType.FLOAT: "", DataType.FLOAT16: "f16"}
+"""By PopART's name of a type, ours; "" is at least single precision."""

@@ -1,0 +1,351 @@
+"""PopART's optimizers, and their translation to optimizer specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import (
+    AdamMode,
+    AdaptiveMode,
+    DataType,
+    SGDAccumulatorAndMomentum,
+    WeightDecayMode,
+)
+from popgraph.passes import optimizer_spec as ours
+from popgraph.popart.api.deprecation import deprecated
+from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types
+from popgraph.popart.api.optimizer_value import (
+    ClipNormSettings,
+    OptimizerValueMap,
+)
+from popgraph.popart.exceptions import (
+    popart_exception,
+)
+
+_DECAY = Parameter("weightDecay", "weight_decay", 0.0, "weight decay")
+_EPSILON = Parameter("eps", "epsilon", 1e-6, "eps", positive=True, plural="eps")
+_MOMENTUM = Parameter("momentum", "momentum", 0.0, "momentum")
+
+
+@typed
+class SGD(Optimizer):
+    """
+    Stochastic gradient descent with momentum, dampening, weight decay and loss scaling.
+
+    `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean says
+    whether the number is constant. `SGD(0.1, 1e-4)` is the old form: learning rate, weight decay
+    and loss scaling, all of which may change later. `accumType` and `accl1Type` are the types of
+    accumulated gradients and of the velocity, where these are Separate; by default, and of a
+    Combined velocity, that of the weight.
+    """
+
+    KIND = "SGD"
+    PARAMETERS = (
+        Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
+        _DECAY,
+        _MOMENTUM,
+        Parameter("dampening", "dampening", 0.0, "dampening"),
+        Parameter("velocityScaling", "velocity_scaling", 1.0, "velocity scaling", positive=True),
+        Parameter("nesterov", "", 0.0, "nesterov", plural="nesterov", for_all=True),
+    )
+
+    def __init__(
+        self,
+        values: Mapping[Any, object] | float | None = None,
+        *old: Any,
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
+        accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
+        accumType: DataType = DataType.UNDEFINED,
+        accl1Type: DataType = DataType.UNDEFINED,
+        debugContext: object = "sgd",
+        **named: float,
+    ) -> None:
+        if not isinstance(values, Mapping):
+            names = ("learning_rate", "weight_decay", "loss_scaling")
+            numbers = () if values is None else (values, *old)
+            named = {**dict(zip(names, numbers, strict=False)), **named}
+            if "learning_rate" not in named:
+                raise TypeError("SGD() needs its values or a learning_rate")
+            values = _from_numbers(named, constant=False)
+        else:
+            behind: tuple[Any, ...]
+            behind = (clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type)
+            given = (*old[: len(behind)], *behind[len(old) :])
+            clip_norm_settings, accumulatorAndMomentum, accumType, accl1Type = given
+        self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
+        if self._combined and accl1Type is not DataType.FLOAT:
+            accl1Type = DataType.UNDEFINED  # PopART keeps a combined velocity as its weight
+        self._given_types = {"accum_type": accumType, "accl1_type": accl1Type}
+        self._types = state_types("SGD()", **self._given_types)
+        super().__init__(values, clip_norm_settings)
+
+    def _check(self) -> None:
+        super()._check()
+        if self._nesterov and self.dampenings().default.val() != 0:
+            raise popart_exception(
+                f"When enable nesterov momentum, dampening "
+                f"({self.dampenings().default.val():g}) in SGD shouled be zero"
+            )
+
+    @property
+    def _nesterov(self) -> bool:
+        return bool(self._maps["nesterov"].default.val())
+
+    def momentums(self) -> OptimizerValueMap:
+        return self._maps["momentum"]
+
+    def dampenings(self) -> OptimizerValueMap:
+        return self._maps["dampening"]
+
+    def velocityScalings(self) -> OptimizerValueMap:
+        return self._maps["velocityScaling"]
+
+    def nesterov(self) -> OptimizerValueMap:
+        return self._maps["nesterov"]
+
+    def _validate(self, new: SGD) -> None:
+        super()._validate(new)
+        if not self._has_velocity:
+            return
+        own, other = ("Combined" if one._combined else "Separate" for one in (self, new))
+        if own != other:
+            raise popart_exception(
+                f"this has SGDAccumulatorAndMomentum SGDAccumulatorAndMomentum::{own}, "
+                f"but other has SGDAccumulatorAndMomentum::{other}"
+            )
+        for name, about in (("accum_type", "sgdAccumType"), ("accl1_type", "sgd2Accl1Type")):
+            types = self._given_types[name], new._given_types[name]
+            if own == "Separate" and types[0] != types[1]:
+                raise popart_exception(
+                    f"this has SGDAccumulatorAndMomentum::Separate and {about} {types[0].name}, "
+                    f"but other has {types[1].name}"
+                )
+
+    @property
+    def _has_velocity(self) -> bool:
+        default = self.momentums().default
+        return not default.isConst() or default.val() != 0
+
+    def _structure(self) -> tuple[object, ...]:
+        return (self._combined, self._nesterov, *self._types.values())
+
+    def spec(self) -> ours.SGD:
+        return ours.SGD(
+            **self._scalars(),
+            specific=(*self._specifics(), *self._nesterov_specifics()),
+            clip=self._clips(),
+            nesterov=self._nesterov,
+            combined=self._combined,
+            **self._types,
+        )
+
+    def _nesterov_specifics(self) -> Iterator[ours.Specific]:
+        for weight, value in self._maps["nesterov"].specifics.items():
+            if bool(value.val()) != self._nesterov:
+                yield ours.Specific(weight, "nesterov", ours.Scalar(value.val()))
+
+
+@typed
+class ConstSGD(SGD):
+    """SGD without momentum whose numbers never change."""
+
+    def __init__(
+        self,
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        loss_scaling: float = 1.0,
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
+    ) -> None:
+        numbers = {
+            "learning_rate": learning_rate,
+            "weight_decay": weight_decay,
+            "loss_scaling": loss_scaling,
+        }
+        super().__init__(
+            _from_numbers(numbers, constant=True), clip_norm_settings=clip_norm_settings
+        )
+
+
+def _from_numbers(numbers: Mapping[str, float], constant: bool) -> dict[str, object]:
+    keys = {
+        "learning_rate": "defaultLearningRate",
+        "weight_decay": "defaultWeightDecay",
+        "loss_scaling": "lossScaling",
+    }
+    unknown = set(numbers) - set(keys)
+    if unknown:
+        raise TypeError(f"SGD() got an unexpected argument {sorted(unknown)[0]!r}")
+    return {keys[name]: (float(value), constant) for name, value in numbers.items()}
+
+
+@typed
+class Adam(Optimizer):
+    """Adam, AdamW (`weight_decay_mode` Decay), AdaMax, Lamb."""
+
+    KIND = "Adam"
+    PARAMETERS = (
+        Parameter("learningRate", "learning_rate", 0.1, "learning rate"),
+        _DECAY,
+        Parameter("beta1", "beta1", 0.9, "beta1"),
+        Parameter("beta2", "beta2", 0.999, "beta2"),
+        _EPSILON,
+        Parameter("maxWeightNorm", "max_weight_norm", 10.0, "max weight norm", plural="mwn"),
+    )
+    OLD_KEYS = ("maxWeightNorm",)
+    _MODES: ClassVar = {
+        AdamMode.Adam: "adam",
+        AdamMode.AdamNoBias: "adam_no_bias",
+        AdamMode.Lamb: "lamb",
+        AdamMode.LambNoBias: "lamb_no_bias",
+        AdamMode.AdaMax: "ada_max",
+    }
+
+    @classmethod
+    def mode_of(cls, mode: str) -> AdamMode:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
+
+    def __init__(
+        self,
+        values: Mapping[Any, object],
+        mode: AdamMode = AdamMode.Adam,
+        weight_decay_mode: WeightDecayMode = WeightDecayMode.Decay,
+        accum_type: DataType = DataType.UNDEFINED,
+        accl1_type: DataType = DataType.FLOAT,
+        accl2_type: DataType = DataType.FLOAT,
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
+        scaled_optimizer_state: bool = False,
+        debugContext: object = "adam",
+    ) -> None:
+        self._types = state_types(
+            "Adam()", accum_type=accum_type, accl1_type=accl1_type, accl2_type=accl2_type
+        )
+        self._mode, self._decay = mode, weight_decay_mode
+        self._scaled = scaled_optimizer_state
+        values = dict(values)
+        if "maxWeightNorm" in values:
+            deprecated(
+                "Using 'maxWeightNorm' as a key in the Adam constructor is deprecated. Please use "
+                "'defaultMaxWeightNorm' instead."
+            )
+            values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
+        super().__init__(values, clip_norm_settings)
+
+    def beta1s(self) -> OptimizerValueMap:
+        return self._maps["beta1"]
+
+    def beta2s(self) -> OptimizerValueMap:
+        return self._maps["beta2"]
+
+    def epss(self) -> OptimizerValueMap:
+        return self._maps["eps"]
+
+    def maxWeightNorms(self) -> OptimizerValueMap:
+        return self._maps["maxWeightNorm"]
+
+    def _validate(self, new: Adam) -> None:
+        _validate_modes(self, new)
+        super()._validate(new)
+
+    def _structure(self) -> tuple[object, ...]:
+        return (self._scaled, *self._types.values())
+
+    def spec(self) -> ours.Adam:
+        return ours.Adam(
+            **self._scalars(),
+            specific=self._specifics(),
+            clip=self._clips(),
+            mode=self._MODES[self._mode],
+            decay=self._decay is WeightDecayMode.Decay,
+            scaled_state=self._scaled,
+            **self._types,
+        )
+
+
+@typed
+class Adaptive(Optimizer):
+    """AdaGrad, RMSProp, centered RMSProp, AdaDelta."""
+
+    KIND = "Adaptive"
+    PARAMETERS = (
+        Parameter("learningRate", "learning_rate", 0.01, "learning rate"),
+        _DECAY,
+        Parameter("alpha", "alpha", 0.99, "alpha"),
+        _MOMENTUM,
+        _EPSILON,
+    )
+    _MODES: ClassVar = {
+        AdaptiveMode.AdaGrad: "ada_grad",
+        AdaptiveMode.RMSProp: "rms_prop",
+        AdaptiveMode.CenteredRMSProp: "centered_rms_prop",
+        AdaptiveMode.AdaDelta: "ada_delta",
+    }
+
+    @classmethod
+    def mode_of(cls, mode: str) -> AdaptiveMode:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
+
+    def __init__(
+        self,
+        values: Mapping[Any, object],
+        mode: AdaptiveMode = AdaptiveMode.RMSProp,
+        weight_decay_mode: WeightDecayMode = WeightDecayMode.Decay,
+        accum_type: DataType = DataType.UNDEFINED,
+        accl1_type: DataType = DataType.FLOAT,
+        accl2_type: DataType = DataType.FLOAT,
+        accl3_type: DataType = DataType.UNDEFINED,
+        rmsprop_tf_variant: bool = False,
+        debugContext: object = "adaptive",
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
+    ) -> None:
+        self._types = state_types(
+            "Adaptive()",
+            accum_type=accum_type,
+            accl1_type=accl1_type,
+            accl2_type=accl2_type,
+            accl3_type=accl3_type,
+        )
+        if rmsprop_tf_variant and "RMSProp" not in mode.name:
+            raise popart_exception(
+                "The rmspropTFVariant parameter is only valid with the RMSProp and "
+                "CenteredRMSProp optimizers."
+            )
+        self._mode, self._decay, self._tf = mode, weight_decay_mode, rmsprop_tf_variant
+        super().__init__(values, clip_norm_settings)
+
+    def alphas(self) -> OptimizerValueMap:
+        return self._maps["alpha"]
+
+    def momentums(self) -> OptimizerValueMap:
+        return self._maps["momentum"]
+
+    def epss(self) -> OptimizerValueMap:
+        return self._maps["eps"]
+
+    def _validate(self, new: Adaptive) -> None:
+        _validate_modes(self, new)
+        super()._validate(new)
+
+    def _structure(self) -> tuple[object, ...]:
+        return (self._tf, *self._types.values())
+
+    def spec(self) -> ours.Adaptive:
+        return ours.Adaptive(
+            **self._scalars(),
+            specific=self._specifics(),
+            clip=self._clips(),
+            mode=self._MODES[self._mode],
+            decay=self._decay is WeightDecayMode.Decay,
+            tf_variant=self._tf,
+            **self._types,
+        )
+
+
+def _validate_modes(old: Adam | Adaptive, new: Adam | Adaptive) -> None:
+    if old._mode is not new._mode:
+        raise popart_exception(f"{old.KIND} modes do not match")
+    if old._decay is not new._decay:
+        raise popart_exception("Weight decay modes do not match")

@@ -1,0 +1,180 @@
+"""PopART's patterns, and the passes that they switch on or off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import PatternsLevel
+from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.popart.api.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
+from popgraph.popart.exceptions import popart_exception
+from popgraph.support.logs import log_of
+
+_LOG = log_of("pattern")
+
+PATTERNS = PRE_ALIAS | OTHERS
+
+_OURS = {
+    "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
+    "SoftmaxGradDirect": FuseSoftmaxLoss.name,
+}
+"""The patterns that one of our passes does; without any of its patterns the pass is left out."""
+
+_LEVELS = {
+    PatternsLevel.All: PRE_ALIAS | {"InPlace"},
+    PatternsLevel.Default: MANDATORY | DEFAULT | {"InPlace"},
+    PatternsLevel.Minimal: MANDATORY,
+    PatternsLevel.NoPatterns: frozenset[str](),
+}
+
+_ADDED: dict[str, bool] = {}
+"""Patterns of libraries, and whether they are on by default."""
+
+
+def add_pattern(name: str, enabled: bool = True) -> None:
+    """Makes a pattern of a library known, which is on or off by default; it changes no result."""
+    if name in PATTERNS:
+        raise popart_exception(f"PopART has a pattern {name}", "add_pattern")
+    _ADDED[name] = enabled
+
+
+def _known_patterns() -> frozenset[str]:
+    return PATTERNS | _ADDED.keys()
+
+
+@typed
+class Patterns:
+    """
+    `Patterns()`, `Patterns(PatternsLevel.Minimal)` or `Patterns(["OpToIdentity", ...])`.
+
+    Results do not depend on them. Most say how gradients are written on an IPU and have no
+    counterpart here; those that do switch the pass that does their work. Some PopART cannot do
+    without: what needs one that is off is refused (`needed_patterns`).
+    """
+
+    def __init__(
+        self,
+        patterns: PatternsLevel | Sequence[str] | None = None,
+        *,
+        level: PatternsLevel = PatternsLevel.Default,
+    ) -> None:
+        self._asserts = True
+        if patterns is None:
+            patterns = level
+        if isinstance(patterns, str):
+            raise TypeError(
+                f"Patterns(): incompatible constructor arguments: {patterns!r} is one name; "
+                f"Patterns([{patterns!r}]) enables it alone"
+            )
+        if isinstance(patterns, PatternsLevel):
+            self._enabled = set(_LEVELS[patterns])
+            if patterns in (PatternsLevel.All, PatternsLevel.Default):
+                self._enabled |= {name for name, enabled in _ADDED.items() if enabled}
+        else:
+            self._enabled = {_known(name) for name in patterns}
+
+    def isPatternEnabled(self, name: str) -> bool:
+        self._check_known(name)
+        return name in self._enabled
+
+    def enabled(self) -> frozenset[str]:
+        """The names of the patterns that are on."""
+        return frozenset(self._enabled)
+
+    def enablePattern(self, name: str, enabled: bool) -> Patterns:
+        """Switches a pattern on, or off one that PopART can do without."""
+        self._check_known(name)
+        if not enabled and name in MANDATORY and self.insists_on_needed():
+            raise popart_exception(
+                f"Pattern '{name}' is mandatory and cannot be disabled",
+                "Patterns",
+                "Patterns([...]) with a list of names leaves out all others",
+            )
+        _LOG.info("Pattern %s %s", name, str(enabled).lower())
+        (self._enabled.add if enabled else self._enabled.discard)(name)
+        return self
+
+    @staticmethod
+    def _check_known(name: str) -> None:
+        if name not in _known_patterns():
+            raise popart_exception(f"Unknown pattern {name}.", "Patterns", _close(name))
+
+    def enableRuntimeAsserts(self, enabled: bool) -> Patterns:
+        """Whether a session insists on the patterns that PopART cannot do without."""
+        self._asserts = enabled
+        return self
+
+    def insists_on_needed(self) -> bool:
+        """Whether a model is refused that needs a pattern which is off."""
+        return True
+
+    def check(self) -> None:
+        missing = sorted(MANDATORY - self._enabled)
+        if self._asserts and missing:
+            more = f"; so must {', '.join(missing[1:])}" if missing[1:] else ""
+            raise popart_exception(
+                f"Pattern '{missing[0]}' must be enabled",
+                "Patterns",
+                f"enablePattern it, or call enableRuntimeAsserts(False){more}",
+            )
+
+    def disabled_passes(self) -> frozenset[str]:
+        """The names of our passes that are off."""
+        wanted = {ours for pattern, ours in _OURS.items() if pattern in self._enabled}
+        return frozenset(set(_OURS.values()) - wanted)
+
+    def __getattr__(self, name: str) -> bool:
+        if name in _PROPERTIES:
+            return _PROPERTIES[name] in self._enabled
+        raise AttributeError(f"'Patterns' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _PROPERTIES:
+            self.enablePattern(_PROPERTIES[name], bool(value))
+        elif name in ("_enabled", "_asserts"):
+            object.__setattr__(self, name, value)
+        else:
+            raise AttributeError(f"'Patterns' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        names = sorted(_known_patterns())
+        return "\n".join(f"{name}: {'On' if name in self._enabled else 'Off'}" for name in names)
+
+
+_PROPERTIES = {
+    name: name
+    for name in [
+        "PreUniRepl",
+        "PostNRepl",
+        "SoftMaxGradDirect",
+        "OpToIdentity",
+        "SubtractArg1GradOp",
+        "MulArgGradOp",
+        "MatMulOp",
+        "MatMulLhsGradOp",
+        "MatMulRhsGradOp",
+        "InPlace",
+    ]
+} | {
+    "SoftMaxGradDirect": "SoftmaxGradDirect",
+    "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect",
+}
+
+
+def spelt(name: str) -> str:
+    """A pattern's name as PopART writes it, whatever its case; other names as they are."""
+    return {known.lower(): known for known in _known_patterns()}.get(name.lower(), name)
+
+
+def _known(name: str) -> str:
+    """A name in a list of patterns."""
+    if name in _known_patterns():
+        return name
+    inplace = ", did you mean InPlace?" if name == "Inplace" else ""
+    raise popart_exception(f"Unknown pattern {name}{inplace}", "Patterns", _close(name))
+
+
+def _close(name: str) -> str:
+    close = spelt(name)
+    return "" if close == name else f"did you mean {close}?"

@@ -1,0 +1,190 @@
+"""How the replicas of each group share a variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.comm_group import CommGroup
+from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
+from popgraph.popart.exceptions import popart_exception, popart_internal_exception
+from popgraph.support.replicas import grouped, grouping
+
+
+@dataclass(frozen=True)
+class ReplicaGrouping:
+    """Replicas in groups of `groupSize`, whose members are `stride` apart."""
+
+    numReplicas: int
+    stride: int
+    groupSize: int
+
+    def __post_init__(self) -> None:
+        for count, words in (
+            (self.numReplicas, "number of replicas"),
+            (self.stride, "stride"),
+            (self.groupSize, "group size"),
+        ):
+            _positive(count, words, "ReplicaGrouping")
+        if self.numReplicas % (self.stride * self.groupSize):
+            raise popart_exception(
+                "The number of replicas in a `popart::ReplicaGrouping` must be divisible by the "
+                "product of the stride and the group size.",
+                f"{self.numReplicas} replicas, stride {self.stride}, groups of {self.groupSize}",
+            )
+        if self.groupSize == 1:
+            object.__setattr__(self, "stride", 1)
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The replicas of each group."""
+        return grouped(self.numReplicas, self.stride, self.groupSize)
+
+
+@typed
+class VariableSettings:
+    """
+    Which replicas share a variable, and whose values come back.
+
+    `VariableSettings()`, `(CommGroup)`, `(VariableRetrievalMode)`, `(CommGroup, mode)` and
+    `(stride, groupSize[, mode])` are accepted.
+    """
+
+    def __init__(
+        self,
+        *given: CommGroup | VariableRetrievalMode | int,
+        sharedVariableDomain_: CommGroup | None = None,
+        retrievalMode_: VariableRetrievalMode = VariableRetrievalMode.OnePerGroup,
+        stride: int | None = None,
+        groupSize: int | None = None,
+        mode: VariableRetrievalMode | None = None,
+    ) -> None:
+        domains = [one for one in given if isinstance(one, CommGroup)]
+        modes = [one for one in given if isinstance(one, VariableRetrievalMode)]
+        numbers = [int(o) for o in given if not isinstance(o, CommGroup | VariableRetrievalMode)]
+        numbers += [one for one in (stride, groupSize) if one is not None]
+        if len(numbers) not in (0, 2) or (numbers and (domains or sharedVariableDomain_)):
+            raise TypeError("VariableSettings(CommGroup, mode) or (stride, groupSize, mode)")
+        self._mode = (modes or [mode or retrievalMode_])[0]
+        self._domain = None if numbers else (domains or [sharedVariableDomain_ or CommGroup()])[0]
+        self._stride, self._size = numbers or (0, self._shared().replicaGroupSize)
+        self.verify()
+
+    def _shared(self) -> CommGroup:
+        return self._domain or CommGroup()
+
+    def verify(self) -> None:
+        """Fails unless groups have members."""
+        if self._domain is None:
+            _positive(self._stride, "stride", "VariableSettings")
+            _positive(self._size, "group size", "VariableSettings")
+            self._stride = 1 if self._size == 1 else self._stride
+        elif self._domain.type in _SIZED and self._domain.replicaGroupSize < 1:
+            raise popart_internal_exception(
+                "VariableSettings had 1 errors!",
+                "VariableSettings",
+                f"groups of type {self._domain.type.name} need a size",
+            )
+
+    def isUsingCommGroup(self) -> bool:
+        return self._domain is not None
+
+    def getSharedVariableDomain(self) -> CommGroup:
+        if self._domain is None:
+            raise popart_exception(
+                "The variable settings were not initialised using a `popart::CommGroup` instance.",
+                "VariableSettings",
+            )
+        return self._domain
+
+    def getCommGroupType(self) -> CommGroupType:
+        return self._shared().type
+
+    def getStride(self) -> int:
+        return self._stride
+
+    def getGroupSize(self) -> int:
+        return self._size
+
+    def getRetrievalMode(self) -> VariableRetrievalMode:
+        return self._mode
+
+    def getReplicaGrouping(self, numReplicas: int) -> ReplicaGrouping:
+        if self._domain is None:
+            return ReplicaGrouping(numReplicas, self._stride, self._size)
+        stride, size = grouping(int(self._domain.type), self._size, numReplicas)
+        return ReplicaGrouping(numReplicas, stride, size)
+
+    def groups(self, replicaCount: int) -> list[list[int]]:
+        """The replicas of each group."""
+        return self.getReplicaGrouping(replicaCount).groups
+
+    def getGroupCount(self, replicaCount: int) -> int:
+        return len(self.groups(replicaCount))
+
+    def groupCount(self, replicaCount: int) -> int:
+        """`getGroupCount`, as PopART called it until 2.6."""
+        return self.getGroupCount(replicaCount)
+
+    def getRealGroupSize(self, replicaCount: int) -> int:
+        return self.getReplicaGrouping(replicaCount).groupSize
+
+    def getGroupRepresentative(self, group: int) -> int:
+        """The first replica of a group."""
+        match None if self._domain is None else self._domain.type:
+            case None:
+                return self.groups(self._size * self._stride * (group + 1))[group][0]
+            case CommGroupType.All:
+                return 0
+            case CommGroupType.Consecutive:
+                return self._size * group
+            case _:
+                return group
+
+    def numReplicasReturningVariable(self, replicaCount: int) -> int:
+        if self._mode is VariableRetrievalMode.AllReplicas:
+            return replicaCount
+        return self.getGroupCount(replicaCount)
+
+    def shapeOnReplica(self, shape: Sequence[int], replicaCount: int, name: str) -> list[int]:
+        """What a replica has of an array that holds the values of all groups."""
+        count = self.getGroupCount(replicaCount)
+        if count == 1:
+            return list(shape)
+        if not shape or shape[0] != count:
+            raise popart_internal_exception(
+                f"Return mismatch with possibly appended outer dimension "
+                f'({shape[0] if shape else "none"}) of Tensor: "{name}". '
+                f"should match numGroups: {count}"
+            )
+        return list(shape[1:])
+
+    def shapeOnHost(self, shape: Sequence[int], replicaCount: int) -> list[int]:
+        """The array that holds the values of all groups."""
+        count = self.getGroupCount(replicaCount)
+        return list(shape) if count == 1 else [count, *shape]
+
+    def __str__(self) -> str:
+        kind = None if self._domain is None else self._domain.type
+        told = f"stide={self._stride}" if kind is None else f"commGroupType={kind.name}"
+        return f"VariableSettings({told}, groupSize={self._size}, retrievalMode={self._mode.name})"
+
+    def _key(self) -> tuple[object, ...]:
+        kind = None if self._domain is None else self._domain.type
+        return kind, self._stride, self._size, self._mode
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VariableSettings) and self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SIZED = (CommGroupType.Consecutive, CommGroupType.Orthogonal)
+
+
+def _positive(count: int, words: str, of: str) -> None:
+    if count < 1:
+        raise popart_exception(
+            f"The {words} in a `popart::{of}` must be a positive integer.", of, f"it is {count}"
+        )

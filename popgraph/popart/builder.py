@@ -1,0 +1,45 @@
+"""PopART's builder, which writes operators of the version that PopART does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Union
+
+from xdsl.ir import Attribute
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
+from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.popart.api import builder
+from popgraph.popart.api.opsets import POPART_OPSETS, onnx_opset
+
+DEBUG_ID = "__debug_info_id"
+"""PopART's attribute of every node that a builder adds: the number of its debug info."""
+
+
+@typed
+class Builder(builder.Builder):
+    """
+    Builds an ONNX graph call by call, as `popgraph.Builder` does; `aiOnnx` is version 10.
+
+    As in PopART, an operator that does not take its inputs is refused by the session, and nodes
+    have the attribute `__debug_info_id`, which models leave out: ONNX's checker refuses it.
+    """
+
+    DEFAULT_OPSET: ClassVar[int] = 10
+    _REFUSES_EARLY: ClassVar[bool] = False
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
+    __getattr__.__annotations__["return"] = Union[
+        (AiGraphcoreOpset1, *map(onnx_opset, POPART_OPSETS.values()))
+    ]
+
+    def _held(self, op: OnnxOp) -> Mapping[str, Attribute]:
+        held = super()._held(op)
+        number = next((self._root._debug_ids.get(id) for id in op.output_names if id), None)
+        if number is None:
+            return held
+        return {DEBUG_ID: from_python(DEBUG_ID, number, None, self.weights), **held}

@@ -1,0 +1,204 @@
+"""PopART's session options and patterns, and what each of them changes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from popgraph.popart.api.pattern_names import MANDATORY, OTHERS, PRE_ALIAS
+
+
+class Effect(Enum):
+    """What an option or a pattern changes."""
+
+    PROGRAM = "changes the program"
+    """Results, speed or memory of what runs, or what a session keeps or refuses."""
+    REPORTS = "changes reports only"
+    IR = "shown in the IR only"
+    """In drawings of `getIr`; nothing that runs depends on it."""
+    NONE = "no effect"
+    REFUSED = "refused, as PopART without an IPU"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An option or a pattern, its effect, and what it changes or why it changes nothing."""
+
+    name: str
+    effect: Effect
+    why: str
+
+
+Table = Mapping[tuple[Effect, str], str]
+"""Names, by their effect and the reason."""
+
+_ACROSS = "memory: processes share out the elements (ZeRO), if it asks for replicated sharding"
+_COUNTS = "results: how many micro-batches and replicas make an update"
+_RANKS = "results: how many replicas are in other processes"
+_IPU = "orders, places or copies the work of an IPU"
+_LIBRARIES = "configures Poplar's libraries; kernels here are chosen by schedules"
+_HOST = "configures streams between host and IPU; here both have one memory"
+_MISSING = "instruments, logs or draws what only an IPU has; `popgraph print` shows programs"
+_CACHE = "kernels are always cached, in the user's cache directory"
+
+OPTIONS: Table = {
+    (Effect.PROGRAM, _COUNTS): """
+        accumulationFactor enableGradientAccumulation enableReplicatedGraphs replicatedGraphCount
+    """,
+    (Effect.PROGRAM, "results: gradients are added up or averaged"): """
+        accumulationAndReplicationReductionType
+    """,
+    (Effect.PROGRAM, "results: when the mean of gradients is taken, which rounds differently"): """
+        meanAccumulationAndReplicationReductionStrategy
+    """,
+    (Effect.PROGRAM, _RANKS): """
+        enableDistributedReplicatedGraphs getGlobalReplicationFactor globalReplicaOffset
+        globalReplicationFactor
+    """,
+    (Effect.PROGRAM, _ACROSS): """
+        accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
+        weightTensorLocationSettings
+    """,
+    (Effect.PROGRAM, "results: the loss scale follows the gradients"): """
+        automaticLossScalingSettings
+    """,
+    (Effect.PROGRAM, "memory: gradients recompute activations instead of keeping them"): """
+        autoRecomputation
+    """,
+    (Effect.PROGRAM, "speed: weights of inference are constants, which the host cannot change"): """
+        constantWeights
+    """,
+    (Effect.PROGRAM, "without it, `prepareDevice` compiles nothing, and nothing can run"): """
+        compileEngine
+    """,
+    (Effect.PROGRAM, "a second program, which `run` of its handle calls"): """
+        createImplicitPipeliningFwdOnlyProgram
+    """,
+    (Effect.PROGRAM, "which states `modelToHost` writes"): """
+        disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
+    """,
+    (Effect.PROGRAM, "results: a step with NaN or infinity ends with an error"): """
+        enableFloatingPointChecks
+    """,
+    (Effect.PROGRAM, "whether `getRNGState` and `setRNGState` may be called"): """
+        enableLoadAndOffloadRNGState
+    """,
+    (Effect.PROGRAM, "results: later stages meet older weights unless gradients accumulate"): """
+        enablePipelining
+    """,
+    (Effect.PROGRAM, "results: halves are rounded at random"): "enableStochasticRounding",
+    (Effect.PROGRAM, "results: which channels are a group"): "groupNormStridedChannelGrouping",
+    (Effect.PROGRAM, "results: inputs are drawn here, and the host's are not read"): """
+        syntheticDataMode
+    """,
+    (Effect.PROGRAM, "results: which stage of a pipeline by cost computes what"): """
+        virtualGraphSplitRatios
+    """,
+    (Effect.PROGRAM, "which devices stages of a pipeline have, and what is refused"): """
+        virtualGraphMode
+    """,
+    (Effect.REPORTS, "summaries show more"): "reportOptions",
+    (Effect.REPORTS, "summaries name tensors that an IPU would have off chip"): """
+        tensorLocationSettingsOverride
+    """,
+    (Effect.REPORTS, "lets `getCycleCount` give the modelled cycles"): """
+        instrumentWithHardwareCycleCounter
+    """,
+    (Effect.REPORTS, "`debug.allowOutOfMemory`: what the error of a full IPU says"): """
+        engineOptions
+    """,
+    (Effect.IR, "which pictures of the IR are drawn, where and of what"): """
+        dotChecks dotOpNames finalDotOp firstDotOp logDir
+    """,
+    (Effect.NONE, _IPU): """
+        accumulateOuterFragmentSettings activationTensorLocationSettings
+        batchSerializationSettings
+        delayVarUpdates enableFullyConnectedPass enableMergeExchange enableOutlining
+        executionPhaseSettings kahnTieBreaker mergeVarUpdate mergeVarUpdateMemThreshold numIOTiles
+        outlineThreshold partialsTypeMatMuls replicatedCollectivesSettings
+        scheduleNonWeightUpdateGradientConsumersEarly swapLimitScheduler timeLimitScheduler
+    """,
+    (Effect.NONE, "sums of gradients are written as they come"): "decomposeGradSum",
+    (Effect.NONE, "the program computes the loss scale in the type of the loss"): """
+        ensureFp32LossScaleTensor
+    """,
+    (Effect.NONE, "a step is a loop of the host; overlap of exchanges needs it"): """
+        enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
+    """,
+    (Effect.REFUSED, "other values than the default would change results"): "customCodelets",
+    (Effect.NONE, "all replicas are in one memory: there is nothing to place"): "groupHostSync",
+    (Effect.NONE, _HOST): """
+        aliasZeroCopy bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
+        enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
+        rearrangeAnchorsOnHost rearrangeStreamsOnHost
+    """,
+    (Effect.NONE, "orders or copies the work of an IPU; the passes here decide themselves"): """
+        enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
+        enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
+        separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
+        transitiveClosureOptimizationThreshold useLoopCandidateCreator
+    """,
+    (Effect.NONE, _LIBRARIES): """
+        _enableRngStateManagement convolutionOptions customCodeletCompileFlags
+        enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
+        throwIfLog2ScaleTensorNotInRange
+    """,
+    (Effect.NONE, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
+        updatableNamedBuffers
+    """,
+    (Effect.NONE, "64-bit numbers stay what they are"): "enableSupportedDataTypeCasting",
+    (Effect.NONE, "every operator keeps the version that its model asks for"): "strictOpVersions",
+    (Effect.NONE, _MISSING): """
+        exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
+        opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
+        serializedPoprithmsShiftGraphsDir
+    """,
+    (Effect.NONE, _CACHE): "cachePath enableEngineCaching enableVariablesCaching",
+}
+"""What each of PopART's options changes."""
+
+_PATTERNS_WITHOUT: Table = {
+    (Effect.NONE, "only operators of PopXL need it"): """
+        AllReduceToIdentity DecomposeBinaryConstScalar
+    """,
+    (Effect.NONE, "says where an IPU's tiles keep or overwrite what"): "InitAccumulate",
+    (Effect.NONE, "the operator, and the bodies of loops, stay as written"): """
+        LoopScanOut PackedDataBlock
+    """,
+    (Effect.NONE, "the norm is that of a weight, be it used in parts or not"): """
+        LambSerialisedWeight
+    """,
+    (Effect.NONE, "a loss scale is made in the type that the loss has"): """
+        RemoveUnnecessaryLossGradCast
+    """,
+    (Effect.NONE, "all replicas are in one memory: there is nothing to place"): "SplitGather",
+}
+
+FUSING = frozenset(("NlllWithSoftmaxGradDirect", "SoftmaxGradDirect"))
+"""Patterns that are one pass here, which is left out where both are off."""
+_FUSED = "speed: the gradient of Softmax with a loss is one operation, unless both are off"
+_REWRITTEN = "how PopART writes operators; the program is lowered from the model as it is"
+_NEEDED = f"{_REWRITTEN}. A session refuses to go without it, as PopART does"
+
+
+def _named(table: Table) -> Iterator[Entry]:
+    for (effect, why), names in table.items():
+        yield from (Entry(name, effect, why) for name in names.split())
+
+
+def options() -> list[Entry]:
+    """Every option of PopART's `SessionOptions`."""
+    return sorted(_named(OPTIONS), key=lambda one: one.name.lower())
+
+
+def patterns() -> list[Entry]:
+    """Every pattern of PopART."""
+    found = {one.name: one for one in _named(_PATTERNS_WITHOUT)}
+    for name in (PRE_ALIAS | OTHERS) - found.keys():
+        if name in FUSING:
+            found[name] = Entry(name, Effect.PROGRAM, _FUSED)
+        else:
+            why = _NEEDED if name in MANDATORY else _REWRITTEN
+            found[name] = Entry(name, Effect.NONE, why)
+    return sorted(found.values(), key=lambda one: one.name.lower())

@@ -1,0 +1,1 @@
+"""PopONNX, and PopART as it was in older times."""

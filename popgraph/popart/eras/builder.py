@@ -1,0 +1,317 @@
+"""PopONNX's builder of 2018: operators as methods of the builder itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import TensorType
+
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.opset.enums import RecomputeType, TensorStorage
+from popgraph.popart import builder as modern
+from popgraph.popart.api.graph_transformer import GraphTransformer
+from popgraph.popart.api.names import Names
+from popgraph.popart.api.settings import TensorLocation
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era
+from popgraph.popart.eras.names import NumberedNames
+from popgraph.popart.eras.unreadable import in_words_of
+from popgraph.popart.exceptions import popart_exception
+
+
+class NormalizedBatch(NamedTuple):
+    """What a BatchNormalization that trains gives."""
+
+    y: str
+    mean: str
+    var: str
+    savedMean: str
+    savedvar: str
+
+
+class Builder(modern.Builder):
+    """
+    PopART's builder, and the operators of 2018 on the builder itself: `builder.add([a, b])`.
+
+    The ids may be given one by one as well: `builder.add(a, b)`.
+    """
+
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        with in_words_of(self.ERA):
+            super().__init__(*args, **named)
+
+    def _names(self) -> Names:
+        return NumberedNames() if self.ERA.numbered else super()._names()
+
+    def aiOnnxOpset(self, version: int) -> Any:
+        return _OldOperators(super().aiOnnxOpset(version), self._rank)
+
+    @property
+    def aiOnnx(self) -> Any:
+        return self.aiOnnxOpset(self._root._version or self.ERA.opset)
+
+    @property
+    def aiGraphcore(self) -> Any:
+        return _OldOperators(super().aiGraphcore, self._rank)
+
+    def _rank(self, id: str) -> int | None:
+        """How many axes a tensor has, where that is known."""
+        type_ = self.type_of(id)
+        return type_.get_num_dims() if isinstance(type_, TensorType) else None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "aiOnnxOpset")):
+            return super().__getattr__(name)
+        method = getattr(self.aiOnnx, name, None)
+        if method is None:
+            raise AttributeError(f"'Builder' object has no attribute '{name}'")
+        return method
+
+    def getTensorTranslation(self) -> dict[str, str]:
+        """Names are their own translation."""
+        return {id: id for id in [*self.getInputTensorIds(), *self.getValueTensorIds()]}
+
+    ipuNumber = modern.Builder.virtualGraph
+    pingPongPhase = modern.Builder.executionPhase
+    getPingPongPhase = modern.Builder.getExecutionPhase
+    hasPingPongPhase = modern.Builder.hasExecutionPhase
+
+    def cacheOutput(self, *args: Any, value: TensorStorage = TensorStorage.OnChip) -> Any:
+        """Whether an IPU keeps what nodes compute outside of the chip."""
+        if args and isinstance(args[-1], TensorStorage):
+            *args, value = args  # type: ignore[assignment]
+        return self.outputTensorLocation(*args, value=TensorLocation(value))
+
+    def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
+        """The value may be a bool, as it was at first."""
+        kinds = {False: RecomputeType.Checkpoint, True: RecomputeType.Recompute}
+        given = [kinds[one] if isinstance(one, bool) else one for one in args]
+        if isinstance(named.get("value"), bool):
+            named["value"] = kinds[named["value"]]
+        super().recomputeOutputInBackwardPass(*given, **named)
+
+    def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
+        transformer = GraphTransformer(self.getModelProto())
+        transformer.convertInitializersToConstants(ids)
+        self.take(import_model(transformer.getModelProto(), self.weights))
+
+    def addOutputTensor(self, outputName: str) -> None:
+        """An output; the name of a loss may stand here, too, which only a session computes."""
+        if self._draft.writer.has_value(outputName):
+            super().addOutputTensor(outputName)
+
+    def elu(self, args: Sequence[str], debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.elu(list(args), debugContext=debugPrefix))
+
+    def lstm(self, args: Sequence[str], debugPrefix: str = "") -> list[str]:
+        """All hidden states, the last one, and the last cell state."""
+        hidden = self.getTensorShape(args[2])[-1]
+        found = self.aiOnnx.lstm(list(args), 3, hidden_size=hidden, debugContext=debugPrefix)
+        return list(found)
+
+    def batchnormalizationTraining(
+        self,
+        x: str,
+        scale: str,
+        b: str,
+        mean: str,
+        var: str,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        spatial: int = 1,
+        debugPrefix: str = "",
+    ) -> NormalizedBatch:
+        """Normalizes by the statistics of the batch, which move the running ones."""
+        args = [x, scale, b, mean, var]
+        return NormalizedBatch(*self._normalized(args, 5, epsilon, momentum, spatial, debugPrefix))
+
+    def batchnormalizationTesting(
+        self,
+        x: str,
+        scale: str,
+        b: str,
+        mean: str,
+        var: str,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        spatial: int = 1,
+        debugPrefix: str = "",
+    ) -> str:
+        """Normalizes by the statistics that are given."""
+        args = [x, scale, b, mean, var]
+        return self._normalized(args, 1, epsilon, momentum, spatial, debugPrefix)[0]
+
+    def _normalized(
+        self,
+        args: list[str],
+        outputs: int,
+        epsilon: float,
+        momentum: float,
+        spatial: int,
+        debugPrefix: str,
+    ) -> list[str]:
+        if spatial != 1:
+            raise popart_exception(
+                f"spatial = {spatial} is not supported",
+                "batchnormalization",
+                "statistics are those of whole channels: leave spatial out",
+            )
+        normalize = self.aiOnnx.batchnormalization
+        return list(normalize(args, outputs, epsilon, momentum, debugContext=debugPrefix))
+
+    def convolution(
+        self,
+        args: Sequence[str],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int = 1,
+        cacheOperation: bool = True,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(
+            self.aiOnnx.conv(
+                list(args),
+                strides=list(strides),
+                pads=list(padding),
+                dilations=list(dilation),
+                group=groups,
+                debugContext=debugPrefix,
+            )
+        )
+
+    def averagepool(
+        self,
+        args: Sequence[str],
+        kernel_shape: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        return str(
+            self.aiOnnx.averagepool(
+                list(args),
+                list(kernel_shape),
+                pads=list(padding),
+                strides=list(strides),
+                debugContext=debugPrefix,
+            )
+        )
+
+    def maxpool(
+        self,
+        args: Sequence[str],
+        kernel_shape: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        pooled = self.aiOnnx.maxpool(
+            list(args),
+            1,
+            list(kernel_shape),
+            pads=list(padding),
+            strides=list(strides),
+            debugContext=debugPrefix,
+        )
+        return str(pooled[0])
+
+    def gemm(
+        self,
+        args: Sequence[str],
+        alpha: float,
+        beta: float,
+        transA: int,
+        transB: int,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.gemm(list(args), alpha, beta, transA, transB, debugPrefix))
+
+    def pad(
+        self,
+        args: Sequence[str],
+        mode: str,
+        pads: Sequence[int],
+        value: float = 0.0,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.pad(list(args), list(pads), mode, value, debugPrefix))
+
+    def slice(
+        self,
+        args: Sequence[str],
+        axes: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.slice(list(args), list(ends), list(starts), list(axes), debugPrefix))
+
+    def subsample(self, args: Sequence[str], strides: Sequence[int], debugPrefix: str = "") -> str:
+        return str(self.aiGraphcore.subsample(list(args), list(strides), debugPrefix))
+
+    def dropout(self, args: Sequence[str], ratio: float = 0.5, debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.dropout(list(args), 1, ratio, debugPrefix)[0])
+
+    def constant(self, initVal: Any, debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.constant(initVal, debugPrefix))
+
+    def reshape_const(  # type: ignore[override]
+        self, args: Any, shape: Any, *rest: Any, **named: Any
+    ) -> str:
+        """`reshape_const([x], shape)`, or PopART's form, which names the opset first."""
+        if isinstance(args, list | tuple):
+            args, shape, rest = self.aiOnnx, args, (list(shape), *rest)
+        return super().reshape_const(args, shape, *rest, **named)
+
+
+class _OldOperators:
+    """The operators of an opset, which take what old programs give them."""
+
+    def __init__(self, operators: Any, rank: Callable[[str], int | None]) -> None:
+        self._operators, self._rank = operators, rank
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._operators, name)
+        if not callable(found):
+            return found
+        return _flat(self._along_axes(found) if name.startswith("reduce") else found)
+
+    def _along_axes(self, reduce: Callable[..., str]) -> Callable[..., str]:
+        """A reduction whose list of axes may have some more than the tensor, which say nothing."""
+
+        @wraps(reduce)
+        def reduced(
+            args: Sequence[str], axes: Sequence[int] | None = None, *rest: Any, **named: Any
+        ) -> str:
+            rank = self._rank(args[0]) if axes else None
+            here = axes if rank is None else [axis for axis in axes or () if axis < rank]
+            return reduce(args, here or axes, *rest, **named)
+
+        return reduced
+
+    def __str__(self) -> str:
+        return str(self._operators)
+
+    def detach(
+        self, args: Sequence[str], pass_through_creation: int = 0, debugPrefix: str = ""
+    ) -> str:
+        """No gradient passes; how an IPU lays out memory for the tensor changes no result."""
+        return str(_flat(self._operators.detach)(list(args), debugPrefix=debugPrefix))
+
+
+def _flat(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Takes the ids one by one as well as in a list; the old name of the debug context."""
+
+    def flat(*args: Any, debugPrefix: str = "", **named: Any) -> Any:
+        if args and all(isinstance(one, str) for one in args):
+            args = (list(args),)
+        if debugPrefix:
+            named["debugContext"] = debugPrefix
+        return method(*args, **named)
+
+    flat.__doc__ = method.__doc__
+    return flat

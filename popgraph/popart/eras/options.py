@@ -1,0 +1,140 @@
+"""PopONNX's session options: names that later times gave up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from popgraph.builder.opset.enums import (
+    RecomputationType,
+    ReductionType,
+    SyntheticDataMode,
+    VirtualGraphMode,
+)
+from popgraph.popart.api import options as modern
+from popgraph.popart.api.logger import getLogger
+from popgraph.popart.api.settings import (
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+)
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era
+from popgraph.popart.exceptions import popart_unsupported_exception
+
+
+def _log_levels(levels: Mapping[str, str]) -> None:
+    for name, level in levels.items():
+        getLogger(name).setLevel(level)
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """What an old option has become."""
+
+    default: object
+    today: str
+    value: Callable[[Mapping[str, Any]], object]
+    """What today's option is set to, by the values of all old ones."""
+
+
+def _recomputation(old: Mapping[str, Any]) -> RecomputationType:
+    on = old["enableRecomputation"] or old["enableAutoRecomputation"]
+    return RecomputationType.Standard if on else RecomputationType.NoRecompute
+
+
+def _virtual_graphs(old: Mapping[str, Any]) -> VirtualGraphMode:
+    if old["autoVirtualGraph"]:
+        return VirtualGraphMode.Auto
+    return VirtualGraphMode.Manual if old["enableVirtualGraphs"] else VirtualGraphMode.Off
+
+
+_RENAMED = {
+    "enableVirtualGraphs": _Renamed(False, "virtualGraphMode", _virtual_graphs),
+    "autoVirtualGraph": _Renamed(False, "virtualGraphMode", _virtual_graphs),
+    "ignoreData": _Renamed(
+        False,
+        "syntheticDataMode",
+        lambda old: SyntheticDataMode.Zeros if old["ignoreData"] else SyntheticDataMode.Off,
+    ),
+    "enableRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "enableAutoRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
+    "accumulationReductionType": _Renamed(
+        ReductionType.Sum,
+        "accumulationAndReplicationReductionType",
+        lambda old: old["accumulationReductionType"],
+    ),
+    "enableAutomaticLossScaling": _Renamed(
+        False,
+        "automaticLossScalingSettings",
+        lambda old: AutomaticLossScalingSettings(enabled=old["enableAutomaticLossScaling"]),
+    ),
+    "batchSerializationFactor": _Renamed(
+        0,
+        "batchSerializationSettings",
+        lambda old: BatchSerializationSettings(factor=old["batchSerializationFactor"]),
+    ),
+    "pingPongPhases": _Renamed(
+        0,
+        "executionPhaseSettings",
+        lambda old: ExecutionPhaseSettings(phases=old["pingPongPhases"]),
+    ),
+}
+"""Old options that today's have succeeded."""
+
+_GONE: dict[str, object] = {
+    "exportDot": False,
+    "enableConvolutionGraphCaching": True,
+    "minimumVirtualGraphCount": 1,
+    "dotSubgraphAnnotation": False,
+    "maxDotOps": 10000,
+    "enableGroupedMatmuls": True,
+    "globalNumIpus": 1,
+    "ipuSystemType": "",
+    "explicitPipelining": False,
+    "replicatedWeightSharding": False,
+    "replicatedWeightShardingMinNumElements": 8192,
+}
+"""Old options that change no result, and their defaults."""
+
+_REFUSED = ("hostAllReduce", "hostAllReduceRemoteBuffer", "hostWeightUpdate")
+"""Old options by which the host takes a part in training; nothing else does here."""
+
+
+class SessionOptions(modern.SessionOptions):
+    """PopART's options, and the old names of some; an unknown name is an AttributeError."""
+
+    __slots__ = ("_old",)
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+    _old: dict[str, object]
+
+    def __init__(self) -> None:
+        renamed = {name: one.default for name, one in _RENAMED.items()}
+        old = {**_GONE, **renamed, "logging": {}, **dict.fromkeys(_REFUSED, False)}
+        object.__setattr__(self, "_old", old)
+        super().__init__()
+        self.constantWeights = self.ERA.constant_weights
+        self.groupNormStridedChannelGrouping = self.ERA.strided_groups
+
+    def __getattr__(self, name: str) -> object:
+        if name != "_old" and name in self._old:
+            return self._old[name]
+        raise AttributeError(f"'SessionOptions' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in self._old:
+            super().__setattr__(name, value)
+            return
+        if name in _REFUSED and value:
+            raise popart_unsupported_exception(
+                f"the session option {name} is not implemented",
+                f"SessionOptions.{name}",
+                "leave it at its default",
+            )
+        self._old[name] = value
+        if name in _RENAMED:
+            renamed = _RENAMED[name]
+            super().__setattr__(renamed.today, renamed.value(self._old))
+        elif name == "logging":
+            assert isinstance(value, Mapping)
+            _log_levels(value)

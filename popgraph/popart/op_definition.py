@@ -1,0 +1,71 @@
+"""PopART's `OpDefinition`: what an operator takes, gives and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import DataType
+from popgraph.dialects.onnx import SCHEMAS
+from popgraph.popart.about import OperatorIdentifier, getSupportedOperations
+
+
+@dataclass(frozen=True)
+class _Input:
+    name: str
+    supportedTensors: list[DataType]
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class _Output:
+    name: str
+    supportedTensors: list[DataType]
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    supportedValuesRegex: str = "*"
+
+
+@typed
+@dataclass(frozen=True)
+class OpDefinition:
+    """Inputs and outputs in order, with the element types that they may have, and attributes."""
+
+    Input: ClassVar = _Input
+    Output: ClassVar = _Output
+    Attribute: ClassVar = _Attribute
+
+    inputs: list[_Input] = field(default_factory=list)
+    outputs: list[_Output] = field(default_factory=list)
+    attributes: dict[str, _Attribute] = field(default_factory=dict)
+
+
+@typed
+def getSupportedOperationsDefinition(
+    includeInternal: bool = False,
+) -> dict[OperatorIdentifier, OpDefinition]:
+    """What ONNX's schemas say of every operator that can be compiled; of others it is not told."""
+    schemas = {(one.domain or "ai.onnx", one.name, one.since_version): one for one in SCHEMAS}
+    found = {}
+    for identifier in getSupportedOperations(includeInternal):
+        key = (identifier.domain, identifier.type, identifier.version)
+        found[identifier] = _of_schema(schemas[key]) if key in schemas else OpDefinition()
+    return found
+
+
+def _of_schema(schema: Any) -> OpDefinition:
+    return OpDefinition(
+        [_Input(one.name, _types(one.types)) for one in schema.inputs],
+        [_Output(one.name, _types(one.types)) for one in schema.outputs],
+        {name: _Attribute() for name in schema.attributes},
+    )
+
+
+def _types(texts: Sequence[str]) -> list[DataType]:
+    """PopART's types among those that a schema admits."""
+    names = [one.removeprefix("tensor(").removesuffix(")").upper() for one in sorted(texts)]
+    return [DataType[name] for name in names if name in DataType.__members__]

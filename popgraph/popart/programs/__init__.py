@@ -1,0 +1,1 @@
+"""The program of a session, over the engine."""

@@ -1,0 +1,1 @@
+"""What PopART reports of a session and its graph."""

@@ -1,0 +1,106 @@
+"""What a session tells the file of `initializePoplarDebugInfo`: its model, and its IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from popgraph.dialects.onnx import OnnxOp, value_name
+from popgraph.dialects.onnx.op import to_python
+from popgraph.popart.api.debug_infos import DebugInfos, Json, being_written
+from popgraph.popart.api.tensorinfo import TensorInfo
+from popgraph.popart.ir import Ir
+from popgraph.popart.model.model import SessionModel
+
+
+def note_session(model: SessionModel, made: Callable[[], Ir], weights: str) -> None:
+    """
+    Notes the nodes, the inputs and the weights of a model, and the operators and tensors of its IR.
+
+    Below an entry of a builder are those of its nodes, and below these those of their operators.
+    `weights` are Const or Variable.
+    """
+    infos = being_written()
+    if infos is None:
+        return
+    above = _note_model(infos, model)
+    ir = made()
+    for graph in ir.graphNames():
+        for number, op in enumerate(ir.operators(graph)):
+            node = next((above[id] for id in op.outputs.values() if id in above), None)
+            values: dict[str, Json] = {
+                "category": "op",
+                "instanceId": str(number),
+                "opid": node[1] if node is not None and op.is_forward else op.type,
+                "inputs": list[Json](op.inputs.values()),
+                "outputs": list[Json](op.outputs.values()),
+                "attributes": dict[str, Json](op.attributes),
+                "graphId": graph,
+            }
+            parent = None if node is None else node[0]
+            infos.add("popart", values, name=op.name, parent=parent)
+    kinds = dict.fromkeys(model.weight_names, weights) | dict.fromkeys(
+        model.graph.input_names, "Stream"
+    )
+    for id, info in ir.infos().items():
+        about = {"category": "tensor", "tensorId": id, "type": kinds.get(id, "ActGrad")}
+        infos.add("popart", {**about, **_shown(info)}, name=id)
+
+
+_Above = dict[str, tuple[int, str]]
+"""The entry of the node that computes a tensor, and what PopART calls the node's operator."""
+
+
+def _note_model(infos: DebugInfos, model: SessionModel) -> _Above:
+    found: _Above = {}
+    known = model.infos()
+    for initializer in model.graph.initializers:
+        id = initializer.value_name.text
+        _note_variable(infos, id, {"tensorProto": {"name": id, **_proto(known.get(id))}})
+    for id in model.graph.input_names:
+        shape = {"shape": _text(known[id])} if id in known else {}
+        _note_variable(infos, id, {"valueInfoProto": {"name": id, "type": dict[str, Json](shape)}})
+    for op in model.graph.nodes:
+        outputs = [id for id in op.output_names if id]
+        parent = next((infos.made_by[id] for id in outputs if id in infos.made_by), None)
+        number = infos.add("onnx", _node(op, model), name=op.node_name, parent=parent)
+        opid = f"{op.domain or 'ai.onnx'}.{op.op_type}:{op.since_version or 1}"
+        found |= dict.fromkeys(outputs, (number, opid))
+    return found
+
+
+def _note_variable(infos: DebugInfos, id: str, values: Mapping[str, Json]) -> None:
+    told = {"category": "variable", **values}
+    infos.add("onnx", told, name=id, parent=infos.made_by.get(id))
+
+
+def _node(op: OnnxOp, model: SessionModel) -> dict[str, Json]:
+    attributes = {n: to_python(one, model.weights) for n, one in op.onnx_attributes().items()}
+    inputs = ["" if one is None else value_name(one) for one in op.input_values()]
+    return {
+        "category": "op",
+        "input": list[Json](inputs),
+        "output": list[Json](op.output_names),
+        "opName": op.node_name,
+        "opType": op.op_type,
+        "domain": op.domain,
+        "attribute": {name: _plain(value) for name, value in attributes.items()},
+    }
+
+
+def _plain(value: object) -> Json:
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _proto(info: TensorInfo | None) -> dict[str, Json]:
+    if info is None:
+        return {}
+    return {"dims": _text(info), "dataType": info.data_type()}
+
+
+def _shown(info: TensorInfo) -> dict[str, Json]:
+    return {"shape": _text(info), "elementType": info.data_type_lcase()}
+
+
+def _text(info: TensorInfo) -> str:
+    """A shape as PopART prints it."""
+    return f"[{' '.join(map(str, info.shape()))}]"

@@ -1,0 +1,117 @@
+"""PopART's reports of a session, as text, JSON and CBOR."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from popgraph.backends.base import Executable
+from popgraph.measure.ipu import IpuModel
+from popgraph.measure.ipu import report as ipu_report
+from popgraph.popart.api.devices import DeviceInfo
+from popgraph.popart.api.options import SHOW_STEPS, SHOW_VARIABLES
+from popgraph.popart.programs.program import Program
+from popgraph.popart.reports.executions import Executions, kernel_times
+from popgraph.popart.reports.graph_report import GraphReport, Json
+from popgraph.support.cbor import to_cbor
+from popgraph.support.tables import table
+
+
+class Reports:
+    """What is known of a compiled program and its executions."""
+
+    def __init__(
+        self,
+        program: Program,
+        device: DeviceInfo,
+        running: Executable,
+        executions: Executions,
+        model: IpuModel,
+    ) -> None:
+        """`model` is the program on the IPUs of the device."""
+        self._lowered = program.code.lowered(device.threads)
+        self._device, self._running, self._executions = device, running, executions
+        self._model = model
+
+    def graph(self) -> dict[str, Json]:
+        return {**self._graph_report().content(), "ipu": ipu_report.content(self._model)}
+
+    def _graph_report(self) -> GraphReport:
+        return GraphReport(self._lowered.module, self._device, self._model)
+
+    def execution(self) -> dict[str, Json]:
+        """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""
+        content = self._executions.content()
+        inputs = self._executions.inputs
+        measured = content["steps"] and inputs is not None and self._device.backend == "c"
+        cycles = self._cycles()
+        return {
+            **content,
+            "cycles": cycles,
+            "simulation": {"cycles": cycles["steps"]},  # where Poplar's report has them
+            "computeSets": kernel_times(self._lowered, self._running, inputs or {})
+            if measured
+            else [],
+        }
+
+    def _cycles(self) -> dict[str, Json]:
+        """Of a micro-batch on the modelled IPUs, and of the steps that ran."""
+        each: dict[str, Json] = dict(self._model.split().items())
+        ran = self._executions
+        return {
+            "microBatch": {"total": self._model.cycles, **each},
+            "steps": self._model.cycles * ran.micro_batches_per_step * ran.count,
+        }
+
+    def summary(self, title: str, options: Mapping[str, str]) -> str:
+        """The most important numbers of both, for people; more of them as `options` say."""
+        graph: Any = self.graph()
+        lines = [title, *_graph_lines(graph), *ipu_report.head(self._model)]
+        lines.append(_execution_line(self._executions.content()))
+        if options.get(SHOW_VARIABLES) == "true":
+            lines.append(_variables(graph["memory"]["tensors"]))
+        if options.get(SHOW_STEPS) == "true":
+            lines.append(_compute_sets(self.execution()))
+        return "\n".join(lines)
+
+
+def _graph_lines(graph: Mapping[str, Any]) -> list[str]:
+    memory = graph["memory"]
+    return [
+        "Target: {type}, {numIPUs} IPU(s) of {tilesPerIPU} tiles".format(**graph["target"]),
+        "Graph: {numComputeSets} compute sets, {numVertices} vertices, {numEdges} edges, "
+        "{numVars} variables".format(**graph["graph"]),
+        f"Memory: {memory['liveness']['alwaysLive']} bytes always live, at most "
+        f"{memory['liveness']['maxNotAlwaysLive']} bytes more",
+        *(f"  {name}: {count} bytes" for name, count in memory["byCategory"].items()),
+    ]
+
+
+def _execution_line(execution: Mapping[str, Any]) -> str:
+    return "Execution: {steps} steps of {batchesPerStep} batches, {microseconds:.1f} us".format(
+        **execution
+    )
+
+
+def _variables(tensors: Any) -> str:
+    """The pieces of memory, the largest first."""
+    rows = [
+        (str(one["bytes"]), one["category"], f"{one['type']}{one['shape']}", one["name"])
+        for one in sorted(tensors, key=lambda one: -int(one["bytes"]))
+    ]
+    return table([("bytes", "category", "type", "variable"), *rows])
+
+
+def _compute_sets(execution: Mapping[str, Any]) -> str:
+    """The kernels in the order of the program."""
+    rows = [
+        (f"{one['microseconds']:.1f}", f"{one['share']:.1%}", one["name"], one["source"])
+        for one in execution["computeSets"]
+    ]
+    return table([("us", "share", "compute set", "from"), *rows])
+
+
+def written(content: Mapping[str, Json], *, useCbor: bool) -> bytes:
+    """The content as JSON, or as CBOR."""
+    return to_cbor(content) if useCbor else json.dumps(content).encode()

@@ -1,0 +1,1 @@
+"""PopART's sessions, over the engine."""

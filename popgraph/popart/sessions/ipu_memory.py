@@ -1,0 +1,40 @@
+"""Refuses programs that the tiles of a modelled IPU would not hold, as Poplar does."""
+
+from __future__ import annotations
+
+from popgraph.measure.ipu.report import head, overflow
+from popgraph.popart.api.debugging import OutOfMemoryError
+from popgraph.popart.exceptions import OutOfMemoryException
+from popgraph.popart.programs.program import Program
+from popgraph.support.ipu import Ipu
+from popgraph.support.logs import log_of
+
+_SURELY_FITS = 1 / 8
+"""
+Share of the memory of all tiles: if no moment needs more, nobody asks the model.
+
+Most programs fit, and would only wait for the answer.
+"""
+
+_HINT = (
+    "take a smaller batch, more IPUs (numIPUs), or all tiles of one (tilesPerIPU: 1216 of ipu1, "
+    "1472 of ipu2); createCpuDevice has the memory of this machine"
+)
+
+
+def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
+    """`tells` says that the error is to have a summary, as `debug.allowOutOfMemory` does."""
+    if program.code.peak_bytes <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
+        return
+    model = program.on_ipus(ipu)
+    needed = model.memory
+    if not needed.overflowing:
+        return
+    tile = needed.fullest
+    message = (
+        f"Out of memory on tile {tile}: {int(needed.by_tile[tile])} bytes used but tiles only have "
+        f"{ipu.tile_bytes} bytes of memory"
+    )
+    log_of("devicex").error("Memory allocation error : %s", message)
+    summary = "\n".join(head(model)) if tells else None
+    raise OutOfMemoryException(OutOfMemoryError(message, summary, f"{overflow(needed)}: {_HINT}"))

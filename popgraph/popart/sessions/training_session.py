@@ -1,0 +1,258 @@
+"""PopART's `TrainingSession`: a session with an optimizer, whose values the host may change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from popgraph.backends.base import Executable
+from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.opset.arguments import typed
+from popgraph.builder.opset.enums import (
+    AnchorReturnTypeId,
+    MeanReductionStrategy,
+    ReductionType,
+)
+from popgraph.builder.pgraph import load as load_text
+from popgraph.engine.accumulators import adds_up
+from popgraph.passes.graphcore.training.variables import UPDATED
+from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
+from popgraph.passes.replication import belongs
+from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
+from popgraph.popart.api.devices import DeviceInfo
+from popgraph.popart.api.ipu_only import TrainingOnly
+from popgraph.popart.api.losses import AnyLoss, as_losses
+from popgraph.popart.api.optimizer_base import Optimizer
+from popgraph.popart.api.optimizer_of_rule import popart_optimizer
+from popgraph.popart.api.options import SessionOptions
+from popgraph.popart.api.patterns import Patterns
+from popgraph.popart.api.step_shape import StepShape
+from popgraph.popart.exceptions import as_popart_errors, popart_exception
+from popgraph.popart.model.grouped_weights import take_groups
+from popgraph.popart.model.model import Source, open_model
+from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, tracked_tensors
+from popgraph.popart.programs.program import Request
+from popgraph.popart.sessions.session import Session, flow_of
+from popgraph.popart.sessions.split import Share
+from popgraph.support.arrays import Array
+from popgraph.support.logs import log_of
+from popgraph.support.ranks.world import world
+from popgraph.training.driver import Driver
+from popgraph.training.roles import Origin
+from popgraph.training.selection import Choice, Selection, select
+from popgraph.training.task import Task, task_of
+
+
+@typed
+class TrainingSession(TrainingOnly, Session):
+    """
+    Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
+
+    `loss` is the id of a tensor of one element; older programs give `losses`, a list. A `.pgraph`
+    file says both in its `train` section: `TrainingSession("net.pgraph", DataFlow(1, ["loss"]))`;
+    its schedule, if it has one, sets the learning rate of every batch.
+
+    `selection` says what is trained; `freeze` and `train_only`, patterns of names of weights,
+    change it. A BatchNormalization that is written for inference uses the statistics of the batch
+    and moves the running ones, unless these are frozen.
+    """
+
+    _advice = (
+        "\n  try: this is PopART's session; to train a model on arrays: "
+        'popgraph.train("net.onnx", {"x": x, "labels": labels}, "cross_entropy", "Adam(0.001)")'
+    )
+
+    def __init__(
+        self,
+        fnModel: Source,
+        dataFlow: DataFlow | None = None,
+        loss: AnyLoss | None = None,
+        optimizer: Optimizer | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "training",
+        *,
+        dataFeed: DataFlow | None = None,
+        passes: Patterns | None = None,
+        losses: AnyLoss | None = None,
+        freeze: str | Sequence[object] = (),
+        train_only: str | Sequence[object] = (),
+    ) -> None:
+        flow = flow_of(self, dataFlow, dataFeed)
+        wanted = as_losses(loss if loss is not None else losses)
+        task = None if wanted else _task_of_text(fnModel)
+        schedule = None
+        rule = None if optimizer is None else optimizer.spec()
+        if task is not None:
+            wanted = [task.loss]
+            if rule is None and task.rule is not None:
+                rule, schedule = task.rule, task.schedule
+                with as_popart_errors():
+                    optimizer = popart_optimizer(rule)
+        if not wanted:
+            raise TypeError("TrainingSession() needs a loss")
+        if rule is None or optimizer is None:
+            raise TypeError("TrainingSession() needs an optimizer")
+        self._optimizer = self._next = optimizer
+        with as_popart_errors():
+            self._choice = Choice.of(freeze, train_only)
+        rule = _added_up(rule, userOptions)
+        self._task = task
+        places = data_places()
+        model, grouped = take_groups(fnModel, userOptions)
+        module, weights = (task.module, task.weights) if task else open_model(model, places)
+        self._origin = task.origin if task else Origin.of(module)
+        super().__init__(
+            module,
+            weights,
+            wanted,
+            rule,
+            flow,
+            deviceInfo,
+            inputShapeInfo,
+            patterns or passes,
+            userOptions,
+            name,
+            places.found,
+            grouped,
+        )
+        self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
+        self._place_states()
+
+    def _request(self) -> Request:
+        model, task = self._model, self._task
+        assert model.final_loss is not None, "a session that trains has a loss"
+        found = select(model.module, model.final_loss, self._choice, self._origin)
+        self._selection = found.with_constants(model.module, task.constants if task else ())
+        if self._choice:
+            self._selection.check()
+        settings = self._options.automaticLossScalingSettings
+        tracked = tracked_tensors(model, settings) if settings.enabled else ()
+        request = super()._request()
+        return replace(
+            request,
+            frozen=self._selection.frozen,
+            tracked=tuple(tracked),
+            aliases={**request.aliases, **self._final_states(), **ALIASES},
+        )
+
+    def _final_states(self) -> Mapping[str, str]:
+        """
+        The weights and states that come back once a step, and what they are: those after it.
+
+        Micro-batches that accumulate show what they were before.
+        """
+        flow, weights = self._dataflow, self._model.weight_names
+        return {
+            id: UPDATED + id
+            for id in flow.anchors()
+            if flow.art(id).id() is AnchorReturnTypeId.Final
+            and (id == FACTOR or any(belongs(id, weight) for weight in weights))
+            and not id.startswith((UPDATED, *self._gradient_prefixes()))
+            and not adds_up(id, self._rule)
+        }
+
+    def _own(self) -> Collection[str]:
+        """Those of them that no gradient moves: its sum over all replicas moves the others."""
+        return set(super()._own()).difference(self._selection.trained)
+
+    @property
+    def selection(self) -> Selection:
+        """What is trained, what moves with the batches, and why the rest stays as it is."""
+        return self._selection
+
+    def getTensorIds(self) -> list[str]:
+        return self._tensor_ids()
+
+    def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
+        """Takes new values of what is not constant, at once."""
+        log_of("session").debug("TrainingSession::updateOptimizerFromHost()")
+        self.updateOptimizer(optimizer)
+        executable = self._engine.prepared_for("optimizerFromHost()")
+        with as_popart_errors():
+            self._driver.send(executable, self._driver.rule)
+
+    def updateOptimizer(self, optimizer: Optimizer) -> None:
+        """Of old programs: the values that `optimizerFromHost` will send."""
+        self._optimizer.validate_replacement(optimizer)
+        self._next = optimizer
+        self._driver.rule = self._program.rule_of_groups(optimizer.spec())
+
+    def optimizerFromHost(self) -> None:
+        self.updateOptimizerFromHost(self._next)
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives the weights and states on the device of one rank to the others."""
+        if self._share.own.ranks == 1:
+            return
+        self.weightsToHost()
+        self._weights.keep_fetched()
+        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
+        self.weightsFromHost()
+
+    @property
+    def _looks_on(self) -> bool:
+        return super()._looks_on or self._driver.is_scheduled
+
+    def _run_in_row(
+        self, executable: Executable, inputs: Mapping[str, Array], count: int
+    ) -> Mapping[str, Array]:
+        self._driver.steps += count
+        return super()._run_in_row(executable, inputs, count)
+
+    def _run_batch(
+        self, executable: Executable, inputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """The results of one batch, at the learning rate that the schedule wants now."""
+        return self._driver.step(executable, inputs)
+
+
+def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
+    """The rule that takes the gradients of all micro-batches and replicas together."""
+    if not isinstance(options, SessionOptions):
+        return rule
+    rule = following(rule, options.automaticLossScalingSettings)
+    with as_popart_errors():
+        shape = Share.of(StepShape.of(1, options)).own
+    if shape.updated_by == 1:
+        return rule
+    mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
+    strategy = options.meanAccumulationAndReplicationReductionStrategy
+    return replace(
+        rule,
+        accumulation=shape.updated_by,
+        in_turn=shape.replicas,
+        ranks=shape.ranks,
+        message_type=options.exchangeType,
+        shard_from=options.states_sharded_from,
+        shard_gradients_from=options.gradients_sharded_from,
+        shard_weights_from=options.weights_sharded_from,
+        mean=mean,
+        running=strategy is MeanReductionStrategy.Running,
+    )
+
+
+def _task_of_text(source: Source) -> Task | None:
+    """How a `.pgraph` file says that it is trained; other models say nothing."""
+    if not (isinstance(source, str | Path) and Path(source).suffix == ".pgraph"):
+        return None
+    with as_popart_errors():
+        task = task_of(load_text(source))
+        if task is None:
+            raise popart_exception(
+                "this text does not say how it is trained",
+                str(source),
+                "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
+            )
+        if task.step_options:
+            said = ", ".join(f"`{name}`" for name in task.step_options)
+            raise popart_exception(
+                f"a session does not take {said} from a train section",
+                str(source),
+                "SessionOptions.accumulationFactor, autoRecomputation ...; popgraph.train follows "
+                "the section",
+            )
+        return task

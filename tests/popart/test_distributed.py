@@ -1,0 +1,123 @@
+"""Distributed replicas on their own: what is refused, and that one rank is one process."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph.popart as popart
+from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm, Scalar
+from popgraph.popart.api.step_shape import StepShape
+from popgraph.popart.model.grouped_weights import GroupedWeight, replication_of
+from popgraph.support.errors import PassError
+from popgraph.support.replicas import grouped
+from tests.popart.test_replicas import device, linear, options
+
+FACTOR = "globalReplicationFactor"
+
+
+def session_with(**settings: Any) -> Any:
+    made = options(replicas=settings.pop("local", 1))
+    made.enableReplicatedGraphs = settings.pop("replicated", made.enableReplicatedGraphs)
+    made.enableDistributedReplicatedGraphs = True
+    for name, value in settings.items():
+        setattr(made, name, value)
+    builder, _, loss = linear(2)
+    flow = popart.DataFlow(1, [loss])
+    return popart.TrainingSession(
+        builder.getModelProto(), flow, loss, popart.ConstSGD(0.1), device(), userOptions=made
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            {FACTOR: 0},
+            "Invalid globalReplicationFactor value: 0, must be greater or equal than 1",
+        ),
+        (
+            {FACTOR: 2, "globalReplicaOffset": -1},
+            "Invalid globalReplicaOffset value: -1, must be greater or equal than 0",
+        ),
+        (
+            {FACTOR: 2, "globalReplicaOffset": 3},
+            "Global replica offset: 3, is larger than global replication factor: 2",
+        ),
+        (
+            {FACTOR: 2, "replicated": True},
+            "Local replicated graphs enabled but replication factor is 1",
+        ),
+        (
+            {FACTOR: 2, "local": 4},
+            "Invalid local replication factor: 4, larger than global replication factor: 2",
+        ),
+        ({FACTOR: 5, "local": 2}, "5 replicas, of which those from 0 on are in this process"),
+        ({FACTOR: 2, "exchangeType": "f8"}, "cannot tell each other gradients in 'f8'"),
+    ],
+)
+def test_refusals(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises((popart.popart_exception, PassError), match=text):
+        session_with(**settings)
+
+
+def test_a_process_on_its_own_is_no_rank_of_several() -> None:
+    session = session_with(globalReplicationFactor=2)
+    assert session.replicationFactor == 1
+    with pytest.raises(popart.popart_exception, match="rank 0 of 2; this process is rank 0 of 1"):
+        session.prepareDevice()
+
+
+def test_one_rank_is_one_process() -> None:
+    session = session_with(globalReplicationFactor=2, local=2)
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.broadcastWeights()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 2, 3), np.float32)}, anchors))
+    assert all(np.isfinite(one).all() for one in anchors.values())
+
+
+def test_what_is_shared_out() -> None:
+    """Rules that look at one element at a time, where the weight is large enough."""
+    ranks = {"accumulation": 2, "ranks": 2, "shard_from": 4}
+    assert Adam(**ranks).shares(4) and not Adam(**ranks).shares(3)
+    assert not Adam(**ranks, mode="lamb").shares(4)
+    assert Adam(**ranks, clip=(ClipNorm(1.0),)).shares(4)
+    assert SGD(**ranks).shares(4) and not SGD(**ranks, weight_decay=Scalar(0.1)).shares(4)
+    assert not Adam(shard_from=4).shares(4)
+
+
+@pytest.mark.parametrize(("local", "ranks"), [(1, 2), (1, 4), (2, 2), (2, 4), (4, 2)])
+def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks: int) -> None:
+    """Together they are the groups of all replicas."""
+    total, found = local * ranks, 0
+    for stride, size in itertools.product((1, 2, 4, 8), repeat=2):
+        if total % (stride * size):
+            continue
+        shape = StepShape(1, 1, local, ranks)
+        settings = popart.VariableSettings(stride, size)
+        grouped_weight = GroupedWeight(settings, total, np.zeros(1))
+        made = replication_of({"w": grouped_weight}, shape, (), ["w"], None)
+        ((_, *inner),), ((_, *outer),) = made.groups, made.told
+        groups = {
+            frozenset(local * rank + one for rank in of_ranks for one in of_replicas)
+            for of_ranks in grouped(ranks, *outer)
+            for of_replicas in grouped(local, *inner)
+        }
+        assert groups == {frozenset(one) for one in settings.groups(total)}
+        found += 1
+    assert found >= 3
+
+
+def test_groups_that_processes_cannot_share() -> None:
+    weight = GroupedWeight(popart.VariableSettings(1, 2), 6, np.zeros(1))
+    with pytest.raises(popart.popart_exception, match="do not take the same part of every process"):
+        replication_of({"w": weight}, StepShape(1, 1, 3, 2), (), ["w"], None)
+
+
+def test_an_update_takes_what_all_ranks_run() -> None:
+    assert SGD(accumulation=12, ranks=3, at_once=2).period == 2

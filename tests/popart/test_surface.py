@@ -1,0 +1,217 @@
+"""Tests that the table of PopART's names says what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from popgraph import popart as session
+from popgraph.builder.opset import enums
+from popgraph.compat import disable, enable, popart
+from popgraph.popart.api.builder import Builder
+from popgraph.popart.api.names import RESERVED_PREFIXES
+from popgraph.popart.api.options import NOT_IMPLEMENTED, SessionOptions
+from popgraph.popart.api.patterns import PATTERNS
+from popgraph.popart.effects import FUSING, Effect, options, patterns
+from popgraph.popart.sessions.inference_session import InferenceSession
+from popgraph.popart.sessions.session import Session
+from popgraph.popart.sessions.training_session import TrainingSession
+from popgraph.popart.surface import Entry, Standing, entries
+from popgraph.support import dtypes
+
+ALL = list(entries())
+OWN_BUILDER = {
+    *(
+        "add_custom_node",
+        "add_node",
+        "annotate",
+        "graph",
+        "module",
+        "named_node",
+        "of",
+        "plain_node",
+        "refuses",
+        "take",
+    ),
+    *("DEFAULT_OPSET", "called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
+}
+"""What the builder has for PopGraph itself."""
+OWN_OPTIONS = {
+    "enableQuickStart",
+    "enableStraightThrough",
+    "enableWinograd",
+    "indices",
+    "scheduleFile",
+} | {
+    "exchangeBucketBytes",
+    "exchangeType",
+    "overlapStages",
+    "gradients_sharded_from",
+    "states_sharded_from",
+    "weights_sharded_from",
+    "useTunedSchedules",
+    "check",
+    "check_engine_options",
+    "compilation",
+    "log_what_has_no_effect",
+}
+
+
+def listed(owner: str) -> set[str]:
+    """The names that the table says are there."""
+    return {one.name for one in ALL if one.owner == owner and one.standing is not Standing.MISSING}
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_types_have_the_numbers_of_popart() -> None:
+    """Builders write them into models, and passes read them."""
+    assert [member.name for member in enums.DataType] == list(dtypes.POPART_ORDER)
+    assert [int(member) for member in enums.DataType] == [*range(len(dtypes.POPART_ORDER))]
+    builder = Builder()
+    zeros = builder.aiGraphcore.init([2], enums.DataType.FLOAT16, enums.InitType.Zero)
+    assert builder.getInt64NodeAttribute("data_type", {zeros}) == int(enums.DataType.FLOAT16)
+    assert builder.getTensorDtypeString(zeros) == "float16"
+
+
+def test_each_name_stands_once() -> None:
+    twice = [key for key, n in Counter((one.owner, one.name) for one in ALL).items() if n > 1]
+    assert not twice
+
+
+def test_who_does_less_says_why() -> None:
+    quiet = (Standing.QUIET, Standing.REFUSED)
+    assert not [one for one in ALL if one.standing in quiet and not one.why]
+    assert not [one for one in (*options(), *patterns()) if not one.why]
+
+
+def test_the_table_is_that_of_the_module() -> None:
+    derived = {*RESERVED_PREFIXES, *(name for name in vars(enums) if name in dir(session))}
+    there = {name for name in dir(popart) if hasattr(popart, name)}
+    assert listed("") == there - derived
+
+
+def test_the_table_is_that_of_the_builder_and_the_sessions() -> None:
+    assert listed("Builder") == public(Builder) - OWN_BUILDER
+    assert listed("Session") == public(Session) - {"save", "tuned", "wait"}
+    assert listed("InferenceSession") == public(InferenceSession) - public(Session)
+    own = {"selection"}
+    assert listed("TrainingSession") == public(TrainingSession) - public(Session) - own
+
+
+def test_the_table_is_that_of_the_options() -> None:
+    names = public(SessionOptions) | {"_enableRngStateManagement"}
+    assert listed("SessionOptions") == names - OWN_OPTIONS
+    assert {one.name for one in fields(SessionOptions)} <= names
+
+
+def test_the_table_is_that_of_the_patterns() -> None:
+    assert {one.name for one in ALL if one.owner == "Patterns"} == PATTERNS
+    works = {one.name for one in patterns() if one.effect is not Effect.NONE}
+    assert works == FUSING
+
+
+def test_refused_options_are_those_that_a_session_refuses() -> None:
+    refused = {one.name for one in options() if one.effect is Effect.REFUSED}
+    assert refused == set(NOT_IMPLEMENTED)
+
+
+@pytest.mark.parametrize("entry", [one for one in ALL if one.standing is Standing.MISSING], ids=str)
+def test_what_is_missing_is_not_there(entry: Entry) -> None:
+    owners = {"": popart, "Builder": Builder, "Session": Session}
+    owners |= {"InferenceSession": InferenceSession, "TrainingSession": TrainingSession}
+    owners["SessionOptions"] = SessionOptions
+    assert not hasattr(owners[entry.owner], entry.name)
+
+
+@pytest.mark.parametrize("version", range(6, 12))
+def test_operator_sets_have_classes_and_modules(version: int) -> None:
+    kind = getattr(popart, f"AiOnnxOpset{version}")
+    assert isinstance(session.Builder().aiOnnxOpset(version), kind)
+    enable()
+    try:
+        assert getattr(import_module(f"popart_opset{version}"), f"AiOnnxOpset{version}") is kind
+    finally:
+        disable()
+
+
+NUMBERED = """
+AdamMode: Adam AdamNoBias AdaMax Lamb LambNoBias
+AnchorReturnTypeId: Final EveryN All Sum
+GradientTensorTrackingMethod: AllNonViewChangingGradientTensors ConvAndMatmulGradients
+MergeVarUpdateType: Off All AutoLoose AutoTight
+PatternsLevel: NoPatterns Minimal Default All
+RecomputationType: NoRecompute Standard NormOnly Pipeline RecomputeAll
+ReductionType: Sum Mean NoReduction
+ReplicatedStreamMode: Broadcast Replicate
+DataType: UINT8 INT8 FLOAT8_143 FLOAT8_152 UINT16 INT16 INT32 INT64 UINT32 UINT64 BOOL FLOAT FLOAT16
+"""
+
+
+def test_members_have_popart_s_numbers() -> None:
+    for name, _, members in (line.partition(": ") for line in NUMBERED.strip().splitlines()):
+        enum = getattr(popart, name)
+        for number, member in enumerate(members.split()):
+            assert int(enum[member]) == number, (name, member)
+            assert enum(number) is enum[member]
+
+
+def test_arguments_have_all_their_names() -> None:
+    settings = session.TensorLocationSettings(storage=session.TensorStorage.OffChip)
+    assert settings.location.storage is session.TensorStorage.OffChip
+    settings = session.TensorLocationSettings(session.TensorStorage.OffChip, 0)
+    assert settings.location.storage is session.TensorStorage.OffChip
+    batch = session.ExecutionPhaseSchedule.Batch
+    assert session.ExecutionPhaseSettings(optimizerSchedule=batch).schedule is batch
+    builder = Builder()
+    product = builder.aiOnnx.matmul([builder.addInputTensor("FLOAT", [2, 2])] * 2)
+    for name, share in (("nodeOutputName", 0.5), ("nodeOutputNames", 0.25)):
+        builder.setAvailableMemoryProportion(**{name: product}, availableMemoryProportion=share)
+        assert builder.getFloatNodeAttribute("__available_memory", {product}) == share
+        again = builder.aiOnnx.abs([product])
+        builder.recomputeOutputInBackwardPass(**{name: again})
+        assert builder.getRecomputeOutputInBackwardPass(**{name: again})
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        builder.setAvailableMemoryProportion(product)
+
+
+def test_private_names_of_popart_s_binding() -> None:
+    builder = Builder()
+    y = builder.aiOnnx.abs([builder.addInputTensor("FLOAT", [2])])
+    options, below = session.SessionOptions(), "_{}Options"
+    setattr(options, below.format("engine"), {"debug.allowOutOfMemory": "true"})
+    assert options.engineOptions == {"debug.allowOutOfMemory": "true"}
+    for name in ("convolution", "lstm", "matmul", "report", "gcl"):
+        assert getattr(options, below.format(name)) is getattr(options, f"{name}Options")
+    assert getattr(options, f"_{LOCATIONS}") is options.tensorLocationSettingsOverride
+    flow = session.DataFlow(3, [y])
+    made = session.InferenceSession(builder.getModelProto(), flow, userOptions=options)
+    found = {name: getattr(made, f"_{name}")() for name in OF_A_SESSION}
+    assert found == {"getDataFlow": flow, "replicationFactor": 1, "accumulationFactor": 1}
+    device = session.DeviceManager().createCpuDevice(backend="reference")
+    getattr(made, "_" + "setDeviceInfo")(device)
+    made.prepareDevice()
+
+
+LOCATIONS = "tensorLocationSettingsOverride"
+OF_A_SESSION = ("getDataFlow", "replicationFactor", "accumulationFactor")
+
+
+def test_operands_may_be_left_out_where_the_binding_has_a_default() -> None:
+    own: Any = Builder().aiGraphcore
+    for call in (
+        lambda: own.scatterreduce(axis_size=4),
+        lambda: own.groupedscatterreduce(axis_size=4, axis=0),
+        lambda: own.incrementmod(increment=1.0, modulus=2.0),
+        lambda: own.bucketize(),
+    ):
+        with pytest.raises(session.popart_exception, match="has invalid number of inputs 0"):
+            call()
+    device = session.DeviceManager().createOfflineIPUDevice(opts={})
+    assert device.type is session.DeviceType.OfflineIpu

@@ -1,0 +1,73 @@
+"""Tests PopART's functions that only raise, and the family of its errors."""
+
+from __future__ import annotations
+
+import pytest
+
+import popgraph.popart as popart
+from popgraph.builder.opset import enums
+from popgraph.popart import exceptions
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "base"),
+    [
+        ("popart_error", exceptions.popart_exception, Exception),
+        (
+            "popart_internal_error",
+            exceptions.popart_internal_exception,
+            exceptions.popart_exception,
+        ),
+        ("popart_runtime_error", exceptions.popart_runtime_error, exceptions.popart_exception),
+        ("poplibs_error", exceptions.poplibs_exception, Exception),
+        ("poplar_error", exceptions.poplar_exception, Exception),
+        ("poplar_runtime_error", exceptions.poplar_runtime_error, exceptions.poplar_exception),
+        (
+            "application_runtime_error",
+            exceptions.poplar_application_runtime_error,
+            exceptions.poplar_runtime_error,
+        ),
+        (
+            "system_runtime_error",
+            exceptions.poplar_system_runtime_error,
+            exceptions.poplar_runtime_error,
+        ),
+        (
+            "recoverable_runtime_error",
+            exceptions.poplar_recoverable_runtime_error,
+            exceptions.poplar_system_runtime_error,
+        ),
+        (
+            "unrecoverable_runtime_error",
+            exceptions.poplar_unrecoverable_runtime_error,
+            exceptions.poplar_system_runtime_error,
+        ),
+        (
+            "unknown_runtime_error",
+            exceptions.poplar_unknown_runtime_error,
+            exceptions.poplar_system_runtime_error,
+        ),
+    ],
+)
+def test_each_kind_of_error_is_raised_with_its_message(
+    name: str, kind: type[Exception], base: type[Exception]
+) -> None:
+    with pytest.raises(base) as raised:
+        getattr(popart, f"_throw_{name}")("some words")
+    assert type(raised.value) is kind
+    assert raised.value.args[0] == "some words"
+
+
+def test_a_recoverable_error_says_what_helps() -> None:
+    with pytest.raises(exceptions.poplar_recoverable_runtime_error) as raised:
+        getattr(popart, "_throw_recoverable_runtime_error")("reset")  # noqa: B009
+    assert raised.value.recoveryAction is enums.RecoveryAction.IPU_RESET
+
+
+def test_there_are_more_operators_with_those_of_gradients() -> None:
+    public = popart.getSupportedOperations(False)
+    everything = popart.getSupportedOperations(True)
+    assert set(public) < set(everything)
+    assert popart.OperatorIdentifier("ai.graphcore", "ReluGrad", 1) in everything
+    definitions = popart.getSupportedOperationsDefinition
+    assert len(definitions(True)) > len(definitions(False))
