@@ -14,7 +14,7 @@ from popgraph.builder.opset.enums import (
     SyncPattern,
 )
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.support.ipu import IPUS, MK2, Ipu
+from popgraph.ipu.machine import IPUS, MK2, Ipu
 
 _FEW_TILES = 4
 _ids = count()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.exceptions import OutOfMemoryException
-from popgraph.measure.ipu.report import head, overflow
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.report import head, overflow
 from popgraph.session.debugging import OutOfMemoryError
 from popgraph.session.program import Program
-from popgraph.support.ipu import Ipu
 from popgraph.support.logs import log_of
 
 _SURELY_FITS = 1 / 8

@@ -13,7 +13,9 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.measure.ipu import IpuModel
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.mapping import intervals_by_tile
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
@@ -25,7 +27,6 @@ from popgraph.session.reports import Reports, written
 from popgraph.session.step_shape import StepShape
 from popgraph.session.steps import Steps
 from popgraph.session.tensor_locations import told
-from popgraph.support.ipu import Ipu
 
 
 @typed
@@ -107,7 +108,8 @@ class Reporting(ABC):
         """For each tensor, on each tile, which of its elements lie there: from, to."""
         with as_popart_errors():
             tiles = self._ipu_model.ipu.total_tiles
-            return {id: one.intervals(tiles) for id, one in self._ipu_model.mappings().items()}
+            mappings = self._ipu_model.mappings()
+            return {id: intervals_by_tile(one, tiles) for id, one in mappings.items()}
 
     def getCycleCount(self, id: str = "") -> int:
         """The cycles of a step on the modelled IPUs, whose replicas run side by side."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from popgraph.backends.base import Executable
-from popgraph.measure.ipu import IpuModel
-from popgraph.measure.ipu import report as ipu_report
+from popgraph.ipu import IpuModel
+from popgraph.ipu import report as ipu_report
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.executions import Executions, kernel_times
 from popgraph.session.graph_report import GraphReport, Json

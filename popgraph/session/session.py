@@ -24,6 +24,7 @@ from popgraph.builder.opset.exceptions import (
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
+from popgraph.ipu.machine import MK2, Ipu
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.passes.replication import Replication, belongs
@@ -72,7 +73,6 @@ from popgraph.session.weight_transfers import WeightTransfers
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
-from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
