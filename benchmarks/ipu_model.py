@@ -16,11 +16,11 @@ from pathlib import Path
 
 from popgraph.builder.pgraph import parse
 from popgraph.compiler.sizes import specialise
-from popgraph.measure.ipu import IpuModel
-from popgraph.measure.ipu.report import rate
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import MK1, MK2, Ipu
+from popgraph.ipu.report import rate
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
-from popgraph.support.ipu import MK1, MK2, Ipu
 from popgraph.support.tables import markdown_table
 from popgraph.training.task import task_of
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.models import check_file
-from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.names import closest
 
 if TYPE_CHECKING:
+    from popgraph.ipu.machine import Ipu
     from popgraph.passes.options import Options
 
 
@@ -184,24 +184,27 @@ IndicesChoice = Annotated[
 Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
 
 
-def device(text: str) -> Ipu:
-    """The IPUs that `--device` names."""
-    try:
-        return device_named(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 Device = Annotated[
-    Ipu | None,
+    str | None,
     typer.Option(
         "--device",
-        parser=device,
         metavar="ipu:2",
         help="IPUs of the model instead of this machine: `ipu:2` two, `ipu1` of the first "
         "generation, `ipu:1:64` one with 64 tiles.",
     ),
 ]
+
+
+def ipu_of(device: str | None) -> Ipu | None:
+    """The IPUs that `--device` names."""
+    if device is None:
+        return None
+    from popgraph.ipu.machine import device_named
+
+    try:
+        return device_named(device)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from error
 
 
 Train = Annotated[
@@ -233,6 +236,8 @@ def pass_name(name: str, option: str | None = None) -> str:
     from popgraph.passes.pipeline import PASSES, current, pass_named
 
     name = current(name)
+    if name not in PASSES:
+        import popgraph.ipu  # noqa: F401 (registers its pass)
     if pass_named(name) is None:
         close = closest(name, PASSES)
         hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"

@@ -31,11 +31,13 @@ def command(
     print, run and others adds them to the pipeline.
     """
     from popgraph.cli.report import markdown_page
-    from popgraph.passes.pipeline import PIPELINE
+    from popgraph.ipu.map_to_tiles import MapToTiles
+    from popgraph.passes.options import Options
+    from popgraph.passes.pipeline import pipeline_of
     from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = []
-    for step in PIPELINE:
+    for step in pipeline_of(Options(passes=(MapToTiles(),))):
         level = step.level if step.result == step.level else f"{step.level} -> {step.result}"
         about = (inspect.getdoc(step.pass_class) or "").split("\n")[0]
         name = step.pass_class.name + ("*" if step.optional else "")
@@ -44,11 +46,12 @@ def command(
         columns = ("level", "pass", "what it does", "why it stands here")
         typer.echo(markdown_page("Passes", ABOUT, columns, rows))
     else:
-        show(table([*rows, *_from_outside()]))
+        listed = {name for _, name, _ in rows}
+        show(table([*rows, *(row for row in _from_outside() if row[1] not in listed)]))
 
 
 def _from_outside() -> list[tuple[str, str, str]]:
-    """A row for each pass from outside, with its place."""
+    """A row for each registered pass, with its place."""
     from popgraph.cli.report import load_installed
     from popgraph.passes.outside import OUTSIDE
     from popgraph.support.extensions import PASSES

@@ -25,6 +25,7 @@ from popgraph.cli.options import (
     Tuned,
     Values,
     Winograd,
+    ipu_of,
     level,
     options_here,
     pass_name,
@@ -111,13 +112,18 @@ def command(
     from popgraph import compiler
     from popgraph.cli import models, print_steps
 
-    if device is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
+    ipu = ipu_of(device)
+    if ipu is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
         raise typer.BadParameter("tiles are a matter of the structured level", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
-    made = replace(made, training=training, ipu=device)
+    made = replace(made, training=training)
+    if ipu is not None:
+        from popgraph.ipu import on_ipus
+
+        made = on_ipus(made, ipu)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
     hosted = models.is_hosted(module)
     if not lowered:

@@ -21,6 +21,7 @@ from popgraph.cli.options import (
     Tuned,
     Values,
     Winograd,
+    ipu_of,
     options,
 )
 from popgraph.measure.profile_report import ROUNDS, Report, csv_of, text
@@ -29,6 +30,7 @@ from popgraph.support.writing import write_text
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from popgraph.ipu.machine import Ipu
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Options
 
@@ -93,6 +95,7 @@ def command(
     from popgraph.measure.profile import report
     from popgraph.measure.timing import pin
 
+    ipu = ipu_of(device)
     wanted: dict[str, Path | None] = {
         "--json": json_file,
         "--html": html_file,
@@ -102,12 +105,12 @@ def command(
     files = {option: file for option, file in wanted.items() if file is not None}
     for option, file in files.items():
         models.check_place(file, option)
-    if device is None:
+    if ipu is None:
         pin(threads)
     module, compilation, training = models.opened(model, dim, value, train=train, assumed=True)
     made = replace(options(winograd, schedule, tuned, passes=extra), training=training)
-    if device is not None:
-        _of_model(module, compilation, replace(made, ipu=device), rows, files)
+    if ipu is not None:
+        _of_model(module, compilation, made, ipu, rows, files)
         return
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
@@ -116,18 +119,22 @@ def command(
 
 
 def _of_model(
-    module: ModuleOp, compilation: Compilation, made: Options, rows: int, files: dict[str, Path]
+    module: ModuleOp,
+    compilation: Compilation,
+    made: Options,
+    ipu: Ipu,
+    rows: int,
+    files: dict[str, Path],
 ) -> None:
     """What the model of IPUs says of a program."""
-    from popgraph.measure.ipu import IpuModel
-    from popgraph.measure.ipu.report import content, text
+    from popgraph.ipu import IpuModel
+    from popgraph.ipu.report import content, text
     from popgraph.support.figures import json_text
 
     if others := files.keys() - {"--json"}:
         message = "what a model of IPUs says is kept by --json; `popgraph view --device` is a page"
         raise typer.BadParameter(message, param_hint=min(others))
-    assert made.ipu is not None
-    found = IpuModel.of(module, compilation, made, made.ipu)
+    found = IpuModel.of(module, compilation, made, ipu)
     typer.echo(text(found, rows))
     for file in files.values():
         write_text(file, json_text(content(found)) + "\n")

@@ -24,6 +24,7 @@ from popgraph.cli.options import (
     Tuned,
     Values,
     Winograd,
+    ipu_of,
     options_here,
 )
 
@@ -84,6 +85,7 @@ def command(
     """
     from popgraph.cli import models
 
+    ipu = ipu_of(device)
     wanted = {"--save": save, "--json": json_file, "--csv": csv_file}
     files = {option: file for option, file in wanted.items() if file is not None}
     for option, file in files.items():
@@ -98,9 +100,9 @@ def command(
             model, dim, value, train=train, static=False, assumed=True
         )
         chosen = options_here(winograd, schedule, tuned, threads, passes=extra)
-        options = replace(chosen, training=training, ipu=device)
+        options = replace(chosen, training=training)
         rounds = ROUNDS if profile else 0
-        return Document(model.name, module, compilation, options, rounds, origin=model)
+        return Document(model.name, module, compilation, options, rounds, model, ipu=ipu)
 
     if files:
         _write(files, made())

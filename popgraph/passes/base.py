@@ -72,6 +72,10 @@ class Pass(ModulePass):
     TOLERANCE: ClassVar[float] = 0.0
     KEEPS_MEANING: ClassVar[bool] = True
     """False for a pass whose job is to change what the program does."""
+    IS_LAST: ClassVar[bool] = False
+    """Whether no pass runs after it."""
+    REASON: ClassVar[str] = "Options.passes asks for it"
+    """Why a pass that is not in the pipeline runs where it does."""
 
     @classmethod
     def of(cls, options: Options) -> Pass | None:

@@ -10,7 +10,6 @@ from popgraph.passes.replication import Replication
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
-from popgraph.support.ipu import Ipu
 from popgraph.support.machine import Machine
 
 CONSTANT, VARIABLE = "constant", "variable"
@@ -52,8 +51,6 @@ class Options:
     """The replicas that one program is to be, whose collectives are within it; None: one."""
     machine: Machine | None = None
     """What code is made for; None: the machine at hand, or a generic one where nothing runs."""
-    ipu: Ipu | None = None
-    """Tensors and operations are mapped onto the tiles of these IPUs; passes end there."""
     tuning: Tuning = Tuning()
     """The thresholds of decisions."""
     threads: int = 1

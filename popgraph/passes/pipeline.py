@@ -56,7 +56,6 @@ from popgraph.passes.structured.round_cheaply import RoundCheaply
 from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
-from popgraph.passes.structured.tiles.map_to_tiles import MapToTiles
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.view_words import ViewWords
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
@@ -90,8 +89,6 @@ class Step:
     """It makes programs faster or smaller, not possible."""
     to: str | None = None
     """The level that it lowers to."""
-    last: bool = False
-    """Where it applies, none runs behind it."""
 
     @property
     def result(self) -> str:
@@ -178,12 +175,6 @@ PIPELINE: tuple[Step, ...] = (
         "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
     ),
     Step("structured", RoundCheaply, "bodies hold whole chains by now", optional=True),
-    Step(
-        "structured",
-        MapToTiles,
-        "operations are as they will run, and tensors not yet laid out for a CPU",
-        last=True,
-    ),
     Step(
         "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
     ),
@@ -308,7 +299,7 @@ def _insert(steps: list[Step], wanted: object) -> None:
     if made is None and "{" in str(given.step):
         made = _from_text(str(given.step))
     at, level = _position(steps, place)
-    steps.insert(at, Inserted(level, pass_class, "Options.passes asks for it", made=made))
+    steps.insert(at, Inserted(level, pass_class, pass_class.REASON, made=made))
 
 
 def _from_text(text: str) -> Pass:
@@ -331,6 +322,8 @@ def _position(steps: Sequence[Step], place: Place) -> tuple[int, str]:
     after = found[-1] + 1
     level = steps[found[-1]].result
     while after < len(steps) and isinstance(steps[after], Inserted):
+        if steps[after].pass_class.IS_LAST:
+            break  # Passes that follow it never run.
         after += 1  # Of several in one place, the first that is asked for runs first.
     return after, level
 
@@ -356,7 +349,7 @@ def planned(
         made = step.make(options)
         if made is not None:
             yield step, made
-            if step.last:
+            if made.IS_LAST:
                 return
 
 

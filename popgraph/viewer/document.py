@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from linecache import getlines
 from pathlib import Path
@@ -14,11 +14,13 @@ from typing import Any, TypeAlias, TypeVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.dialects.levels import GRAPHCORE, MEANINGS, ONNX, level_of
+from popgraph.dialects.levels import GRAPHCORE, MEANINGS, ONNX, STRUCTURED, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.view import modelled
 from popgraph.measure.facts import facts_of
-from popgraph.measure.ipu import IpuModel
 from popgraph.measure.roof import roof
 from popgraph.measure.steps import RanNode, RanSegment
 from popgraph.passes.base import Compilation
@@ -26,7 +28,6 @@ from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, ModelError, NeedsHostError, PopgraphError
-from popgraph.support.ipu import Ipu
 from popgraph.support.texts import read_text
 from popgraph.viewer.flame import Box, flame
 from popgraph.viewer.graphs import Graph, graph_of
@@ -34,7 +35,6 @@ from popgraph.viewer.lowered import Lowered, Rows, lowered
 from popgraph.viewer.passes import passes_of, passes_of_steps
 from popgraph.viewer.recording import Marking
 from popgraph.viewer.steps import joined, ran_steps
-from popgraph.viewer.tiles import modelled
 from popgraph.viewer.weights import weights
 
 Part = dict[str, Any]
@@ -63,15 +63,14 @@ class Document:
     """Makes parts that change, again whenever they are asked for."""
     trained: Mapping[str, Array] = field(default_factory=dict)
     """Weights that are no longer what the module says."""
+    ipu: Ipu | None = None
+    """The IPUs whose model is shown, too."""
     _parts: dict[str, Part] = field(default_factory=dict)
     _files: dict[str, str] = field(default_factory=dict)
     """What the page calls the files in which nodes were written."""
     _lock: RLock = field(default_factory=RLock)
-    ipu: Ipu | None = field(init=False)
-    """The IPUs on which a model of them is to look at it, as `options` say, beside the C."""
 
     def __post_init__(self) -> None:
-        self.ipu, self.options = self.options.ipu, replace(self.options, ipu=None)
         if level_of(self.module) != ONNX:
             raise ModelError(
                 f"a module of the {level_of(self.module)} level is not viewed",
@@ -198,7 +197,9 @@ class Document:
         marking = Marking()
         compilation = Compilation(WeightStore(self.compilation.weights))
         model = IpuModel.of(self._marked, compilation, self.options, self.ipu, marking)
-        return modelled(model, marking.graphs[GRAPHCORE], self._core())
+        graph = graph_of(model.module, STRUCTURED, GRAPHCORE)
+        nodes = {op: graph.nodes[number] for number, op in graph.operations.items()}
+        return modelled(model, nodes, marking.graphs[GRAPHCORE], self._core())
 
     def _core(self) -> Rows:
         """The nodes of the graphcore level that the page shows; none, if there is no way down."""

@@ -8,28 +8,29 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent / "page"
+IPU = HERE.parents[1] / "ipu" / "page"
 SCRIPTS = (
-    "data",
-    "elements",
-    "layout",
-    "graph",
-    "paint",
-    "tree",
-    "details",
-    "views",
-    "strip",
-    "tiles",
-    "ipu",
-    "ipu_details",
-    "flame",
-    "main",
+    HERE / "data.js",
+    HERE / "elements.js",
+    HERE / "layout.js",
+    HERE / "graph.js",
+    HERE / "paint.js",
+    HERE / "tree.js",
+    HERE / "details.js",
+    HERE / "views.js",
+    HERE / "strip.js",
+    IPU / "tiles.js",
+    IPU / "ipu.js",
+    IPU / "ipu_details.js",
+    HERE / "flame.js",
+    HERE / "main.js",
 )
 """In the order in which each finds what it stands on."""
 
 
 def page(parts: Mapping[str, Any] | None = None) -> str:
     """The page; with the parts it needs nothing from outside, without them a server has them."""
-    script = "\n".join((HERE / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    script = "\n".join(file.read_text("utf-8") for file in SCRIPTS)
     data = "\n".join(_held(name, part) for name, part in (parts or {}).items())
     text = (HERE / "index.html").read_text("utf-8")
     pieces = {"style": (HERE / "style.css").read_text("utf-8"), "script": script, "data": data}

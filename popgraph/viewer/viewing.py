@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from threading import Thread
@@ -13,11 +13,11 @@ from popgraph import compiler
 from popgraph.builder.source import ModelSource
 from popgraph.compiler import Model
 from popgraph.compiler.sizes import specialise
+from popgraph.ipu.machine import Ipu, device_named
 from popgraph.passes.options import Options
 from popgraph.support.errors import PassError
 from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
-from popgraph.support.ipu import Ipu, device_named
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.flame import csv_of
@@ -87,13 +87,13 @@ def view(
     two: what a model of them says of its steps and of the memory of their tiles is shown, too.
     """
     wanted = compiler.for_this_machine(options or Options(), threads)
-    if device is not None:
-        wanted = replace(wanted, ipu=_ipu(device))
+    ipu = None if device is None else _ipu(device)
     module, compilation = compiler.load(model, search=wanted.search)
     specialise(module, compilation, sizes or {})
     name = compiler.description_here(model, module, compilation).model
     traced, origin = isinstance(model, ModelSource), path_of(model)
-    return View(Document(name or "model", module, compilation, wanted, 0, origin, traced))
+    found = Document(name or "model", module, compilation, wanted, 0, origin, traced, ipu=ipu)
+    return View(found)
 
 
 def _ipu(device: str) -> Ipu:

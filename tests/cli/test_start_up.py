@@ -163,6 +163,7 @@ UNUSED = {
     "popgraph.cli",
     "popgraph.dialects.onnx.contrib.call",
     "popgraph.dialects.onnx.reference_evaluation",
+    "popgraph.ipu",
     "popgraph.passes.onnx.to_graphcore.recurrent",
     "popgraph.passes.onnx.to_graphcore.tree_ensembles",
     "popgraph.popart",
@@ -181,6 +182,33 @@ def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path)
     assert not found & UNUSED
     assert len([name for name in found if name.startswith("popgraph")]) < 640
     assert len([name for name in found if name.startswith("onnx")]) < 45
+
+
+COLD_RUN = """
+import sys
+
+import numpy as np
+
+import popgraph
+
+popgraph.compile(sys.argv[1])(x=np.ones((4, 3), np.float32))
+"""
+MAPPED = """
+from xdsl.parser import Parser
+
+from popgraph.dialects.registry import IRContext
+
+text = "#tile.mapping<[64, 512] in [16, 128] at [4, 1], runs of 1024 at [2, 16], from 8>"
+assert str(Parser(IRContext(), text).parse_attribute()) == text
+"""
+
+
+@pytest.mark.parametrize("script", [COLD_RUN, MAPPED], ids=["a run", "the text of a mapping"])
+def test_the_model_of_an_ipu_is_imported_for_a_device_only(tmp_path: Path, script: str) -> None:
+    """IR that names tiles is read without it: printed levels must parse in every process."""
+    model = tmp_path / "net.pgraph"
+    model.write_text(MODEL)
+    assert "ipu" not in rooms(imported(tmp_path, script, str(model)))
 
 
 IMPORTING = """

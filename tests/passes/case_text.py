@@ -18,10 +18,13 @@ from xdsl.printer import Printer
 from popgraph.dialects.program import DataAttr
 from popgraph.dialects.program.checks import IndexCheckAttr
 from popgraph.dialects.tile.attributes import LayoutAttr
-from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import factories
+from popgraph.ipu.map_to_tiles import MapToTiles
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.pipeline import PASSES, factories
 from popgraph.support.shapes import prod
 
+WITH_CASES: dict[str, type[Pass]] = {**PASSES, MapToTiles.name: MapToTiles}
+"""Every pass that has cases, by name."""
 COLUMNS = 200
 """No line of a case is longer."""
 WIDTH = 120

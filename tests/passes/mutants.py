@@ -1390,13 +1390,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "map-to-tiles",
         "a view has the mapping of its source, whatever its shape",
-        "popgraph.dialects.tile.mapping:MappingAttr.reshaped",
+        "popgraph.ipu.map_to_tiles:reshaped",
         as_it_is,
     ),
     Mutant(
         "map-to-tiles",
         "the first element of every row is taken for the row",
-        f"{PASSES}.structured.tiles.map_to_tiles:reads_whole",
+        "popgraph.ipu.map_to_tiles:reads_whole",
         whole_by_its_map,
     ),
     Mutant(

@@ -12,6 +12,8 @@ from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.tile.structured.chain import LineBufferGeometry
+from popgraph.ipu import on_ipus
+from popgraph.ipu.machine import MK2, Ipu
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -22,7 +24,6 @@ from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.schedule.cost import Estimate
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
-from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.machine import BYTES, DOTPROD, Machine
 from popgraph.testing import (
     Constant,
@@ -238,15 +239,15 @@ def options(
 ) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
     target = sharing_all(32, 32, SMALL)
-    return Options(
+    found = Options(
         training=Training(LOSS, RULE, gradients) if training else None,
         extra_outputs=gradients,
         machine=replace(target.machine, words=(*BYTES, "bf16")),
         tuning=target.tuning,
         threads=threads,
         indices="error",
-        ipu=ipu,
     )
+    return found if ipu is None else on_ipus(found, ipu)
 
 
 def places() -> Iterator[Place]:

@@ -9,9 +9,9 @@ import popgraph.popart as popart
 from popgraph.compiler import lower
 from popgraph.compiler.loading import load
 from popgraph.engine.program_code import ProgramCode
+from popgraph.ipu.machine import MK2
 from popgraph.passes.options import Options
 from popgraph.popart.exceptions import OutOfMemoryException
-from popgraph.support.ipu import MK2
 
 
 def session(

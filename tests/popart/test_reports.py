@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
+from popgraph.ipu.machine import MK2
 from popgraph.support.cbor import to_cbor
-from popgraph.support.ipu import MK2
 
 TILES = 4
 

@@ -12,7 +12,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.reference.kernels import Kernel
-from popgraph.backends.reference.mapped import run_on_tiles, runs_on_tiles
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
 from popgraph.backends.reference.structured import STRUCTURED
 from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
@@ -29,6 +28,13 @@ State: TypeAlias = dict[str, Array]
 Values: TypeAlias = dict[SSAValue, Array]
 Run: TypeAlias = Callable[..., Sequence[Array]]
 """From the arrays of an operation's operands to those of its results."""
+
+RUNNERS: list[Callable[[Operation], Run | None]] = []
+"""
+Alternative evaluations of structured operations, registered by rooms above this one.
+
+The first one that is not None is used; it must compute the same values as `STRUCTURED`.
+"""
 
 
 class Functions:
@@ -149,9 +155,10 @@ class Graph:
                 return partial(run_transform_tiles, op)
             case tile.WinogradOp():
                 return partial(run_winograd, op)
-            case _ if runs_on_tiles(op):
-                return partial(run_on_tiles, op)
             case _:
+                for runner in RUNNERS:
+                    if (run := runner(op)) is not None:
+                        return run
                 assert type(op) in STRUCTURED, f"{op.name} has no meaning in a graph"
                 return partial(STRUCTURED[type(op)], op)
 

@@ -272,9 +272,8 @@ class ContractInWords(Pass):
     target: Target = Target()
 
     @classmethod
-    def of(cls, options: Options) -> ContractInWords | None:
-        """Tiles of IPUs know no words."""
-        return cls(options.target) if options.ipu is None else None
+    def of(cls, options: Options) -> ContractInWords:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights, target = compilation.weights, self.target

@@ -263,9 +263,8 @@ class ContractQuantized(Pass):
 
     @classmethod
     def of(cls, options: Options) -> ContractQuantized | None:
-        """Only where integers are faster than floats; tiles of IPUs know no words."""
-        known = options.ipu is None and bool(options.target.machine.words)
-        return cls(options.target) if known else None
+        """Only where integers are faster than floats."""
+        return cls(options.target) if options.target.machine.words else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights = compilation.weights

@@ -199,9 +199,8 @@ class ScaleSums(Pass):
     target: Target = Target()
 
     @classmethod
-    def of(cls, options: Options) -> ScaleSums | None:
-        """Tiles of IPUs keep their weights near: nothing is gained there."""
-        return cls(options.target) if options.ipu is None else None
+    def of(cls, options: Options) -> ScaleSums:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         apply_rules(module, [ScaleAfterwards(compilation.weights, self.target)])

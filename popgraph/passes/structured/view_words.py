@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.dialects import tile
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.words import views_words
 
@@ -23,11 +22,6 @@ class ViewWords(Pass):
     """
 
     name = "view-words"
-
-    @classmethod
-    def of(cls, options: Options) -> ViewWords | None:
-        """Tiles of IPUs know no words."""
-        return cls() if options.ipu is None else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):

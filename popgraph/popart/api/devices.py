@@ -13,8 +13,8 @@ from popgraph.builder.opset.enums import (
     DeviceType,
     SyncPattern,
 )
+from popgraph.ipu.machine import IPUS, MK2, Ipu
 from popgraph.popart.exceptions import popart_exception
-from popgraph.support.ipu import IPUS, MK2, Ipu
 
 _FEW_TILES = 4
 _ids = count()

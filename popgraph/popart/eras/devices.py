@@ -10,8 +10,8 @@ from popgraph.builder.opset.enums import (
     DeviceSelectionCriterion,
     SyncPattern,
 )
+from popgraph.ipu.machine import MK1
 from popgraph.popart.api import devices as modern
-from popgraph.support.ipu import MK1
 
 
 class DeviceManager(modern.DeviceManager):

@@ -20,7 +20,8 @@ from popgraph.engine.accumulators import counts_gradient, is_accumulated, is_of_
 from popgraph.engine.host_scalars import HostScalars
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.replica_rules import rule_of_replicas
-from popgraph.measure.ipu import IpuModel
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import Ipu
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.analysis.notes import noted
 from popgraph.passes.analysis.stage_notes import put_on_stage
@@ -53,7 +54,6 @@ from popgraph.popart.programs.printed_tensors import Printed, printed_tensors
 from popgraph.popart.programs.weights import Held
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
-from popgraph.support.ipu import Ipu
 
 _OF_LOSS_SCALE = {FACTOR, UPDATES}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from popgraph.backends.base import Executable
-from popgraph.measure.ipu import IpuModel
-from popgraph.measure.ipu import report as ipu_report
+from popgraph.ipu import IpuModel
+from popgraph.ipu import report as ipu_report
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.options import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.popart.programs.program import Program

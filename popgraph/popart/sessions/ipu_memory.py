@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from popgraph.measure.ipu.report import head, overflow
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.report import head, overflow
 from popgraph.popart.api.debugging import OutOfMemoryError
 from popgraph.popart.exceptions import OutOfMemoryException
 from popgraph.popart.programs.program import Program
-from popgraph.support.ipu import Ipu
 from popgraph.support.logs import log_of
 
 _SURELY_FITS = 1 / 8

@@ -7,7 +7,9 @@ from functools import cached_property
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DeviceType
-from popgraph.measure.ipu import IpuModel
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.mapping import intervals_by_tile
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.step_shape import StepShape
@@ -25,7 +27,6 @@ from popgraph.popart.reports.reports import Reports, written
 from popgraph.popart.reports.tensor_locations import told
 from popgraph.popart.sessions.engine import Engine
 from popgraph.popart.sessions.steps import Steps
-from popgraph.support.ipu import Ipu
 
 
 @typed
@@ -107,7 +108,8 @@ class Reporting(ABC):
         """For each tensor, on each tile, which of its elements lie there: from, to."""
         with as_popart_errors():
             tiles = self._ipu_model.ipu.total_tiles
-            return {id: one.intervals(tiles) for id, one in self._ipu_model.mappings().items()}
+            mappings = self._ipu_model.mappings()
+            return {id: intervals_by_tile(one, tiles) for id, one in mappings.items()}
 
     def getCycleCount(self, id: str = "") -> int:
         """The cycles of a step on the modelled IPUs, whose replicas run side by side."""

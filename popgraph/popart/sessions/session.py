@@ -18,6 +18,7 @@ from popgraph.builder.opset.enums import (
     SyntheticDataMode,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.ipu.machine import MK2, Ipu
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import GRADIENT
 from popgraph.passes.options import Options as CodeOptions
@@ -72,7 +73,6 @@ from popgraph.popart.sessions.synthetic import SyntheticIO
 from popgraph.popart.sessions.weight_transfers import WeightTransfers
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
-from popgraph.support.ipu import MK2, Ipu
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 

@@ -14,13 +14,14 @@ from popgraph.builder.pgraph import Document, parse
 from popgraph.compiler.lowering import lower
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile import ContractOp, MapOp, MappingAttr, ReduceOp
-from popgraph.dialects.tile.boxes import Boxes, Pieces
-from popgraph.dialects.tile.mapping import pieces_of
-from popgraph.dialects.tile.structured.stages import mapping_of, own_mapping, stages
+from popgraph.ipu import on_ipus
+from popgraph.ipu.machine import MK1, MK2, Ipu
+from popgraph.ipu.mapping import Boxes, Pieces, counts_by_tile, pieces_of, tile_count
+from popgraph.ipu.stages import mapping_of, own_mapping, stages
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
 from popgraph.passes.tuning import Tuning
-from popgraph.support.ipu import MK1, MK2, Ipu
 from popgraph.support.shapes import prod
 from popgraph.testing import assert_same_meaning
 
@@ -38,7 +39,7 @@ class Mapped:
         document = parse("opset 21\n" + text)
         self.weights, self.module = document.weights, document.module
         compilation = Compilation(document.weights)
-        lower(self.module, compilation, Options(ipu=ipu, tuning=tuning or Tuning()))
+        lower(self.module, compilation, on_ipus(Options(tuning=tuning or Tuning()), ipu))
 
     def ops(self, kind: type[Op]) -> Iterator[Op]:
         return (op for op in graphs_of(self.module)[0].block.ops if isinstance(op, kind))
@@ -48,7 +49,7 @@ def test_contractions_are_cut_and_weights_are_where_they_are_multiplied() -> Non
     mapped = Mapped(ROWS.format("x @ w"), MK2.of(tiles=64))
     (product,) = mapped.ops(ContractOp)
     own = own_mapping(product)
-    assert 32 < own.tile_count <= 64
+    assert 32 < tile_count(own) <= 64
     assert prod(own.parts[:2]) > 1, "rows or columns are cut"
     (weights,) = [read for read in stages(product)[0].reads if read.operand == 1]
     partial = stages(product)[0].pieces
@@ -90,7 +91,14 @@ def test_what_fits_onto_one_ipu_stays_there() -> None:
     for graph in graphs_of(mapped.module):
         for op in graph.block.ops:
             for value in op.results:
-                assert mapping_of(value).counts(8)[4:].sum() == 0
+                assert counts_by_tile(mapping_of(value), 8)[4:].sum() == 0
+
+
+def test_passes_from_outside_run_before_the_mapping_ends_the_pipeline() -> None:
+    asked = Options(passes=("cse after round-cheaply", "dce before map-to-tiles"))
+    names = [made.name for _, made in planned(on_ipus(asked, MK2))]
+    assert names[-4:] == ["round-cheaply", "cse", "dce", "map-to-tiles"]
+    assert not {"contract-quantized", "contract-in-words", "scale-sums"} & set(names)
 
 
 NET = """graph net(x: f32[2, 3, 11, 11]) -> (y) {
@@ -118,7 +126,7 @@ def test_no_tile_gets_more_than_its_share() -> None:
     """Of large tensors: the fullest tile has a tenth more than the mean at most."""
     mapped = Mapped(ROWS.format("Gelu(x) @ w"), MK1.of(tiles=32))
     for op in (*mapped.ops(MapOp), *mapped.ops(ContractOp)):
-        counts = mapping_of(op.results[0]).counts(32)
+        counts = counts_by_tile(mapping_of(op.results[0]), 32)
         assert counts.max() <= 1.1 * np.ceil(counts.sum() / 32)
 
 
@@ -164,17 +172,17 @@ def whole_rows_only(original: Any) -> Any:
 FAULTS = (
     Fault(
         "the last element along a dimension is not sent",
-        "popgraph.dialects.tile.structured.stages:reach",
+        "popgraph.ipu.stages:reach",
         last_not_sent,
     ),
     Fault(
         "neighbouring blocks have an element in common",
-        "popgraph.dialects.tile.mapping:pieces_of",
+        "popgraph.ipu.stages:pieces_of",
         one_more_each,
     ),
     Fault(
         "what of a run does not fill a row is on no tile",
-        "popgraph.dialects.tile.mapping:interval_boxes",
+        "popgraph.ipu.mapping:interval_boxes",
         whole_rows_only,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
@@ -28,8 +28,20 @@ from popgraph.dialects.tile import (
     ViewOp,
 )
 from popgraph.dialects.tile.affine import linear, reads_whole
-from popgraph.dialects.tile.mapping import NAME, MappingAttr
-from popgraph.dialects.tile.structured.stages import (
+from popgraph.dialects.tile.mapping import MappingAttr
+from popgraph.ipu.machine import IPUS, Ipu
+from popgraph.ipu.mapping import (
+    NAME,
+    grid_mapping,
+    linear_mapping,
+    moved,
+    of_dims,
+    of_loops,
+    reshaped,
+    tile_count,
+)
+from popgraph.ipu.partition import Work
+from popgraph.ipu.stages import (
     INPUTS,
     RESULTS,
     grain_of,
@@ -41,15 +53,19 @@ from popgraph.dialects.tile.structured.stages import (
 )
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.tiles.partition import Work
+from popgraph.passes.outside import add_pass
 from popgraph.passes.tuning import Tuning
-from popgraph.support.ipu import IPUS, Ipu
 from popgraph.support.shapes import Shape, prod
 
 SOURCES = (ConstantOp, VariableOp)
 """Operations whose results may be wherever those who read them want them."""
 
 
+CPU_ONLY = frozenset({"contract-quantized", "contract-in-words", "scale-sums"})
+"""Passes without gain on tiles: these have no packed integers, and weights in local memory."""
+
+
+@add_pass(before="assign-layouts")
 @dataclass(frozen=True)
 class MapToTiles(Pass):
     """
@@ -62,6 +78,8 @@ class MapToTiles(Pass):
 
     name = "map-to-tiles"
     TOLERANCE = 1e-6
+    IS_LAST = True
+    REASON = "operations are as they will run, and tensors not yet laid out for a CPU"
     ipu: str = "ipu2"
     """The generation."""
     count: int = 1
@@ -71,18 +89,20 @@ class MapToTiles(Pass):
     tuning: Tuning = field(default_factory=Tuning)
 
     @classmethod
-    def of(cls, options: Options) -> MapToTiles | None:
-        """Only for a device that is one."""
-        device = options.ipu
-        if device is None:
-            return None
-        return cls(device.name, device.count, device.tiles, options.tuning)
+    def of(cls, options: Options) -> MapToTiles:
+        return cls(tuning=options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         device = IPUS[self.ipu].of(self.count, self.tiles)
         mapper = _Mapper(device, self.tuning)
         for graph in graphs_of(module):
             mapper.map_graph(graph)
+
+
+def on_ipus(options: Options, ipu: Ipu) -> Options:
+    """Options whose passes end with the mapping onto these IPUs, instead of code for a CPU."""
+    mapping = MapToTiles(ipu.name, ipu.count, ipu.tiles, options.tuning)
+    return replace(options, passes=(mapping, *options.passes), disabled=options.disabled | CPU_ONLY)
 
 
 @dataclass
@@ -125,13 +145,13 @@ class _Mapper:
                     self._set(op, self._linear(op.sizes, op.outputs[0]))
             case ViewOp():
                 shape = _shape(op.output)
-                same = self._of(op.source).reshaped(shape)
+                same = reshaped(self._of(op.source), shape)
                 self._set(op, same or self._linear(shape, op.output))
             case ScatterOp():
                 self._set(op, self._of_scatter(op))
             case TopKOp():
                 rows = min(self.ipu.total_tiles, max(1, op.sizes[0]))
-                self._set(op, self._from_next(MappingAttr.grid(_shape(op.output), (rows, 1))))
+                self._set(op, self._from_next(grid_mapping(_shape(op.output), (rows, 1))))
             case AssembleOp():
                 self._set(op, self._linear(_shape(op.output), op.output))
             case ConstantOp() | VariableOp():
@@ -157,7 +177,7 @@ class _Mapper:
 
     def _cut(self, op: ContractOp | ReduceOp) -> None:
         parts = Work(op, self.ipu, self.tuning).parts()
-        self._set(op, self._from_next(MappingAttr.grid(op.sizes, parts)))
+        self._set(op, self._from_next(grid_mapping(op.sizes, parts)))
 
     def _place_factors(self, op: ContractOp) -> None:
         """Sources are on the tiles that multiply them, if they are cut as the loops are."""
@@ -168,7 +188,7 @@ class _Mapper:
                 continue
             dims = _loops_along(map_, op.sizes, _shape(value))
             if dims is not None:
-                mapping = own.of_dims(dims, _shape(value), grain_of(value))
+                mapping = of_dims(own, dims, _shape(value), grain_of(value))
                 self._known[value] = mapping
                 if isinstance(value.owner, SOURCES):
                     value.owner.attributes[NAME] = mapping
@@ -200,8 +220,8 @@ class _Mapper:
             dims = _loops_along(map_, op.sizes, _shape(value))
             if dims is None or len(dims) - dims.count(None) < _long(op.sizes):
                 continue
-            loops = own.of_loops(dims, op.sizes)
-            if loops is None or loops.tile_count < own.tile_count:
+            loops = of_loops(own, dims, op.sizes)
+            if loops is None or tile_count(loops) < tile_count(own):
                 continue
             if isinstance(op, MapOp) or may_split_sums(op) or _keeps_sums_whole(op, loops):
                 yield loops, value
@@ -214,7 +234,7 @@ class _Mapper:
         for dim in (*own, *(dim for dim in range(len(shape)) if dim not in own)):
             parts[dim] = max(1, min(shape[dim], left))
             left //= parts[dim]
-        return self._from_next(MappingAttr.grid(shape, parts))
+        return self._from_next(grid_mapping(shape, parts))
 
     def _worth(self, shape: Shape, value: SSAValue, least: int = 0) -> int:
         """How many tiles a tensor is worth, each with so many bytes or more."""
@@ -226,7 +246,7 @@ class _Mapper:
         """Runs of equal length, of whole vectors."""
         grain = grain_of(value)
         each = ceil(prod(shape) / self._worth(shape, value, least) / grain) * grain
-        return self._from_next(MappingAttr.linear(shape, max(grain, each)))
+        return self._from_next(linear_mapping(shape, max(grain, each)))
 
     def _from_next(self, mapping: MappingAttr) -> MappingAttr:
         """
@@ -234,11 +254,11 @@ class _Mapper:
 
         What fits onto one IPU is on the first, so that small steps need no links.
         """
-        count = mapping.tile_count
+        count = tile_count(mapping)
         last = self.ipu.tiles if count <= self.ipu.tiles else self.ipu.total_tiles
         first = self._next if self._next + count <= last else 0
         self._next = (first + count) % last
-        return mapping.moved(first)
+        return moved(mapping, first)
 
 
 def _read_whole(op: MapOp) -> Iterator[SSAValue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,15 +16,16 @@ from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
 from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.dialects.tile.mapping import MappingAttr
-from popgraph.dialects.tile.structured.stages import mapping_of, own_mapping, stages
-from popgraph.measure.ipu.memory import Liveness, Memory, Moment
-from popgraph.measure.ipu.steps import Simulator, Step
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.map_to_tiles import on_ipus
+from popgraph.ipu.memory import Liveness, Memory, Moment
+from popgraph.ipu.stages import mapping_of, own_mapping, stages
+from popgraph.ipu.steps import Simulator, Step
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.ipu import Ipu
 
 Part: TypeAlias = "Step | Call"
 MAIN = "main"
@@ -80,7 +81,7 @@ class IpuModel:
     ) -> IpuModel:
         """The model of a program of any level above; `module` stays as it is."""
         mapped = module.clone()
-        lower(mapped, compilation, replace(options, ipu=ipu), observer=observer)
+        lower(mapped, compilation, on_ipus(options, ipu), observer=observer)
         return IpuModel(mapped, ipu, options.tuning)
 
     @property

@@ -24,7 +24,16 @@ from popgraph.dialects.tile import (
 )
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.program.work import flops_of
-from popgraph.dialects.tile.structured.stages import (
+from popgraph.ipu.costs import (
+    body_cycles,
+    product_cycles,
+    rounds,
+    vector_cycles,
+)
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.mapping import counts_by_tile, pieces_of, tile_count
+from popgraph.ipu.partition import KINDS, kinds_of_loops
+from popgraph.ipu.stages import (
     Read,
     Stage,
     held_bytes,
@@ -34,16 +43,8 @@ from popgraph.dialects.tile.structured.stages import (
     own_mapping,
     stages,
 )
-from popgraph.passes.structured.tiles.costs import (
-    body_cycles,
-    product_cycles,
-    rounds,
-    vector_cycles,
-)
-from popgraph.passes.structured.tiles.partition import KINDS, kinds_of_loops
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.ipu import Ipu
 from popgraph.support.shapes import prod
 
 
@@ -123,13 +124,13 @@ class Simulator:
         width = held_bytes(value)
         if mapping_of(value) == target:
             width = 0
-        received: Array = target.counts(self._ipu.total_tiles) * width
+        received: Array = counts_by_tile(target, self._ipu.total_tiles) * width
         work = _Work(
             received,
             received,
             np.zeros(self._ipu.count),
             float(received.max(initial=0)) / self._ipu.vector_bytes,
-            target.tile_count,
+            tile_count(target),
             np.zeros_like(received),
         )
         return self._step(op, work)
@@ -164,7 +165,7 @@ class Simulator:
             held, width = mapping_of(operand), held_bytes(operand)
             missing = read.missing(stage.pieces, held)
             np.add.at(received, stage.pieces.tiles, missing * width)
-            sent += np.minimum(held.counts(tiles), missing.sum()) * width
+            sent += np.minimum(counts_by_tile(held, tiles), missing.sum()) * width
             if self._ipu.count > 1 and missing.any():
                 linked += self._from_others(read, stage, held) * width
         for table in stage.looked_up:
@@ -192,7 +193,7 @@ class Simulator:
         is there.
         """
         own = self._ipu.tiles
-        around, pieces = read.around, held.pieces()
+        around, pieces = read.around, pieces_of(held)
         found = np.zeros(self._ipu.count)
         for number in range(self._ipu.count):
             readers = (stage.pieces.tiles // own == number) & (around.volumes > 0)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from popgraph.builder.pgraph import parse
-from popgraph.measure.ipu import IpuModel
-from popgraph.measure.ipu.model import Call
-from popgraph.measure.ipu.report import content, rate, text
+from popgraph.ipu import IpuModel
+from popgraph.ipu.machine import ESTIMATES, IPUS, MK1, MK2, Ipu, device_named
+from popgraph.ipu.model import Call
+from popgraph.ipu.report import content, rate, text
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
-from popgraph.support.ipu import ESTIMATES, IPUS, MK1, MK2, Ipu, device_named
 
 
 @cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from popgraph.measure.ipu.memory import Memory
-from popgraph.measure.ipu.model import Call, IpuModel, Part
-from popgraph.measure.ipu.steps import Step
-from popgraph.support.ipu import Ipu
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.memory import Memory
+from popgraph.ipu.model import Call, IpuModel, Part
+from popgraph.ipu.steps import Step
 from popgraph.support.tables import table
 
 

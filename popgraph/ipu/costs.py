@@ -10,10 +10,10 @@ from xdsl.ir import Attribute, Block
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import IndexOp, YieldOp
 from popgraph.dialects.tile.scalars import SCALARS
-from popgraph.dialects.tile.structured.stages import WORD
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.stages import WORD
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.ipu import Ipu
 
 FREE = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, IndexOp, YieldOp)
 """Operations of bodies that cost nothing: known before, or done by loads and stores."""

@@ -15,16 +15,16 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import ContractOp, ReduceOp
 from popgraph.dialects.tile.affine import linear
-from popgraph.dialects.tile.structured.stages import held_bytes, may_split_sums
-from popgraph.passes.structured.tiles.costs import (
+from popgraph.ipu.costs import (
     body_cycles,
     product_cycles,
     rounds,
     vector_cycles,
 )
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.stages import held_bytes, may_split_sums
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.ipu import Ipu
 from popgraph.support.shapes import Shape, prod
 
 Operand: TypeAlias = tuple[SSAValue, AffineMap]

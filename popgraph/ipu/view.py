@@ -1,28 +1,27 @@
-"""What a model of IPUs says of a program: its steps, what lives when, and what each tile holds."""
+"""The view of a program on IPUs: its steps, what lives when, and what each tile holds, as rows."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import compress
 
+from xdsl.dialects.builtin import NameLoc
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
+from popgraph.dialects.levels import GRAPHCORE, ONNX
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.dialects.tile.structured.stages import held_bytes
-from popgraph.measure.ipu import IpuModel
-from popgraph.measure.ipu.memory import Held
-from popgraph.measure.ipu.model import Call, Part
-from popgraph.measure.ipu.report import content, overflow
+from popgraph.ipu import IpuModel
+from popgraph.ipu.memory import Held
+from popgraph.ipu.model import Call, Part
+from popgraph.ipu.report import content, overflow
+from popgraph.ipu.stages import held_bytes
 from popgraph.support.arrays import Array
-from popgraph.viewer.graphs import graph_of
-from popgraph.viewer.marks import place
 
 Row = dict[str, Any]
 HINT = (
@@ -31,15 +30,17 @@ HINT = (
 )
 
 
-def modelled(model: IpuModel, core: Sequence[Row], shown: Sequence[Row]) -> Row:
+def modelled(
+    model: IpuModel, nodes: Mapping[Operation, Row], core: Sequence[Row], shown: Sequence[Row]
+) -> Row:
     """
     All that a page shows of a program on IPUs.
 
-    `core` are the nodes of its graphcore level, from whose marks operations know where they come
-    from; `shown` those of the program in C, which the page has: where both are alike, links lead
-    to these.
+    `nodes` are those of its mapped operations, and `core` those of its graphcore level, from whose
+    marks operations know where they come from; `shown` those of the program in C, which the page
+    has: where both are alike, links lead to these.
     """
-    return _Reader(model, core, shown).found()
+    return _Reader(model, nodes, core, shown).found()
 
 
 @dataclass
@@ -64,11 +65,15 @@ class Vectors:
 class _Reader:
     """Reads a model into rows."""
 
-    def __init__(self, model: IpuModel, core: Sequence[Row], shown: Sequence[Row]) -> None:
-        self._model, self._core = model, core
+    def __init__(
+        self,
+        model: IpuModel,
+        nodes: Mapping[Operation, Row],
+        core: Sequence[Row],
+        shown: Sequence[Row],
+    ) -> None:
+        self._model, self._nodes, self._core = model, nodes, core
         self._twins = twins(core, shown)
-        graph = graph_of(model.module, STRUCTURED, GRAPHCORE)
-        self._nodes = {op: graph.nodes[number] for number, op in graph.operations.items()}
         self._vectors = Vectors()
         self._ops: list[Row] = []
         self._numbers: dict[Operation, int] = {}
@@ -176,11 +181,16 @@ class _Reader:
             case VariableOp() as variable:
                 return variable.variable.text
             case ConstantOp() as constant:
-                return place(constant).name or value.name_hint or "constant"
+                return _written_name(constant) or value.name_hint or "constant"
             case Operation() as op:
                 node = self._nodes[op]
                 return str(node["name"] or node["kind"])
         return self._inputs[value]
+
+
+def _written_name(op: Operation) -> str:
+    """The user's name of an operation."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
 
 
 def _type(value: SSAValue) -> str:

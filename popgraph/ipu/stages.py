@@ -14,8 +14,7 @@ from xdsl.ir.affine import AffineBinaryOpKind, AffineDimExpr, AffineMap
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
-from popgraph.dialects.tile.boxes import Boxes, Pieces, interval_boxes
-from popgraph.dialects.tile.mapping import NAME, MappingAttr
+from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
 from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
@@ -26,6 +25,16 @@ from popgraph.dialects.tile.structured.ops import (
     ScatterOp,
     TopKOp,
     yielded,
+)
+from popgraph.ipu.mapping import (
+    NAME,
+    Boxes,
+    Pieces,
+    interval_boxes,
+    is_linear,
+    of_leading,
+    pieces_of,
+    reshaped,
 )
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
@@ -117,7 +126,7 @@ def result_mapping(op: Operation) -> MappingAttr:
     """On which tiles an operation leaves its results."""
     own = own_mapping(op)
     if isinstance(op, ReduceOp | ContractOp):
-        return own.of_leading(op.parallel_rank, grain_of(op.results[0]))
+        return of_leading(own, op.parallel_rank, grain_of(op.results[0]))
     return own
 
 
@@ -169,7 +178,7 @@ def stages(op: Operation) -> tuple[Stage, ...]:
     """What a mapped operation does, one stage after the other."""
     match op:
         case MapOp():
-            pieces = own_mapping(op).pieces()
+            pieces = pieces_of(own_mapping(op))
             reads = _through(op.inputs, op.input_maps, pieces.boxes, op.sizes)
             return (Stage(pieces, reads, tuple(range(len(op.inputs), len(op.operands)))),)
         case ReduceOp():
@@ -179,15 +188,15 @@ def stages(op: Operation) -> tuple[Stage, ...]:
         case ScatterOp():
             return (_scattering(op),)
         case TopKOp():
-            pieces = own_mapping(op).pieces()
+            pieces = pieces_of(own_mapping(op))
             return (Stage(pieces, (Read(0, tuple(_whole_rows(op, pieces))),)),)
         case AssembleOp():
-            pieces = own_mapping(op).pieces()
+            pieces = pieces_of(own_mapping(op))
             return (Stage(pieces, tuple(_assembling(op, pieces))),)
         case ViewOp():
             return (_viewing(op),)
         case UpdateOp():
-            pieces = variable_mapping(op).pieces()
+            pieces = pieces_of(variable_mapping(op))
             return (Stage(pieces, (Read(0, pieces.boxes),)),)
     raise AssertionError(f"{op.name} has no stages")
 
@@ -219,9 +228,9 @@ def _through(
 def _reducing(op: ReduceOp | ContractOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
     """Partial results by blocks of the domain, then the results by runs of these."""
     own, count = own_mapping(op), len(inputs)
-    partial = own.pieces()
+    partial = pieces_of(own)
     parallel = op.sizes[: op.parallel_rank]
-    results = result_mapping(op).pieces()
+    results = pieces_of(result_mapping(op))
     joined = int(np.prod(own.parts[op.parallel_rank :], dtype=np.int64))
     return (
         Stage(partial, _through(inputs, op.input_maps, partial.boxes, op.sizes)),
@@ -244,7 +253,7 @@ def own_loops(op: ScatterOp) -> list[int | None]:
 
 def _scattering(op: ScatterOp) -> Stage:
     """The tile that has a place looks at all values that may go there."""
-    pieces, loops = own_mapping(op).pieces(), own_loops(op)
+    pieces, loops = pieces_of(own_mapping(op)), own_loops(op)
     domains = []
     for box in pieces.boxes:
         low = np.zeros((len(box.low), len(op.sizes)), np.int64)
@@ -286,10 +295,10 @@ def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
 def _viewing(op: ViewOp) -> Stage:
     """Intervals of row-major numbers are the same on both sides."""
     own = own_mapping(op)
-    pieces = own.pieces()
-    if mapping_of(op.source).reshaped(own.sizes) == own:
+    pieces = pieces_of(own)
+    if reshaped(mapping_of(op.source), own.sizes) == own:
         return Stage(pieces, ())
-    assert own.is_linear, "a view that moves elements leaves them in rows"
+    assert is_linear(own), "a view that moves elements leaves them in rows"
     shape = np.array(_shape(op.source), np.int64)
     volumes = pieces.volumes
     end = np.cumsum(volumes)
@@ -340,7 +349,7 @@ def _divided(kind: AffineBinaryOpKind, low: Array, high: Array, by: int) -> tupl
 
 def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
     """What the given tiles hold of a tensor."""
-    pieces = held.pieces()
+    pieces = pieces_of(held)
     most = int(max(tiles.max(initial=0), pieces.tiles.max(initial=0)))
     place = np.full(most + 1, -1)
     place[pieces.tiles] = np.arange(len(pieces.tiles))

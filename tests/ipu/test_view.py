@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.cli import app
+from popgraph.ipu.view import twins
 from popgraph.support.arrays import Array
-from popgraph.viewer.tiles import twins
 from tests.viewer.tabs import opened
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
+from popgraph.backends.reference.graph import Run
 from popgraph.backends.reference.memory import literal_value, numpy_dtype, unwritten
 from popgraph.backends.reference.scalars import function_of
 from popgraph.backends.reference.structured import (
@@ -21,10 +23,10 @@ from popgraph.backends.reference.structured import (
     with_product,
 )
 from popgraph.dialects import tile
-from popgraph.dialects.tile.boxes import Boxes
 from popgraph.dialects.tile.structured.combiners import combiners_of, identity_of
 from popgraph.dialects.tile.structured.ops import element, yielded
-from popgraph.dialects.tile.structured.stages import (
+from popgraph.ipu.mapping import Boxes, pieces_of
+from popgraph.ipu.stages import (
     Stage,
     is_mapped,
     mapping_of,
@@ -58,7 +60,7 @@ class Held:
         held = mapping_of(operand)
         assert held.sizes == operand.type.get_shape(), f"the mapping of another shape: {self._op}"  # type: ignore[attr-defined]
         mask = np.zeros(held.sizes, np.bool_)
-        pieces = held.pieces()
+        pieces = pieces_of(held)
         for piece in np.flatnonzero(pieces.tiles == tile_).tolist():
             for box in pieces.boxes:
                 mask[box.window(piece)] = True
@@ -372,11 +374,7 @@ _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
 }
 
 
-def runs_on_tiles(op: Operation) -> bool:
-    """Whether an operation is mapped; sources are, but compute nothing."""
-    return type(op) in _MAPPED and is_mapped(op)
-
-
-def run_on_tiles(op: Operation, *memories: Array) -> list[Array]:
-    """The results of a mapped operation."""
-    return _MAPPED[type(op)](op, *memories)
+def runner_on_tiles(op: Operation) -> Run | None:
+    """The evaluation of a mapped operation; sources are mapped, too, but compute nothing."""
+    run = _MAPPED.get(type(op)) if is_mapped(op) else None
+    return None if run is None else partial(run, op)

@@ -12,10 +12,11 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
 from popgraph.dialects.tile import MapOp
 from popgraph.dialects.tile.affine import reads_whole
-from popgraph.dialects.tile.structured.stages import held_bytes, mapping_of
-from popgraph.measure.ipu.steps import is_free
+from popgraph.ipu.machine import Ipu
+from popgraph.ipu.mapping import counts_by_tile
+from popgraph.ipu.stages import held_bytes, mapping_of
+from popgraph.ipu.steps import is_free
 from popgraph.support.arrays import Array
-from popgraph.support.ipu import Ipu
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Held:
 
     def on(self, tiles: int) -> Array:
         """Bytes of it on each of so many tiles."""
-        found: Array = mapping_of(self.value).counts(tiles) * held_bytes(self.value)
+        found: Array = counts_by_tile(mapping_of(self.value), tiles) * held_bytes(self.value)
         return found
 
 
