@@ -81,9 +81,9 @@ class Case(NamedTuple):
 def obstacle(network: str) -> str:
     """The missing package of a network; empty if it can be built here."""
     kind, _, name = network.partition("/")
-    if name in packaged.PACKAGED:
+    if kind == "inference" and name in packaged.PACKAGED:
         return packaged.missing(name)
-    if name in architectures.ARCHITECTURES:
+    if kind == "inference" and name in architectures.ARCHITECTURES:
         return architectures.missing(name)
     wanted = ["onnxruntime"] if name in QUANTIZED else []
     wanted += ["torch"] if kind == "training" or name not in CNNS else []

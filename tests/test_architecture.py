@@ -362,6 +362,17 @@ def test_only_one_place_changes_what_is_private_to_xdsl() -> None:
     assert found == {"dialects/value_types.py"}
 
 
+def test_one_place_makes_kernels_of_what_emitters_write() -> None:
+    """Memory, padding, chunks and operands that may share memory are the same for all emitters."""
+    made = re.compile(r"\b(KernelOp|ParallelLoops)\(")
+    found = {
+        name_of(path)
+        for path in (PACKAGE / "passes").rglob("*.py")
+        if made.search(path.read_text())
+    }
+    assert found == {"passes/structured/to_loops/__init__.py"}
+
+
 def test_support_knows_no_ir() -> None:
     """What runs a program that was compiled before stands on it, and starts without xDSL."""
     found = [

@@ -711,16 +711,16 @@ def chunk_for_total(original: Any) -> Any:
 def from_anything(original: Any) -> Any:
     """Totals add to what memory holds, whatever it is."""
 
-    def k_outer_loops(self: Any, chunk: Any) -> None:
+    def k_outer_loops(self: Any) -> None:
         write, begun = self.nest.write, []
 
-        def all_but_first(chunk: Any, emit: Any) -> None:
+        def all_but_first(emit: Any) -> None:
             if begun:
-                write(chunk, emit)
+                write(emit)
             begun.append(emit)
 
         self.nest.write = all_but_first
-        original(self, chunk)
+        original(self)
 
     return k_outer_loops
 

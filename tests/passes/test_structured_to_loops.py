@@ -18,6 +18,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, MapOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
@@ -278,6 +279,6 @@ def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
 def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
     """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
     target = sharing_all(8, 32)
-    what = copies.shared_out([0], (extent, 12), f64, target, loaded=[0])
-    for part in best_parts(what, {}, THREADS, target):
+    loops = copies.loops_of_box([0], (extent, 12), f64, target, loaded=[0])
+    for part in best_parts(ParallelLoops(tuple(loops), 12 * extent), {}, THREADS, target):
         assert part.size % (target.machine.lines_together * 4) == 0
