@@ -1440,8 +1440,8 @@ MUTANTS: tuple[Mutant, ...] = (
         shows_in=learning_convolutions,
     ),
     Mutant(
-        "outline-kernels",
-        "what loops do is not part of a kernel's structure",
+        "structured-to-loops",
+        "what bodies do is not part of an operation's structure",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
     ),

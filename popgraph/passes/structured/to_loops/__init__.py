@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import chunks_of
+from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.loops.outline_kernels import Functions
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.blocks import take_apart
 from popgraph.passes.structured.analysis.inplace_concat import Joins
-from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims, tensor
+from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
@@ -40,6 +39,7 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
+from popgraph.passes.structured.to_loops.kernel_functions import Functions, Kernel
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
@@ -66,21 +66,6 @@ STRUCTURED = {
     *EMITTERS,
 }
 """The operations that become kernels."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A kernel that several operations launch."""
-
-    name: str
-    kernel: tile.KernelOp
-    operands: tuple[int, ...]
-    """Which operands of such an operation the kernel reads, in its order."""
-
-    def launch(self, op: Operation) -> tile.LaunchOp:
-        inputs = [op.operands[number] for number in self.operands]
-        types = [result.type for result in op.results]
-        return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
 
 
 def kernels_of(module: Operation) -> list[Operation]:
@@ -118,22 +103,22 @@ def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
     return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
 
 
-def kernel_of(op: Operation, target: Target) -> tile.KernelOp:
-    """The kernel of an operation: one body for all chunks of its cut."""
+def kernel_of(op: Operation, target: Target, functions: Functions) -> Kernel:
+    """The kernel of an operation, with one body for all chunks of its cut."""
     emitter = emitter_of(op, target)
-    types, chunks = [tensor(value) for value in emitter.outputs], chunks_of(emitter.cut)
-    kernel = tile.KernelOp(emitter.inputs, types, chunks, emitter.inplace)
-    kernel.location = op.location
-    chunk, *memories = kernel.body.block.args
-    writer, count = Writer(kernel.body.block, target), len(emitter.inputs)
+    body = Block(arg_types=kernel_arguments(emitter.inputs, emitter.outputs))
+    chunk, *memories = body.args
+    writer, count = Writer(body, target), len(emitter.inputs)
     inputs, outputs = memories[:count], memories[count:]
     if not emitter.covers_memory:
         short = emitter.writes_short_pieces
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
     parts = spans(writer, emitter.groups, emitter.cut, chunk)
     emitter.write(Body(writer, inputs, outputs, parts))
-    merge_equal_inputs(kernel)
-    return kernel
+    read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
+    operands = [*op.operands]
+    numbers = [operands.index(value) for value in read]
+    return Kernel(functions.add(body, op), numbers, chunks_of(emitter.cut), inplace)
 
 
 def is_nested(op: Operation) -> bool:
@@ -146,20 +131,16 @@ def runs_once(op: Operation) -> bool:
     return isinstance(op.parent_op(), PrepareOp)
 
 
-def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
-    """Where each input of the kernel stands among the operands of the operation."""
-    operands = list(op.operands)
-    return tuple(operands.index(value) for value in kernel.inputs)
-
-
 @dataclass(frozen=True)
 class StructuredToLoops(Pass):
     """
-    Write out the loops of every structured operation: each becomes a `tile.kernel`.
+    Write out the loops of every structured operation: kernels become functions of the module.
 
-    Of operations that are equal but for their operands, and for where in larger tensors these are
-    parts, the loops are written once, as a function that each of them launches. Concatenations
-    whose pieces can be computed in place stay: they are work for plan-memory.
+    tile.map ... -> func.func + tile.launch
+
+    Operations that are equal but for their operands, and for where in larger tensors these are
+    parts, share one kernel, whose loops are written once. Concatenations whose pieces can be
+    computed in place stay: they are work for plan-memory.
     """
 
     name = "structured-to-loops"
@@ -174,19 +155,11 @@ class StructuredToLoops(Pass):
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.block is not None and op.schedule is None:
                 take_apart(op)
-        structures = StructuralHasher(moved_to_start)
-        found = [(op, (structures.of(op), runs_once(op))) for op in kernels_of(module)]
-        counts = Counter(key for _, key in found)
-        functions = Functions(module)
-        written: dict[Hashable, Shared] = {}
-        for op, key in found:
-            if key in written:
-                replace_op(op, written[key].launch(op))
-                continue
-            kernel = kernel_of(op, self.target)
-            if counts[key] == 1:
-                replace_op(op, kernel)
-                continue
-            written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
-            replace_op(op, written[key].launch(op))
+        structures, functions = StructuralHasher(moved_to_start), Functions(module)
+        kernels: dict[Hashable, Kernel] = {}
+        for op in kernels_of(module):
+            key = structures.of(op), runs_once(op)
+            if key not in kernels:
+                kernels[key] = kernel_of(op, self.target, functions)
+            replace_op(op, kernels[key].launch(op))
         functions.insert()

@@ -79,7 +79,7 @@ class Emitter(ABC):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        """Pairs of an input and a result, by number, that may share memory; see `tile.kernel`."""
+        """Pairs of an input and a result, by number, that may share memory; see `tile.launch`."""
         return []
 
     @property
