@@ -101,12 +101,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "changes": "base observer",
         "reproducer": "base observer",
         "analysis": "",
-        "loops": "base analysis",
-        "structured": "base options tuning analysis loops",
+        "structured": "base options tuning analysis",
         "program": "base options tuning structured",
         "graphcore": "base options optimizer_scalars optimizer_spec replication tuning analysis",
         "onnx": "base options replication tuning analysis graphcore",
-        "pipeline": "base options outside onnx graphcore structured loops program",
+        "pipeline": "base options outside onnx graphcore structured program",
         "quick": "options structured",
     },
     "passes/graphcore": {
@@ -192,6 +191,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "view_words": "analysis",
     },
     "passes/structured/to_loops": {
+        "kernel_functions": "",
         "emit": "",
         "elementwise": "emit",
         "reduction": "emit",
@@ -381,6 +381,17 @@ def test_only_one_place_changes_what_is_private_to_xdsl() -> None:
     assert found == {"dialects/value_types.py"}
 
 
+def test_one_place_makes_kernels_of_what_emitters_write() -> None:
+    """Memory, padding, chunks and operands that may share memory are the same for all emitters."""
+    made = re.compile(r"\b(kernel_arguments|ParallelLoops)\(")
+    found = {
+        name_of(path)
+        for path in (PACKAGE / "passes").rglob("*.py")
+        if made.search(path.read_text())
+    }
+    assert found == {"passes/structured/to_loops/__init__.py"}
+
+
 def test_support_knows_no_ir() -> None:
     """What runs a program that was compiled before stands on it, and starts without xDSL."""
     found = [
@@ -448,7 +459,7 @@ NUMBERS = {
     "graphcore/contract_in_floats.py:STRIP": "whole vectors of every machine, whatever its width",
     "graphcore/intervals.py:DEEPEST": "ends a search, whatever the machine",
     "graphcore/to_structured/windows.py:MOST_PLACES": "the values of an i8",
-    "loops/outline_kernels.py:NAMED_OPERATIONS": "the words in a kernel's name",
+    "structured/to_loops/kernel_functions.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",

@@ -25,7 +25,7 @@ MEANINGS = {
 }
 """What a person sees of a model at each level."""
 
-_TILE = {
+_TILE: dict[type[Operation], str] = {
     **dict.fromkeys(tile.STRUCTURED, STRUCTURED),
     **dict.fromkeys(tile.LOOPS, LOOPS),
     **dict.fromkeys(tile.PROGRAM, PROGRAM),

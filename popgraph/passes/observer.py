@@ -18,7 +18,7 @@ from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
 from popgraph.support.logs import log_of
 from popgraph.support.progress import telling
 
-_KERNELS = frozenset({"tile.kernel", "func.func"})
+_KERNELS = frozenset({"func.func"})
 """Operations that hold loops: modules with these are shown at level KERNELS only."""
 
 SameMeaning: TypeAlias = Callable[[Pass, ModuleOp, ModuleOp, WeightStore], None]

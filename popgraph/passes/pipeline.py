@@ -31,7 +31,6 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
-from popgraph.passes.loops.outline_kernels import OutlineKernels
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
@@ -214,8 +213,12 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
     ),
     Step("structured", AlternateChunks, "when all kernels are decided", optional=True),
-    Step("structured", StructuredToLoops, "from here on nothing looks into a kernel", to="loops"),
-    Step("loops", OutlineKernels, "before memory makes every call of a kernel different"),
+    Step(
+        "structured",
+        StructuredToLoops,
+        "before memory makes every call of a kernel different; from here on nothing looks into one",
+        to="loops",
+    ),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
     Step(
         "program",
@@ -228,6 +231,7 @@ PIPELINE: tuple[Step, ...] = (
 
 RENAMED: Mapping[str, str] = {
     "graphcore-to-tile": "graphcore-to-structured",
+    "outline-kernels": "structured-to-loops",
     "share-loops": "parallelize-loops",
     "tile-loops": "structured-to-loops",
 }

@@ -39,13 +39,16 @@ def run(body: str, size: int, *arrays: Array, chunks: int = 1) -> Array:
     operands = ", ".join(f"%x{name}" for name in names)
     types = ", ".join(f"tensor<{array.size}xf32>" for array in arrays)
     inputs = ", ".join(f'#pg.bytes<"{name}">' for name in names)
-    text = f"""builtin.module {{ pg.graph @main inputs [{inputs}] {{
+    text = f"""builtin.module {{
+      func.func private @kernel(%chunk: index, {memories}%r: memref<{size}xf32>) {{
+        {CONSTANTS}
+        {body}
+        func.return
+      }}
+      pg.graph @main inputs [{inputs}] {{
       ^bb0({graph_arguments}):
-        %y = tile.kernel chunks {chunks} inplace [] ins ({operands} : {types}) {{
-        ^bb1(%chunk: index, {memories}%r: memref<{size}xf32>):
-          {CONSTANTS}
-          {body}
-        }} -> tensor<{size}xf32>
+        %y = tile.launch @kernel chunks {chunks} : i64 inplace [] ({operands})
+          : ({types}) -> tensor<{size}xf32>
         pg.return [#pg.bytes<"y">], %y : tensor<{size}xf32>
       }} }}"""
     flat = {name: array.reshape(-1) for name, array in zip(names, arrays, strict=True)}

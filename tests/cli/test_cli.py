@@ -299,7 +299,7 @@ def test_opt_takes_the_options_of_a_pass() -> None:
     tiled = call(
         "opt", "-p", "graphcore-to-structured,structured-to-loops{vector-bytes=16}", text=PROGRAM
     ).stdout
-    assert "tile.kernel" in tiled
+    assert "tile.launch" in tiled
     assert call("opt", "-p", "structured-to-loops{no-such=1}", text=PROGRAM, code=2)
 
 
@@ -670,7 +670,7 @@ def test_operators_of_each_level() -> None:
     assert "Conv " in call("ops", "conv").stdout
     assert "Relu" not in call("ops", "conv").stdout
     assert "graphcore.softmax" in call("ops", "--level", "graphcore").stdout
-    assert "tile.kernel" in call("ops", "--level", "loops").stdout
+    assert "tile.launch" in call("ops", "--level", "loops").stdout
 
 
 def test_doctor_names_what_it_finds() -> None:

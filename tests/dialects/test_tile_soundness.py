@@ -45,18 +45,7 @@ builtin.module {{{{{FUNCTION}
   }}}}
 }}}}
 """
-KERNEL = f"""
-builtin.module {{{{
-  pg.graph @main inputs [#pg.bytes<"x">] {{{{
-  ^bb0(%in: tensor<8xf32>):
-    %r = tile.kernel chunks {{chunks}} : i64 inplace [] ins(%in : tensor<8xf32>) {{{{
-    ^bb0(%chunk: index, %a: memref<8xf32>, %b: memref<8xf32>):{BODY}
-    }}}} -> tensor<8xf32>
-    pg.return [#pg.bytes<"y">], %r : tensor<8xf32>
-  }}}}
-}}}}
-"""
-FORMS = {"program": PROGRAM, "launch": LAUNCH, "kernel": KERNEL}
+FORMS = {"program": PROGRAM, "launch": LAUNCH}
 GOOD = {
     "first": 0, "step": 1, "load": "%i", "store": "%i", "lanes": 8, "arena": 96, "offset": 64,
     "chunks": 1,
@@ -98,4 +87,10 @@ def test_what_is_unsound_is_refused(form: str, changed: dict[str, object], messa
 def test_a_step_that_is_computed_is_refused(form: str) -> None:
     text = FORMS[form].format(**GOOD).replace("step %step", "step %chunk")
     with pytest.raises(ParseError, match="a positive constant, not no constant"):
+        compiler.parse_ir(text, Compilation(), "kernel.mlir")
+
+
+def test_a_launch_of_a_kernel_for_other_memory_is_refused() -> None:
+    text = FORMS["launch"].format(**GOOD).replace("tensor<8xf32>", "tensor<9xf32>")
+    with pytest.raises(ParseError, match="takes the chunk number and the memory of all values"):
         compiler.parse_ir(text, Compilation(), "kernel.mlir")

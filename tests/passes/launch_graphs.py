@@ -9,8 +9,17 @@ import numpy as np
 from hypothesis import strategies as st
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import FloatAttr, IndexType, ModuleOp, TensorType, f32
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    ModuleOp,
+    SymbolRefAttr,
+    TensorType,
+    f32,
+    i64,
+)
+from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.program import (
     ConstantOp,
@@ -20,7 +29,11 @@ from popgraph.dialects.program import (
     VariableOp,
     WeightStore,
 )
-from popgraph.dialects.tile import AssembleOp, KernelOp, ViewOp
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
+from popgraph.dialects.tile.loops.ops import kernel_arguments
+from popgraph.passes.analysis.replace import building_nothing
+from popgraph.passes.structured.to_loops.kernel_functions import Functions
 
 SIZES = (4, 40)
 VARIABLES = ("u", "v", "w")
@@ -80,22 +93,40 @@ def _index(value: int) -> SSAValue:
     return arith.ConstantOp.from_int_and_width(value, IndexType()).result
 
 
-def kernel(kind: str, inputs: Sequence[SSAValue], size: int) -> KernelOp:
-    """One kernel; `size` is that of its results."""
-    results = [tensor(size)] * (2 if kind == "both" else 1)
-    inplace = [(0, 0)] if kind.endswith("in_place") else []
-    if kind == "both":
-        inplace = [(0, 1)]
-    op = KernelOp(inputs, results, 1, inplace)
-    memories = op.body.block.args[1:]
-    with ImplicitBuilder(op.body.block):
+class Kernels:
+    """Launches of kernels, each a function of the module."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.functions = Functions(module)
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def launch(self, kind: str, inputs: Sequence[SSAValue], size: int) -> LaunchOp:
+        """A launch of one kernel; `size` is that of its results."""
+        results = [tensor(size)] * (2 if kind == "both" else 1)
+        inplace = [(0, 0)] if kind.endswith("in_place") else []
+        if kind == "both":
+            inplace = [(0, 1)]
+        pairs, chunks = IntsAttr.of([one for pair in inplace for one in pair]), IntegerAttr(1, i64)
+        op = LaunchOp("", inputs, results, chunks, pairs)
+        types = kernel_arguments(op.inputs, op.outputs)
+        key = kind.removesuffix("_in_place"), size, *types
+        if key not in self._names:
+            with building_nothing():
+                self._names[key] = self.functions.add(_body(kind, types, size, inputs), op)
+        op.properties["callee"] = SymbolRefAttr(self._names[key])
+        return op
+
+
+def _body(kind: str, types: Sequence[Attribute], size: int, inputs: Sequence[SSAValue]) -> Block:
+    body = Block(arg_types=types)
+    with ImplicitBuilder(body):
         start, end, one, last = _index(0), _index(size), _index(1), _index(size - 1)
         loop = Block(arg_types=[IndexType()])
         with ImplicitBuilder(loop):
-            _element(kind, memories, loop.args[0], last, inputs)
+            _element(kind, body.args[1:], loop.args[0], last, inputs)
             scf.YieldOp()
         scf.ForOp(start, end, one, [], loop)
-    return op
+    return body
 
 
 def _element(
@@ -130,11 +161,13 @@ def _element(
 
 
 def module_of(plan: Plan, weights: WeightStore) -> ModuleOp:
-    """The plan as a `pg.graph` of `tile.kernel`s."""
+    """The plan as a `pg.graph` of `tile.launch`es."""
     graph = GraphOp("main", [f"in{size}" for size in SIZES], [tensor(size) for size in SIZES])
     values: dict[int, list[SSAValue]] = {
         size: [value] for size, value in zip(SIZES, graph.block.args, strict=True)
     }
+    module = ModuleOp([graph])
+    kernels = Kernels(module)
     with ImplicitBuilder(graph.block):
         for size in SIZES:
             shape, first = (2, size // 2), np.arange(size, dtype=np.float32)
@@ -145,17 +178,18 @@ def module_of(plan: Plan, weights: WeightStore) -> ModuleOp:
             literal = weights.attribute(np.full((2, size // 2), number, np.float32))
             values[size].append(VariableOp(name, literal).result)
         for step in plan.steps:
-            _step(step, values)
+            _step(step, values, kernels)
         for name, pick in plan.updates:
             UpdateOp(name, values[size][pick % len(values[size])])
         outputs = [
             values[SIZES[which]][pick % len(values[SIZES[which]])] for which, pick in plan.outputs
         ]
         ReturnOp(outputs, [f"out{number}" for number in range(len(outputs))])
-    return ModuleOp([graph])
+    kernels.functions.insert()
+    return module
 
 
-def _step(step: Step, values: dict[int, list[SSAValue]]) -> None:
+def _step(step: Step, values: dict[int, list[SSAValue]], kernels: Kernels) -> None:
     known = values[step.size]
     first, second = (known[pick % len(known)] for pick in step.picks)
     if step.kind == "view":
@@ -163,13 +197,13 @@ def _step(step: Step, values: dict[int, list[SSAValue]]) -> None:
         return
     if step.kind == "grow":
         other = SIZES[1] if step.size == SIZES[0] else SIZES[0]
-        values[other] += kernel("grow", [first], other).outputs
+        values[other] += kernels.launch("grow", [first], other).outputs
         return
     if step.kind == "join":
         pieces = [ViewOp(value, [step.size]).output for value in (first, second)]
         both, zero = tensor(2 * step.size, flat=True), FloatAttr(0.0, f32)
         whole = AssembleOp(pieces, [[0], [step.size]], [[1], [1]], zero, both).output
-        known.extend(kernel("fold", [whole], step.size).outputs)
+        known.extend(kernels.launch("fold", [whole], step.size).outputs)
         return
     inputs = [first] if step.kind in ("reverse", "negate_in_place") else [first, second]
-    known.extend(kernel(step.kind, inputs, step.size).outputs)
+    known.extend(kernels.launch(step.kind, inputs, step.size).outputs)

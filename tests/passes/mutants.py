@@ -711,16 +711,16 @@ def chunk_for_total(original: Any) -> Any:
 def from_anything(original: Any) -> Any:
     """Totals add to what memory holds, whatever it is."""
 
-    def k_outer_loops(self: Any, chunk: Any) -> None:
+    def k_outer_loops(self: Any) -> None:
         write, begun = self.nest.write, []
 
-        def all_but_first(chunk: Any, emit: Any) -> None:
+        def all_but_first(emit: Any) -> None:
             if begun:
-                write(chunk, emit)
+                write(emit)
             begun.append(emit)
 
         self.nest.write = all_but_first
-        original(self, chunk)
+        original(self)
 
     return k_outer_loops
 
@@ -1440,8 +1440,8 @@ MUTANTS: tuple[Mutant, ...] = (
         shows_in=learning_convolutions,
     ),
     Mutant(
-        "outline-kernels",
-        "what loops do is not part of a kernel's structure",
+        "structured-to-loops",
+        "what bodies do is not part of an operation's structure",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
     ),

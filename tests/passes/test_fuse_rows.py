@@ -178,7 +178,7 @@ def test_loops(
     ParallelizeLoops(THREADS, target).run(Compilation(), module)
     StructuredToLoops(target).run(Compilation(), module)
     check_ir(module)
-    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
     assert (kernel.chunks.value.data > 1) == (threads and step < prod(sizes))
     assert_same_meaning(before, module, WeightStore(), tolerance=1e-6)
 
@@ -187,18 +187,18 @@ def test_rows_may_give_way_to_results() -> None:
     """A softmax reads a row for the last time before it writes it: they may share memory."""
     _, module = fused(softmax, 16, 12)
     StructuredToLoops(Target.of(32)).run(Compilation(), module)
-    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
     assert kernel.inplace.data == (0, 0)
 
 
 def test_rows_that_are_read_again_do_not_give_way() -> None:
     _, module = fused(lambda x: gc.MulOp(centred(softmax(x)), x), 16, 12)
     StructuredToLoops(Target.of(32)).run(Compilation(), module)
-    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
     assert kernel.inplace.data == (0, 0)
     _, module = fused(lambda x: gc.MulOp(centred(x), gc.SliceOp(x, **FIRST_ROWS)), 16, 12)
     StructuredToLoops(Target.of(32)).run(Compilation(), module)
-    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
     assert kernel.inplace.data == ()
 
 

@@ -7,11 +7,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import GraphOp, PrepareOp, VariableOp
-from popgraph.dialects.tile import KernelOp, ViewOp
+from popgraph.dialects.tile import LaunchOp, ViewOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.hoist_constants import HoistConstants
 from tests.checking import check_ir
-from tests.passes.launch_graphs import Plan, Step, kernel, module_of, plans
+from tests.passes.launch_graphs import Kernels, Plan, Step, module_of, plans
 from tests.sampling import examples
 
 CONSTANT, FIRST = 1, 5
@@ -60,7 +60,7 @@ def test_nothing_that_could_be_prepared_stays(plan: Plan) -> None:
     for op in block.ops:
         if isinstance(op, VariableOp) or any(operand in changing for operand in op.operands):
             changing.update(op.results)
-        assert not isinstance(op, KernelOp) or op.outputs[0] in changing
+        assert not isinstance(op, LaunchOp) or op.outputs[0] in changing
     assert len(prepares(module)) <= 1
 
 
@@ -69,9 +69,9 @@ def test_chains_of_work_on_constants_move_together() -> None:
     _, module = hoisted(steps, 8)
     (prepare,) = prepares(module)
     inside = [type(op) for op in prepare.body.block.ops]
-    assert inside[:-1] == [KernelOp, ViewOp, ViewOp, KernelOp]
+    assert inside[:-1] == [LaunchOp, ViewOp, ViewOp, LaunchOp]
     assert len(prepare.outputs) == 1
-    assert sum(isinstance(op, KernelOp) for op in graph_of(module).block.ops) == 1
+    assert sum(isinstance(op, LaunchOp) for op in graph_of(module).block.ops) == 1
 
 
 def test_a_view_of_a_constant_is_not_work() -> None:
@@ -89,7 +89,9 @@ def test_new_work_joins_what_was_prepared_before() -> None:
     before = module.clone()
     (prepare,) = prepares(module)
     (prepared,) = prepare.outputs
-    later = kernel("reverse", [prepared], 4)
+    kernels = Kernels(module)
+    later = kernels.launch("reverse", [prepared], 4)
+    kernels.functions.insert()
     prepare.parent.insert_op_after(later, prepare)  # type: ignore[union-attr]
     for use in list(prepared.uses):
         if use.operation is not later:
@@ -98,6 +100,6 @@ def test_new_work_joins_what_was_prepared_before() -> None:
     HoistConstants().run(compilation, module)
     check_ir(module)
     (prepare,) = prepares(module)
-    assert sum(isinstance(op, KernelOp) for op in prepare.body.block.ops) == 2
+    assert sum(isinstance(op, LaunchOp) for op in prepare.body.block.ops) == 2
     assert_same_meaning(changed, module, compilation.weights)
     assert str(module) != str(before)

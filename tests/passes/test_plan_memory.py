@@ -16,7 +16,6 @@ from popgraph.backends.reference.meaning import assert_same_meaning, random_inpu
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.loops.outline_kernels import OutlineKernels
 from popgraph.passes.program import in_place, plan_memory, storage
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.program.plan_memory import PlanMemory
@@ -34,7 +33,6 @@ def outlined(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp]:
     if hoist:
         HoistConstants().run(compilation, module)
     StructuredToLoops().run(compilation, module)
-    OutlineKernels().run(compilation, module)
     return compilation, module
 
 
@@ -302,8 +300,8 @@ def test_work_on_constants_happens_at_load() -> None:
 
 def test_operations_without_memory_are_refused() -> None:
     compilation = Compilation()
-    module = module_of(plan([("add", (0, 1))], [FIRST]), compilation.weights)
-    with pytest.raises(PassError, match=r"tile\.kernel has no memory"):
+    module = module_of(plan([("join", (0, 1))], [FIRST]), compilation.weights)
+    with pytest.raises(PassError, match=r"tile\.assemble has no memory"):
         PlanMemory().run(compilation, module)
 
 

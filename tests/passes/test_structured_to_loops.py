@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, f64
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -15,9 +18,11 @@ from popgraph.backends.reference.bodies import Scope, Step
 from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp, KernelOp, MapOp, PackOp, PrefetchOp
+from popgraph.dialects.tile import ContractOp, LaunchOp, MapOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.loops.soundness import called
 from popgraph.passes.base import Compilation
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
@@ -51,7 +56,14 @@ def small(vector_bytes: int, grain: int, terms: int = 256) -> Target:
     return sharing_all(grain, vector_bytes, Tuning(partial_sums=max(2, terms)))
 
 
-def check(spec: Spec | BlockSpec, target: Target, tolerance: float) -> KernelOp:
+class Kernel(NamedTuple):
+    """The launch of a kernel, and its function."""
+
+    launch: LaunchOp
+    function: func.FuncOp
+
+
+def check(spec: Spec | BlockSpec, target: Target, tolerance: float) -> Kernel:
     before = spec.module()
     check_ir(before)
     after = before.clone()
@@ -59,8 +71,10 @@ def check(spec: Spec | BlockSpec, target: Target, tolerance: float) -> KernelOp:
     StructuredToLoops(target).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=tolerance, steps=1)
-    (kernel, *_) = (op for op in after.walk() if isinstance(op, KernelOp))
-    return kernel
+    launch = next(op for op in after.walk() if isinstance(op, LaunchOp))
+    function = called(launch, launch.callee)
+    assert function is not None
+    return Kernel(launch, function)
 
 
 grains = st.sampled_from([8, 64, 16384])
@@ -102,14 +116,14 @@ def test_the_first_of_each_row(count: int, most_merged: int) -> None:
     for size in {40, max(1, count)}:
         kernel = check(TopKSpec("f32", 3, size, count, True), target, 0)
         merges = target.tuning.least_merged <= count <= most_merged
-        assert ("memref<40xi32>" in str(kernel)) == (merges and count == 40)
+        assert ("memref<40xi32>" in str(kernel.function)) == (merges and count == 40)
     check(TopKSpec("i32", 0, 3, 2, False), target, 0)
 
 
 def test_chunks_of_a_row_are_whole_vectors() -> None:
     """No vector crosses from a chunk into the next, or beyond the end."""
     spec = AssembleSpec("f64", (3, 13), 0, 1, (0, 0), (2, 0), (1, 1), 0)
-    assert check(spec, small(32, 32), 0).chunks.value.data > 1
+    assert check(spec, small(32, 32), 0).launch.chunks.value.data > 1
 
 
 IDENTITY = Operand(((1, 0, 0), (0, 1, 0)))
@@ -128,15 +142,15 @@ def test_nothing_to_do(sizes: tuple[int, int]) -> None:
 def test_a_whole_tensor_is_one_loop() -> None:
     """Elementwise work on a tensor of any rank runs as one loop over vectors."""
     kernel = check(MapSpec("f32", (5, 32), (IDENTITY, IDENTITY), ("sum",)), Target.of(64), 1e-6)
-    loops = [op for op in kernel.walk() if op.name == "scf.for"]
+    loops = [op for op in kernel.function.walk() if op.name == "scf.for"]
     assert len(loops) == 1
-    assert sum(op.name == "vector.load" for op in kernel.walk()) == 2
-    assert kernel.inplace.data == (0, 0, 1, 0)
+    assert sum(op.name == "vector.load" for op in kernel.function.walk()) == 2
+    assert kernel.launch.inplace.data == (0, 0, 1, 0)
 
 
 def test_a_broadcast_row_does_not_run_in_place() -> None:
     kernel = check(MapSpec("f32", (5, 16), (ROW, IDENTITY), ("sum",)), Target.of(64), 1e-6)
-    assert kernel.inplace.data == (1, 0)
+    assert kernel.launch.inplace.data == (1, 0)
 
 
 class OfOne(MapSpec):
@@ -154,8 +168,8 @@ def test_a_tensor_that_is_read_twice_is_one_memory() -> None:
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = OfOne("f32", (5, 5), (IDENTITY, columns, IDENTITY), ("sum",))
     kernel = check(spec, Target.of(64), 1e-6)
-    assert len(kernel.inputs) == 1
-    assert kernel.inplace.data == (), "an element is read after that beside it is written"
+    assert len(kernel.launch.inputs) == 1
+    assert kernel.launch.inplace.data == (), "an element is read after that beside it is written"
 
 
 @pytest.mark.parametrize("grain", [8, 16384])
@@ -164,7 +178,7 @@ def test_short_rows_are_woven(short: int, grain: int) -> None:
     """What turns a few rows into columns (a channel shuffle) stores whole vectors."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = MapSpec("f32", (21, short), (columns, Operand(((1, 0, 0),))), ("relu", "sum"))
-    names = [op.name for op in check(spec, small(16, grain), 0).walk()]
+    names = [op.name for op in check(spec, small(16, grain), 0).function.walk()]
     assert ("vector.shuffle" in names) == (short <= 8)
 
 
@@ -173,19 +187,19 @@ def test_functions_of_columns_run_on_vectors(sizes: tuple[int, int]) -> None:
     """What stands across is loaded in vectors, which are transposed when the body has run."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     kernel = check(MapSpec("f32", sizes, (columns,), ("relu",)), Target.of(64), 0)
-    names = [op.name for op in kernel.walk()]
+    names = [op.name for op in kernel.function.walk()]
     assert {"vector.shuffle", "vector.load"} <= set(names)
 
 
 def test_large_maps_are_shared_by_threads() -> None:
     kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), Target.of(64), 1e-6)
-    assert kernel.chunks.value.data >= 2
+    assert kernel.launch.chunks.value.data >= 2
 
 
 def test_selections_run_on_vectors() -> None:
     """The gradient of relu is a comparison and a selection per lane."""
     kernel = check(MapSpec("f32", (5, 16), (IDENTITY,), ("select",)), Target.of(64), 0)
-    names = [op.name for op in kernel.walk()]
+    names = [op.name for op in kernel.function.walk()]
     assert names.count("tile.compare") == names.count("tile.select") == 1
     assert "arith.cmpf" not in names
 
@@ -247,7 +261,7 @@ def test_windows_two_apart_run_on_vectors(windows: int) -> None:
     """Every other element comes out of two vectors that end where the memory ends."""
     every_other = Operand(((2, 1, 0),))
     spec = ReduceSpec("f32", (windows, 3), 1, (every_other,), (), "max", ("sum",))
-    names = [op.name for op in check(spec, Target.of(16), 0).walk()]
+    names = [op.name for op in check(spec, Target.of(16), 0).function.walk()]
     assert "vector.shuffle" in names
 
 
@@ -271,13 +285,13 @@ def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
     Where they would, and for shorter rows, squares are smaller.
     """
     kernel = check(PackSpec("f32", sizes, 16, 0), Target.of(64), 0)
-    assert any(op.name == "vector.shuffle" for op in kernel.walk())
+    assert any(op.name == "vector.shuffle" for op in kernel.function.walk())
 
 
 @pytest.mark.parametrize("extent", range(9, 70))
 def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
     """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
     target = sharing_all(8, 32)
-    what = copies.shared_out([0], (extent, 12), f64, target, loaded=[0])
-    for part in best_parts(what, {}, THREADS, target):
+    loops = copies.loops_of_box([0], (extent, 12), f64, target, loaded=[0])
+    for part in best_parts(ParallelLoops(tuple(loops), 12 * extent), {}, THREADS, target):
         assert part.size % (target.machine.lines_together * 4) == 0

@@ -38,7 +38,7 @@ The first one that is not None is used; it must compute the same values as `STRU
 
 
 class Functions:
-    """The kernels of a module, by operation or by name, each made ready to run once."""
+    """The kernels of a module by name, each made ready to run once."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
@@ -47,12 +47,9 @@ class Functions:
     def called(self, callee: SymbolRefAttr) -> Kernel:
         function = self._functions.get(callee.root_reference.data)
         assert function is not None, f"no function {callee}"
-        return self.of(function, function.body.block)
-
-    def of(self, op: Operation, block: Block) -> Kernel:
-        found = self._kernels.get(op)
+        found = self._kernels.get(function)
         if found is None:
-            found = self._kernels[op] = Kernel(block)
+            found = self._kernels[function] = Kernel(function.body.block)
         return found
 
 
@@ -147,8 +144,6 @@ class Graph:
                 return partial(op.repeat, body)
             case GraphcoreOp():
                 return op.evaluate
-            case tile.KernelOp():
-                return partial(_launch, op, self._functions.of(op, op.body.block))
             case tile.LaunchOp():
                 return partial(_launch, op, self._functions.called(op.callee))
             case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
@@ -168,7 +163,7 @@ def _yielded(block: Block, values: Values) -> list[Array]:
     return [values[value] for value in block.last_op.values]
 
 
-def _launch(op: tile.KernelOp | tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
+def _launch(op: tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
     """Kernels see memory as one row; what they only read is locked."""
     results = [allocate(_tensor(result)) for result in op.results]
     rows = [

@@ -26,7 +26,7 @@ from popgraph.support.shapes import Shape
 
 
 class Kernel:
-    """The body of a `tile.kernel`, or of a function that is one, ready to run."""
+    """The body of a function that is a kernel, ready to run."""
 
     def __init__(self, block: Block) -> None:
         self._scope = Scope()

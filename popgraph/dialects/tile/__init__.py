@@ -17,7 +17,7 @@ from popgraph.dialects.tile.lanes import (
     SelectOp,
     ThreefryOp,
 )
-from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.loops.ops import LaunchOp
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
@@ -66,7 +66,7 @@ STRUCTURED = (
 )
 """Operations on tensors, with index maps for what they read."""
 
-LOOPS = (KernelOp, LaunchOp)
+LOOPS = (LaunchOp,)
 """Kernels whose loops are written out, and launches of functions, on tensors."""
 
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
@@ -116,7 +116,6 @@ __all__ = [
     "ElementOp",
     "FinishExchangeOp",
     "IndexOp",
-    "KernelOp",
     "LaunchOp",
     "CutAttr",
     "LayoutAttr",

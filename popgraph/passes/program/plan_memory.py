@@ -141,7 +141,7 @@ class _Planner:
                 raise PassError(
                     f"{op.name} has no memory",
                     hint="plan-memory takes launches, calls, views, constants and variables; run "
-                    "outline-kernels first",
+                    "structured-to-loops first",
                 )
 
     def _place_step(self, op: Operation, step: Step, section: Section) -> None:

@@ -14,7 +14,7 @@ from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
 from popgraph.backends.c.print.source import source
 from popgraph.backends.c.print.statements import Body
-from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit
+from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"_\d+$")
 """What tells kernels of one module apart; their content does that for C."""
 
 _SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
-"""What kernels' names say of memory, see `describe` of `outline-kernels`."""
+"""What kernels' names say of memory, see `kernel_functions.describe`."""
 
 DIGITS = 12
 """Of the digest of a kernel's content: one in 2^48 is another's."""
@@ -102,7 +102,7 @@ def program_unit(
     For readers it is `commented`. What is compiled is not: equal programs of models with other
     names are one library.
     """
-    prototypes = "".join(f"{kernel.prototype};\n" for kernel in kernels)
+    prototypes = "".join(f"{kernel.prototype};\n" for kernel in distinct(kernels))
     callees = print_callees(layout, kernels, commented=commented)
     functions = callees + print_program(program, layout, kernels)
     text = f"{visible(program.sym_name.data)}\n{functions}"

@@ -1,4 +1,4 @@
-"""The loops level: kernels whose loops are written out, and launches of functions, on tensors."""
+"""The loops level: launches, on tensors, of functions whose loops are written out."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from xdsl.dialects.builtin import (
     MemRefType,
     SymbolRefAttr,
     TensorType,
-    i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     base,
     irdl_op_definition,
     prop_def,
-    region_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
@@ -56,57 +54,17 @@ def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) 
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
-    """
-    A structured operation with its loops written out (scf, arith, math, memref, vector).
-
-    The body runs once for every chunk number in `0 .. chunks`; chunks write disjoint memory, so
-    they may run in any order and at once. It reads the operands' memory and writes every element
-    of the results' memory. `inplace` lists pairs (operand, result) that may share memory because
-    each element of the operand is last read before that of the result is written.
-    """
-
-    name = "tile.kernel"
-    inputs = var_operand_def(base(TensorType))
-    chunks = prop_def(IntegerAttr)
-    inplace = prop_def(IntsAttr)
-    body = region_def("single_block")
-    outputs = var_result_def(TensorType)
-    traits = traits_def(IsolatedFromAbove(), NoTerminator(), Pure())
-    assembly_format = (
-        "`chunks` $chunks `inplace` $inplace `ins` `(` $inputs `:` type($inputs) `)` "
-        "$body attr-dict `->` type($outputs)"
-    )
-
-    def __init__(
-        self,
-        inputs: Sequence[SSAValue],
-        result_types: Sequence[TensorType[Attribute]],
-        chunks: int = 1,
-        inplace: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(
-            operands=[inputs],
-            properties={
-                "chunks": IntegerAttr(chunks, i64),
-                "inplace": IntsAttr.of([i for pair in inplace for i in pair]),
-            },
-            result_types=[result_types],
-            regions=[Region()],
-        )
-        self.body.add_block(Block(arg_types=kernel_arguments(self.inputs, self.outputs)))
-
-    def verify_(self) -> None:
-        expected = kernel_arguments(self.inputs, self.outputs)
-        if [argument.type for argument in self.body.block.args] != expected:
-            raise VerifyException("the body takes the chunk number and the memory of all values")
-        check_chunks(self.chunks)
-        check_body(self)
-
-
-@irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """Runs a kernel that stands as a function of the module, on tensors; see `tile.kernel`."""
+    """
+    Runs a kernel on tensors: a function of the module, with its loops written out.
+
+    A kernel is a `func.func` on memory (scf, arith, math, memref, vector). Its arguments are the
+    chunk number, then the memory of every operand and every result. It runs once for every chunk
+    number in `0 .. chunks`; chunks write disjoint memory, so they may run in any order and at
+    once. It writes every element of the results' memory. `inplace` lists pairs (operand, result)
+    that may share memory because each element of the operand is last read before that of the
+    result is written.
+    """
 
     name = "tile.launch"
     callee = prop_def(SymbolRefAttr)
@@ -138,5 +96,8 @@ class LaunchOp(IRDLOperation):
     def verify_(self) -> None:
         check_chunks(self.chunks)
         kernel = called(self, self.callee)
-        if kernel is not None:
-            check_body(kernel)
+        if kernel is None:
+            return
+        if [*kernel.function_type.inputs] != kernel_arguments(self.inputs, self.outputs):
+            raise VerifyException("a kernel takes the chunk number and the memory of all values")
+        check_body(kernel)

@@ -12,12 +12,11 @@ from popgraph.dialects.program import CallCondOp, CallLoopOp, ReturnOp, UpdateOp
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
-from popgraph.dialects.tile.loops.ops import KernelOp
 from popgraph.dialects.tile.structured.ops import Structured, element
 from popgraph.passes.analysis.induction import holds
 from popgraph.support.shapes import Shape, prod
 
-COMPUTED = (Structured, KernelOp, LaunchOp)
+COMPUTED = (Structured, LaunchOp)
 """What writes its results where plan-memory wants them."""
 
 

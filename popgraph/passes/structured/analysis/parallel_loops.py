@@ -10,7 +10,6 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -82,15 +81,6 @@ class ParallelLoops:
     work: int
     touched: tuple[MemoryAccess, ...] = ()
     together: int = 1
-
-
-def in_short_pieces(
-    cut: CutAttr | None, value: SSAValue, form: Linear, loops: Sequence[Group], target: Target
-) -> bool:
-    """Whether chunks touch a value in many short pieces."""
-    return cut is not None and cut.parts[0].loop in MemoryAccess.of(value, form, loops).short(
-        target
-    )
 
 
 def touched(

@@ -15,7 +15,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
-from popgraph.passes.structured.to_loops import kernels_of, loops_of
+from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -55,7 +55,7 @@ class AlternateChunks(Pass):
 
     def _cut(self, op: ContractOp, constant: set[SSAValue]) -> None:
         """Chunks of which L2 holds a few, where it cannot hold all of what is read once."""
-        what, tuning = loops_of(op, self.target).parallel_loops(), self.target.tuning
+        what, tuning = parallel_loops_of(op, self.target), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
         if what is None:
             return

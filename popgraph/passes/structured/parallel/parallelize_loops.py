@@ -15,7 +15,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
-from popgraph.passes.structured.to_loops import kernels_of, loops_of
+from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
 from popgraph.passes.tuning import Target
 
 
@@ -44,7 +44,7 @@ class ParallelizeLoops(Pass):
         structures = StructuralHasher(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
-            what = loops_of(op, self.target).parallel_loops()
+            what = parallel_loops_of(op, self.target)
             if what is None:
                 continue
             key = structures.of(op), tuple(written_spans.get(value, 0) for value in op.operands)

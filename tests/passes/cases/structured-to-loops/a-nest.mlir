@@ -40,58 +40,59 @@ builtin.module {
 }
 // -----
 builtin.module {
+  func.func private @maximumf_subf_exp_64_f32_0(%0: index, %1: memref<64xf32>, %2: memref<64xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = arith.constant 4 : index
+    %5 = arith.constant 1 : index
+    %6 = arith.constant 0xff800000 : f32
+    %7 = vector.broadcast %6 : f32 to vector<16xf32>
+    %8 = arith.constant 16 : index
+    %9 = memref.alloca() : memref<16xf32>
+    %10 = arith.constant -0.000000e+00 : f32
+    %11 = vector.broadcast %10 : f32 to vector<16xf32>
+    %12 = arith.constant 0.000000e+00 : f32
+    %13 = arith.constant 1.000000e+00 : f32
+    scf.for %14 = %3 to %4 step %5 {
+      %15 = arith.muli %14, %8 : index
+      %16 = vector.load %1[%15] : memref<64xf32>, vector<16xf32>
+      %17 = arith.maximumf %7, %16 : vector<16xf32>
+      %18 = vector.shuffle %17, %17 [8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7] : vector<16xf32>, vector<16xf32>
+      %19 = arith.maximumf %17, %18 : vector<16xf32>
+      %20 = vector.shuffle %19, %19 [4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11] : vector<16xf32>, vector<16xf32>
+      %21 = arith.maximumf %19, %20 : vector<16xf32>
+      %22 = vector.shuffle %21, %21 [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13] : vector<16xf32>, vector<16xf32>
+      %23 = arith.maximumf %21, %22 : vector<16xf32>
+      %24 = vector.shuffle %23, %23 [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14] : vector<16xf32>, vector<16xf32>
+      %25 = arith.maximumf %23, %24 : vector<16xf32>
+      %26 = vector.extract %25[0] : f32 from vector<16xf32>
+      %27 = vector.load %1[%15] : memref<64xf32>, vector<16xf32>
+      %28 = vector.broadcast %26 : f32 to vector<16xf32>
+      %29 = arith.subf %27, %28 : vector<16xf32>
+      %30 = math.exp %29 : vector<16xf32>
+      vector.store %30, %9[%3] : memref<16xf32>, vector<16xf32>
+      %31 = vector.load %9[%3] : memref<16xf32>, vector<16xf32>
+      %32 = arith.addf %11, %31 : vector<16xf32>
+      %33 = vector.shuffle %32, %32 [8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7] : vector<16xf32>, vector<16xf32>
+      %34 = arith.addf %32, %33 : vector<16xf32>
+      %35 = vector.shuffle %34, %34 [4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11] : vector<16xf32>, vector<16xf32>
+      %36 = arith.addf %34, %35 : vector<16xf32>
+      %37 = vector.shuffle %36, %36 [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13] : vector<16xf32>, vector<16xf32>
+      %38 = arith.addf %36, %37 : vector<16xf32>
+      %39 = vector.shuffle %38, %38 [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14] : vector<16xf32>, vector<16xf32>
+      %40 = arith.addf %38, %39 : vector<16xf32>
+      %41 = vector.extract %40[0] : f32 from vector<16xf32>
+      %42 = arith.addf %41, %12 : f32
+      %43 = vector.load %9[%3] : memref<16xf32>, vector<16xf32>
+      %44 = arith.divf %13, %42 : f32
+      %45 = vector.broadcast %44 : f32 to vector<16xf32>
+      %46 = arith.mulf %43, %45 : vector<16xf32>
+      vector.store %46, %2[%15] : memref<64xf32>, vector<16xf32>
+    }
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x16xf32>):
-    %1 = tile.kernel chunks 1 : i64 inplace [0, 0] ins(%0 : tensor<4x16xf32>) {
-    ^bb0(%2: index, %3: memref<64xf32>, %4: memref<64xf32>):
-      %5 = arith.constant 0 : index
-      %6 = arith.constant 4 : index
-      %7 = arith.constant 1 : index
-      %8 = arith.constant 0xff800000 : f32
-      %9 = vector.broadcast %8 : f32 to vector<16xf32>
-      %10 = arith.constant 16 : index
-      %11 = memref.alloca() : memref<16xf32>
-      %12 = arith.constant -0.000000e+00 : f32
-      %13 = vector.broadcast %12 : f32 to vector<16xf32>
-      %14 = arith.constant 0.000000e+00 : f32
-      %15 = arith.constant 1.000000e+00 : f32
-      scf.for %16 = %5 to %6 step %7 {
-        %17 = arith.muli %16, %10 : index
-        %18 = vector.load %3[%17] : memref<64xf32>, vector<16xf32>
-        %19 = arith.maximumf %9, %18 : vector<16xf32>
-        %20 = vector.shuffle %19, %19 [8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7] : vector<16xf32>, vector<16xf32>
-        %21 = arith.maximumf %19, %20 : vector<16xf32>
-        %22 = vector.shuffle %21, %21 [4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11] : vector<16xf32>, vector<16xf32>
-        %23 = arith.maximumf %21, %22 : vector<16xf32>
-        %24 = vector.shuffle %23, %23 [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13] : vector<16xf32>, vector<16xf32>
-        %25 = arith.maximumf %23, %24 : vector<16xf32>
-        %26 = vector.shuffle %25, %25 [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14] : vector<16xf32>, vector<16xf32>
-        %27 = arith.maximumf %25, %26 : vector<16xf32>
-        %28 = vector.extract %27[0] : f32 from vector<16xf32>
-        %29 = vector.load %3[%17] : memref<64xf32>, vector<16xf32>
-        %30 = vector.broadcast %28 : f32 to vector<16xf32>
-        %31 = arith.subf %29, %30 : vector<16xf32>
-        %32 = math.exp %31 : vector<16xf32>
-        vector.store %32, %11[%5] : memref<16xf32>, vector<16xf32>
-        %33 = vector.load %11[%5] : memref<16xf32>, vector<16xf32>
-        %34 = arith.addf %13, %33 : vector<16xf32>
-        %35 = vector.shuffle %34, %34 [8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7] : vector<16xf32>, vector<16xf32>
-        %36 = arith.addf %34, %35 : vector<16xf32>
-        %37 = vector.shuffle %36, %36 [4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11] : vector<16xf32>, vector<16xf32>
-        %38 = arith.addf %36, %37 : vector<16xf32>
-        %39 = vector.shuffle %38, %38 [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13] : vector<16xf32>, vector<16xf32>
-        %40 = arith.addf %38, %39 : vector<16xf32>
-        %41 = vector.shuffle %40, %40 [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14] : vector<16xf32>, vector<16xf32>
-        %42 = arith.addf %40, %41 : vector<16xf32>
-        %43 = vector.extract %42[0] : f32 from vector<16xf32>
-        %44 = arith.addf %43, %14 : f32
-        %45 = vector.load %11[%5] : memref<16xf32>, vector<16xf32>
-        %46 = arith.divf %15, %44 : f32
-        %47 = vector.broadcast %46 : f32 to vector<16xf32>
-        %48 = arith.mulf %45, %47 : vector<16xf32>
-        vector.store %48, %4[%17] : memref<64xf32>, vector<16xf32>
-      }
-    } -> tensor<4x16xf32>
+    %1 = tile.launch @maximumf_subf_exp_64_f32_0 chunks 1 : i64 inplace [0, 0](%0) : (tensor<4x16xf32>) -> tensor<4x16xf32>
     pg.return [#pg.bytes<"y">], %1 : tensor<4x16xf32>
   }
 }

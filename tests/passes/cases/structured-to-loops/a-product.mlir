@@ -15,33 +15,34 @@ builtin.module {
 }
 // -----
 builtin.module {
+  func.func private @mulf_addf_16_f32_0(%0: index, %1: memref<12xf32>, %2: memref<12xf32>, %3: memref<16xf32>) {
+    %4 = arith.constant 0 : index
+    %5 = arith.constant 4 : index
+    %6 = arith.constant 1 : index
+    %7 = arith.constant 0.000000e+00 : f32
+    %8 = vector.broadcast %7 : f32 to vector<4xf32>
+    %9 = arith.constant 3 : index
+    scf.for %10 = %4 to %5 step %6 {
+      %11 = arith.muli %10, %9 : index
+      %12 = scf.for %13 = %4 to %9 step %6 iter_args(%14 = %8) -> (vector<4xf32>) {
+        %15 = arith.addi %11, %13 : index
+        %16 = memref.load %1[%15] : memref<12xf32>
+        %17 = arith.muli %13, %5 : index
+        %18 = vector.load %2[%17] : memref<12xf32>, vector<4xf32>
+        %19 = vector.broadcast %16 : f32 to vector<4xf32>
+        %20 = arith.mulf %19, %18 : vector<4xf32>
+        %21 = arith.addf %14, %20 : vector<4xf32>
+        scf.yield %21 : vector<4xf32>
+      }
+      %22 = arith.muli %10, %5 : index
+      vector.store %12, %3[%22] : memref<16xf32>, vector<4xf32>
+    }
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4x3xf32>):
     %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be" : tensor<3x4xf32>>
-    %2 = tile.kernel chunks 1 : i64 inplace [] ins(%0, %1 : tensor<4x3xf32>, tensor<3x4xf32>) {
-    ^bb0(%3: index, %4: memref<12xf32>, %5: memref<12xf32>, %6: memref<16xf32>):
-      %7 = arith.constant 0 : index
-      %8 = arith.constant 4 : index
-      %9 = arith.constant 1 : index
-      %10 = arith.constant 0.000000e+00 : f32
-      %11 = vector.broadcast %10 : f32 to vector<4xf32>
-      %12 = arith.constant 3 : index
-      scf.for %13 = %7 to %8 step %9 {
-        %14 = arith.muli %13, %12 : index
-        %15 = scf.for %16 = %7 to %12 step %9 iter_args(%17 = %11) -> (vector<4xf32>) {
-          %18 = arith.addi %14, %16 : index
-          %19 = memref.load %4[%18] : memref<12xf32>
-          %20 = arith.muli %16, %8 : index
-          %21 = vector.load %5[%20] : memref<12xf32>, vector<4xf32>
-          %22 = vector.broadcast %19 : f32 to vector<4xf32>
-          %23 = arith.mulf %22, %21 : vector<4xf32>
-          %24 = arith.addf %17, %23 : vector<4xf32>
-          scf.yield %24 : vector<4xf32>
-        }
-        %25 = arith.muli %13, %8 : index
-        vector.store %15, %6[%25] : memref<16xf32>, vector<4xf32>
-      }
-    } -> tensor<4x4xf32>
+    %2 = tile.launch @mulf_addf_16_f32_0 chunks 1 : i64 inplace [](%0, %1) : (tensor<4x3xf32>, tensor<3x4xf32>) -> tensor<4x4xf32>
     pg.return [#pg.bytes<"v0">], %2 : tensor<4x4xf32>
   }
 }

@@ -15,35 +15,36 @@ builtin.module {
 }
 // -----
 builtin.module {
+  func.func private @addf_2_f32_0(%0: index, %1: memref<12xf32>, %2: memref<2xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = arith.constant 2 : index
+    %5 = arith.constant 1 : index
+    %6 = arith.constant -0.000000e+00 : f32
+    %7 = vector.broadcast %6 : f32 to vector<4xf32>
+    %8 = arith.constant 6 : index
+    %9 = arith.constant dense<[false, false, true, true]> : vector<4xi1>
+    %10 = arith.constant 0.000000e+00 : f32
+    scf.for %11 = %3 to %4 step %5 {
+      %12 = arith.muli %11, %8 : index
+      %13 = vector.load %1[%12] : memref<12xf32>, vector<4xf32>
+      %14 = arith.addf %7, %13 : vector<4xf32>
+      %15 = arith.addi %12, %4 : index
+      %16 = vector.load %1[%15] : memref<12xf32>, vector<4xf32>
+      %17 = arith.addf %14, %16 : vector<4xf32>
+      %18 = tile.select %9, %17, %14 : vector<4xi1>, vector<4xf32>
+      %19 = vector.shuffle %18, %18 [2, 3, 0, 1] : vector<4xf32>, vector<4xf32>
+      %20 = arith.addf %18, %19 : vector<4xf32>
+      %21 = vector.shuffle %20, %20 [1, 0, 3, 2] : vector<4xf32>, vector<4xf32>
+      %22 = arith.addf %20, %21 : vector<4xf32>
+      %23 = vector.extract %22[0] : f32 from vector<4xf32>
+      %24 = arith.addf %23, %10 : f32
+      memref.store %24, %2[%11] : memref<2xf32>
+    }
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<2x6xf32>):
-    %1 = tile.kernel chunks 1 : i64 inplace [] ins(%0 : tensor<2x6xf32>) {
-    ^bb0(%2: index, %3: memref<12xf32>, %4: memref<2xf32>):
-      %5 = arith.constant 0 : index
-      %6 = arith.constant 2 : index
-      %7 = arith.constant 1 : index
-      %8 = arith.constant -0.000000e+00 : f32
-      %9 = vector.broadcast %8 : f32 to vector<4xf32>
-      %10 = arith.constant 6 : index
-      %11 = arith.constant dense<[false, false, true, true]> : vector<4xi1>
-      %12 = arith.constant 0.000000e+00 : f32
-      scf.for %13 = %5 to %6 step %7 {
-        %14 = arith.muli %13, %10 : index
-        %15 = vector.load %3[%14] : memref<12xf32>, vector<4xf32>
-        %16 = arith.addf %9, %15 : vector<4xf32>
-        %17 = arith.addi %14, %6 : index
-        %18 = vector.load %3[%17] : memref<12xf32>, vector<4xf32>
-        %19 = arith.addf %16, %18 : vector<4xf32>
-        %20 = tile.select %11, %19, %16 : vector<4xi1>, vector<4xf32>
-        %21 = vector.shuffle %20, %20 [2, 3, 0, 1] : vector<4xf32>, vector<4xf32>
-        %22 = arith.addf %20, %21 : vector<4xf32>
-        %23 = vector.shuffle %22, %22 [1, 0, 3, 2] : vector<4xf32>, vector<4xf32>
-        %24 = arith.addf %22, %23 : vector<4xf32>
-        %25 = vector.extract %24[0] : f32 from vector<4xf32>
-        %26 = arith.addf %25, %12 : f32
-        memref.store %26, %4[%13] : memref<2xf32>
-      }
-    } -> tensor<2xf32>
+    %1 = tile.launch @addf_2_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x6xf32>) -> tensor<2xf32>
     pg.return [#pg.bytes<"v0">], %1 : tensor<2xf32>
   }
 }

@@ -18,162 +18,165 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>
 builtin.module {
+  func.func private @move_128_f32_0(%0: index, %1: memref<128xf32>, %2: memref<128xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = arith.constant 2 : index
+    %5 = arith.constant 1 : index
+    %6 = arith.constant 8 : index
+    %7 = arith.constant 4 : index
+    %8 = arith.constant 16 : index
+    %9 = arith.constant 64 : index
+    scf.for %10 = %3 to %4 step %5 {
+      %11 = arith.muli %10, %6 : index
+      %12 = arith.muli %10, %9 : index
+      scf.for %13 = %3 to %6 step %5 {
+        %14 = arith.muli %13, %8 : index
+        %15 = arith.addi %11, %14 : index
+        %16 = arith.muli %13, %6 : index
+        %17 = arith.addi %12, %16 : index
+        scf.for %18 = %3 to %6 step %7 {
+          %19 = arith.addi %15, %18 : index
+          %20 = vector.load %1[%19] : memref<128xf32>, vector<4xf32>
+          %21 = arith.addi %17, %18 : index
+          vector.store %20, %2[%21] : memref<128xf32>, vector<4xf32>
+        }
+      }
+    }
+    func.return
+  }
+  func.func private @fma_addf_96_f32_0(%0: index, %1: memref<96xf32>, %2: memref<128xf32>, %3: memref<96xf32>) {
+    %4 = arith.constant 0 : index
+    %5 = arith.constant 2 : index
+    %6 = arith.constant 1 : index
+    %7 = memref.alloca() : memref<48xf32>
+    %8 = arith.constant 0.000000e+00 : f32
+    %9 = vector.broadcast %8 : f32 to vector<4xf32>
+    %10 = arith.constant 24 : index
+    %11 = arith.constant 8 : index
+    %12 = arith.constant 4 : index
+    %13 = arith.constant 16 : index
+    %14 = arith.constant 20 : index
+    %15 = arith.constant 48 : index
+    %16 = arith.constant 64 : index
+    %17 = arith.constant 32 : index
+    %18 = arith.constant 12 : index
+    %19 = arith.constant 36 : index
+    scf.for %20 = %4 to %5 step %6 {
+      scf.for %21 = %4 to %5 step %6 {
+        %22 = arith.muli %21, %10 : index
+        scf.for %23 = %4 to %5 step %6 {
+          %24 = arith.muli %23, %11 : index
+          %25 = arith.addi %22, %24 : index
+          vector.store %9, %7[%25] : memref<48xf32>, vector<4xf32>
+          %26 = arith.addi %25, %12 : index
+          vector.store %9, %7[%26] : memref<48xf32>, vector<4xf32>
+        }
+        %27 = arith.addi %22, %13 : index
+        vector.store %9, %7[%27] : memref<48xf32>, vector<4xf32>
+        %28 = arith.addi %22, %14 : index
+        vector.store %9, %7[%28] : memref<48xf32>, vector<4xf32>
+      }
+      %29 = arith.muli %20, %16 : index
+      scf.for %30 = %4 to %5 step %6 {
+        %31 = arith.muli %30, %12 : index
+        %32 = arith.muli %30, %17 : index
+        %33 = arith.addi %29, %32 : index
+        scf.for %34 = %4 to %5 step %6 {
+          %35 = arith.muli %34, %15 : index
+          %36 = arith.addi %31, %35 : index
+          %37, %38, %39, %40 = scf.for %41 = %4 to %12 step %6 iter_args(%42 = %9, %43 = %9, %44 = %9, %45 = %9) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+            %46 = arith.addi %36, %41 : index
+            %47 = memref.load %1[%46] : memref<96xf32>
+            %48 = vector.broadcast %47 : f32 to vector<4xf32>
+            %49 = arith.muli %41, %11 : index
+            %50 = arith.addi %33, %49 : index
+            %51 = vector.load %2[%50] : memref<128xf32>, vector<4xf32>
+            %52 = vector.fma %48, %51, %42 : vector<4xf32>
+            %53 = arith.addi %50, %12 : index
+            %54 = vector.load %2[%53] : memref<128xf32>, vector<4xf32>
+            %55 = vector.fma %48, %54, %43 : vector<4xf32>
+            %56 = arith.addi %46, %11 : index
+            %57 = memref.load %1[%56] : memref<96xf32>
+            %58 = vector.broadcast %57 : f32 to vector<4xf32>
+            %59 = vector.fma %58, %51, %44 : vector<4xf32>
+            %60 = vector.fma %58, %54, %45 : vector<4xf32>
+            scf.yield %52, %55, %59, %60 : vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>
+          }
+          %61 = arith.muli %34, %10 : index
+          %62 = vector.load %7[%61] : memref<48xf32>, vector<4xf32>
+          %63 = arith.addf %62, %37 : vector<4xf32>
+          vector.store %63, %7[%61] : memref<48xf32>, vector<4xf32>
+          %64 = arith.addi %61, %12 : index
+          %65 = vector.load %7[%64] : memref<48xf32>, vector<4xf32>
+          %66 = arith.addf %65, %38 : vector<4xf32>
+          vector.store %66, %7[%64] : memref<48xf32>, vector<4xf32>
+          %67 = arith.addi %61, %11 : index
+          %68 = vector.load %7[%67] : memref<48xf32>, vector<4xf32>
+          %69 = arith.addf %68, %39 : vector<4xf32>
+          vector.store %69, %7[%67] : memref<48xf32>, vector<4xf32>
+          %70 = arith.addi %61, %18 : index
+          %71 = vector.load %7[%70] : memref<48xf32>, vector<4xf32>
+          %72 = arith.addf %71, %40 : vector<4xf32>
+          vector.store %72, %7[%70] : memref<48xf32>, vector<4xf32>
+          %73, %74 = scf.for %75 = %4 to %12 step %6 iter_args(%76 = %9, %77 = %9) -> (vector<4xf32>, vector<4xf32>) {
+            %78 = arith.addi %36, %75 : index
+            %79 = arith.addi %78, %13 : index
+            %80 = memref.load %1[%79] : memref<96xf32>
+            %81 = vector.broadcast %80 : f32 to vector<4xf32>
+            %82 = arith.muli %75, %11 : index
+            %83 = arith.addi %33, %82 : index
+            %84 = vector.load %2[%83] : memref<128xf32>, vector<4xf32>
+            %85 = vector.fma %81, %84, %76 : vector<4xf32>
+            %86 = arith.addi %83, %12 : index
+            %87 = vector.load %2[%86] : memref<128xf32>, vector<4xf32>
+            %88 = vector.fma %81, %87, %77 : vector<4xf32>
+            scf.yield %85, %88 : vector<4xf32>, vector<4xf32>
+          }
+          %89 = arith.addi %61, %13 : index
+          %90 = vector.load %7[%89] : memref<48xf32>, vector<4xf32>
+          %91 = arith.addf %90, %73 : vector<4xf32>
+          vector.store %91, %7[%89] : memref<48xf32>, vector<4xf32>
+          %92 = arith.addi %61, %14 : index
+          %93 = vector.load %7[%92] : memref<48xf32>, vector<4xf32>
+          %94 = arith.addf %93, %74 : vector<4xf32>
+          vector.store %94, %7[%92] : memref<48xf32>, vector<4xf32>
+        }
+      }
+      %95 = arith.muli %20, %11 : index
+      scf.for %96 = %4 to %5 step %6 {
+        %97 = arith.muli %96, %10 : index
+        %98 = arith.muli %96, %15 : index
+        %99 = arith.addi %95, %98 : index
+        scf.for %100 = %4 to %5 step %6 {
+          %101 = arith.muli %100, %11 : index
+          %102 = arith.addi %97, %101 : index
+          %103 = vector.load %7[%102] : memref<48xf32>, vector<4xf32>
+          %104 = arith.addi %102, %12 : index
+          %105 = vector.load %7[%104] : memref<48xf32>, vector<4xf32>
+          %106 = arith.muli %100, %13 : index
+          %107 = arith.addi %99, %106 : index
+          vector.store %103, %3[%107] : memref<96xf32>, vector<4xf32>
+          %108 = arith.addi %107, %12 : index
+          vector.store %105, %3[%108] : memref<96xf32>, vector<4xf32>
+        }
+        %109 = arith.addi %97, %13 : index
+        %110 = vector.load %7[%109] : memref<48xf32>, vector<4xf32>
+        %111 = arith.addi %97, %14 : index
+        %112 = vector.load %7[%111] : memref<48xf32>, vector<4xf32>
+        %113 = arith.addi %99, %17 : index
+        vector.store %110, %3[%113] : memref<96xf32>, vector<4xf32>
+        %114 = arith.addi %99, %19 : index
+        vector.store %112, %3[%114] : memref<96xf32>, vector<4xf32>
+      }
+    }
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):
-    %2 = tile.kernel chunks 1 : i64 inplace [] ins(%1 : tensor<8x16xf32>) {
-    ^bb0(%3: index, %4: memref<128xf32>, %5: memref<128xf32>):
-      %6 = arith.constant 0 : index
-      %7 = arith.constant 2 : index
-      %8 = arith.constant 1 : index
-      %9 = arith.constant 8 : index
-      %10 = arith.constant 4 : index
-      %11 = arith.constant 16 : index
-      %12 = arith.constant 64 : index
-      scf.for %13 = %6 to %7 step %8 {
-        %14 = arith.muli %13, %9 : index
-        %15 = arith.muli %13, %12 : index
-        scf.for %16 = %6 to %9 step %8 {
-          %17 = arith.muli %16, %11 : index
-          %18 = arith.addi %14, %17 : index
-          %19 = arith.muli %16, %9 : index
-          %20 = arith.addi %15, %19 : index
-          scf.for %21 = %6 to %9 step %10 {
-            %22 = arith.addi %18, %21 : index
-            %23 = vector.load %4[%22] : memref<128xf32>, vector<4xf32>
-            %24 = arith.addi %20, %21 : index
-            vector.store %23, %5[%24] : memref<128xf32>, vector<4xf32>
-          }
-        }
-      }
-    } -> tensor<8x16xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>, #pg.ints[2, 8, 8]>>
-    %3 = tile.kernel chunks 1 : i64 inplace [] ins(%0, %2 : tensor<4x3x8xf32>, tensor<8x16xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>, #pg.ints[2, 8, 8]>>) {
-    ^bb0(%4: index, %5: memref<96xf32>, %6: memref<128xf32>, %7: memref<96xf32>):
-      %8 = arith.constant 0 : index
-      %9 = arith.constant 2 : index
-      %10 = arith.constant 1 : index
-      %11 = memref.alloca() : memref<48xf32>
-      %12 = arith.constant 0.000000e+00 : f32
-      %13 = vector.broadcast %12 : f32 to vector<4xf32>
-      %14 = arith.constant 24 : index
-      %15 = arith.constant 8 : index
-      %16 = arith.constant 4 : index
-      %17 = arith.constant 16 : index
-      %18 = arith.constant 20 : index
-      %19 = arith.constant 48 : index
-      %20 = arith.constant 64 : index
-      %21 = arith.constant 32 : index
-      %22 = arith.constant 12 : index
-      %23 = arith.constant 36 : index
-      scf.for %24 = %8 to %9 step %10 {
-        scf.for %25 = %8 to %9 step %10 {
-          %26 = arith.muli %25, %14 : index
-          scf.for %27 = %8 to %9 step %10 {
-            %28 = arith.muli %27, %15 : index
-            %29 = arith.addi %26, %28 : index
-            vector.store %13, %11[%29] : memref<48xf32>, vector<4xf32>
-            %30 = arith.addi %29, %16 : index
-            vector.store %13, %11[%30] : memref<48xf32>, vector<4xf32>
-          }
-          %31 = arith.addi %26, %17 : index
-          vector.store %13, %11[%31] : memref<48xf32>, vector<4xf32>
-          %32 = arith.addi %26, %18 : index
-          vector.store %13, %11[%32] : memref<48xf32>, vector<4xf32>
-        }
-        %33 = arith.muli %24, %20 : index
-        scf.for %34 = %8 to %9 step %10 {
-          %35 = arith.muli %34, %16 : index
-          %36 = arith.muli %34, %21 : index
-          %37 = arith.addi %33, %36 : index
-          scf.for %38 = %8 to %9 step %10 {
-            %39 = arith.muli %38, %19 : index
-            %40 = arith.addi %35, %39 : index
-            %41, %42, %43, %44 = scf.for %45 = %8 to %16 step %10 iter_args(%46 = %13, %47 = %13, %48 = %13, %49 = %13) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
-              %50 = arith.addi %40, %45 : index
-              %51 = memref.load %5[%50] : memref<96xf32>
-              %52 = vector.broadcast %51 : f32 to vector<4xf32>
-              %53 = arith.muli %45, %15 : index
-              %54 = arith.addi %37, %53 : index
-              %55 = vector.load %6[%54] : memref<128xf32>, vector<4xf32>
-              %56 = vector.fma %52, %55, %46 : vector<4xf32>
-              %57 = arith.addi %54, %16 : index
-              %58 = vector.load %6[%57] : memref<128xf32>, vector<4xf32>
-              %59 = vector.fma %52, %58, %47 : vector<4xf32>
-              %60 = arith.addi %50, %15 : index
-              %61 = memref.load %5[%60] : memref<96xf32>
-              %62 = vector.broadcast %61 : f32 to vector<4xf32>
-              %63 = vector.fma %62, %55, %48 : vector<4xf32>
-              %64 = vector.fma %62, %58, %49 : vector<4xf32>
-              scf.yield %56, %59, %63, %64 : vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>
-            }
-            %65 = arith.muli %38, %14 : index
-            %66 = vector.load %11[%65] : memref<48xf32>, vector<4xf32>
-            %67 = arith.addf %66, %41 : vector<4xf32>
-            vector.store %67, %11[%65] : memref<48xf32>, vector<4xf32>
-            %68 = arith.addi %65, %16 : index
-            %69 = vector.load %11[%68] : memref<48xf32>, vector<4xf32>
-            %70 = arith.addf %69, %42 : vector<4xf32>
-            vector.store %70, %11[%68] : memref<48xf32>, vector<4xf32>
-            %71 = arith.addi %65, %15 : index
-            %72 = vector.load %11[%71] : memref<48xf32>, vector<4xf32>
-            %73 = arith.addf %72, %43 : vector<4xf32>
-            vector.store %73, %11[%71] : memref<48xf32>, vector<4xf32>
-            %74 = arith.addi %65, %22 : index
-            %75 = vector.load %11[%74] : memref<48xf32>, vector<4xf32>
-            %76 = arith.addf %75, %44 : vector<4xf32>
-            vector.store %76, %11[%74] : memref<48xf32>, vector<4xf32>
-            %77, %78 = scf.for %79 = %8 to %16 step %10 iter_args(%80 = %13, %81 = %13) -> (vector<4xf32>, vector<4xf32>) {
-              %82 = arith.addi %40, %79 : index
-              %83 = arith.addi %82, %17 : index
-              %84 = memref.load %5[%83] : memref<96xf32>
-              %85 = vector.broadcast %84 : f32 to vector<4xf32>
-              %86 = arith.muli %79, %15 : index
-              %87 = arith.addi %37, %86 : index
-              %88 = vector.load %6[%87] : memref<128xf32>, vector<4xf32>
-              %89 = vector.fma %85, %88, %80 : vector<4xf32>
-              %90 = arith.addi %87, %16 : index
-              %91 = vector.load %6[%90] : memref<128xf32>, vector<4xf32>
-              %92 = vector.fma %85, %91, %81 : vector<4xf32>
-              scf.yield %89, %92 : vector<4xf32>, vector<4xf32>
-            }
-            %93 = arith.addi %65, %17 : index
-            %94 = vector.load %11[%93] : memref<48xf32>, vector<4xf32>
-            %95 = arith.addf %94, %77 : vector<4xf32>
-            vector.store %95, %11[%93] : memref<48xf32>, vector<4xf32>
-            %96 = arith.addi %65, %18 : index
-            %97 = vector.load %11[%96] : memref<48xf32>, vector<4xf32>
-            %98 = arith.addf %97, %78 : vector<4xf32>
-            vector.store %98, %11[%96] : memref<48xf32>, vector<4xf32>
-          }
-        }
-        %99 = arith.muli %24, %15 : index
-        scf.for %100 = %8 to %9 step %10 {
-          %101 = arith.muli %100, %14 : index
-          %102 = arith.muli %100, %19 : index
-          %103 = arith.addi %99, %102 : index
-          scf.for %104 = %8 to %9 step %10 {
-            %105 = arith.muli %104, %15 : index
-            %106 = arith.addi %101, %105 : index
-            %107 = vector.load %11[%106] : memref<48xf32>, vector<4xf32>
-            %108 = arith.addi %106, %16 : index
-            %109 = vector.load %11[%108] : memref<48xf32>, vector<4xf32>
-            %110 = arith.muli %104, %17 : index
-            %111 = arith.addi %103, %110 : index
-            vector.store %107, %7[%111] : memref<96xf32>, vector<4xf32>
-            %112 = arith.addi %111, %16 : index
-            vector.store %109, %7[%112] : memref<96xf32>, vector<4xf32>
-          }
-          %113 = arith.addi %101, %17 : index
-          %114 = vector.load %11[%113] : memref<48xf32>, vector<4xf32>
-          %115 = arith.addi %101, %18 : index
-          %116 = vector.load %11[%115] : memref<48xf32>, vector<4xf32>
-          %117 = arith.addi %103, %21 : index
-          vector.store %114, %7[%117] : memref<96xf32>, vector<4xf32>
-          %118 = arith.addi %103, %23 : index
-          vector.store %116, %7[%118] : memref<96xf32>, vector<4xf32>
-        }
-      }
-    } -> tensor<2x3x16xf32>
+    %2 = tile.launch @move_128_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<8x16xf32>) -> tensor<8x16xf32, #tile.layout<#map, #pg.ints[2, 8, 8]>>
+    %3 = tile.launch @fma_addf_96_f32_0 chunks 1 : i64 inplace [](%0, %2) : (tensor<4x3x8xf32>, tensor<8x16xf32, #tile.layout<#map, #pg.ints[2, 8, 8]>>) -> tensor<2x3x16xf32>
     pg.return [#pg.bytes<"v0">], %3 : tensor<2x3x16xf32>
   }
 }

@@ -16,24 +16,25 @@ builtin.module {
 }
 // -----
 builtin.module {
+  func.func private @addf_8_f64_0(%0: index, %1: memref<8xf64>, %2: memref<8xf64>) {
+    %3 = arith.constant 0 : index
+    %4 = arith.constant 8 : index
+    %5 = arith.constant 4 : index
+    %6 = arith.constant dense<[0, 1, 2, 3]> : vector<4xindex>
+    scf.for %7 = %3 to %4 step %5 {
+      %8 = vector.load %1[%7] : memref<8xf64>, vector<4xf64>
+      %9 = vector.broadcast %7 : index to vector<4xindex>
+      %10 = arith.addi %9, %6 : vector<4xindex>
+      %11 = tile.convert "arith.index_cast" %10 : vector<4xindex> -> vector<4xi64>
+      %12 = tile.convert "arith.sitofp" %11 : vector<4xi64> -> vector<4xf64>
+      %13 = arith.addf %8, %12 : vector<4xf64>
+      vector.store %13, %2[%7] : memref<8xf64>, vector<4xf64>
+    }
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xf64>):
-    %y = tile.kernel chunks 1 : i64 inplace [0, 0] ins(%x : tensor<8xf64>) {
-    ^bb0(%0: index, %1: memref<8xf64>, %2: memref<8xf64>):
-      %3 = arith.constant 0 : index
-      %4 = arith.constant 8 : index
-      %5 = arith.constant 4 : index
-      %6 = arith.constant dense<[0, 1, 2, 3]> : vector<4xindex>
-      scf.for %7 = %3 to %4 step %5 {
-        %8 = vector.load %1[%7] : memref<8xf64>, vector<4xf64>
-        %9 = vector.broadcast %7 : index to vector<4xindex>
-        %10 = arith.addi %9, %6 : vector<4xindex>
-        %11 = tile.convert "arith.index_cast" %10 : vector<4xindex> -> vector<4xi64>
-        %12 = tile.convert "arith.sitofp" %11 : vector<4xi64> -> vector<4xf64>
-        %13 = arith.addf %8, %12 : vector<4xf64>
-        vector.store %13, %2[%7] : memref<8xf64>, vector<4xf64>
-      }
-    } -> tensor<8xf64>
+    %y = tile.launch @addf_8_f64_0 chunks 1 : i64 inplace [0, 0](%x) : (tensor<8xf64>) -> tensor<8xf64>
     pg.return [#pg.bytes<"y">], %y : tensor<8xf64>
   }
 }

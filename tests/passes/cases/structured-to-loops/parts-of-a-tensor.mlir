@@ -45,22 +45,23 @@ builtin.module {
     }
     func.return
   }
+  func.func private @move_16_f32_0(%0: index, %1: memref<16xf32>, %2: memref<16xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = vector.load %1[%3] : memref<16xf32>, vector<8xf32>
+    %5 = arith.constant 8 : index
+    %6 = vector.load %1[%5] : memref<16xf32>, vector<8xf32>
+    %7 = vector.shuffle %4, %6 [0, 8, 1, 9, 2, 10, 3, 11] : vector<8xf32>, vector<8xf32>
+    %8 = vector.shuffle %4, %6 [4, 12, 5, 13, 6, 14, 7, 15] : vector<8xf32>, vector<8xf32>
+    vector.store %7, %2[%3] : memref<16xf32>, vector<8xf32>
+    vector.store %8, %2[%5] : memref<16xf32>, vector<8xf32>
+    func.return
+  }
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
     %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout>
     %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout1>
     %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #layout>, tensor<2x4xf32, #layout1>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
-    %5 = tile.kernel chunks 1 : i64 inplace [] ins(%4 : tensor<2x8xf32>) {
-    ^bb0(%6: index, %7: memref<16xf32>, %8: memref<16xf32>):
-      %9 = arith.constant 0 : index
-      %10 = vector.load %7[%9] : memref<16xf32>, vector<8xf32>
-      %11 = arith.constant 8 : index
-      %12 = vector.load %7[%11] : memref<16xf32>, vector<8xf32>
-      %13 = vector.shuffle %10, %12 [0, 8, 1, 9, 2, 10, 3, 11] : vector<8xf32>, vector<8xf32>
-      %14 = vector.shuffle %10, %12 [4, 12, 5, 13, 6, 14, 7, 15] : vector<8xf32>, vector<8xf32>
-      vector.store %13, %8[%9] : memref<16xf32>, vector<8xf32>
-      vector.store %14, %8[%11] : memref<16xf32>, vector<8xf32>
-    } -> tensor<8x2xf32>
+    %5 = tile.launch @move_16_f32_0 chunks 1 : i64 inplace [](%4) : (tensor<2x8xf32>) -> tensor<8x2xf32>
     pg.return [#pg.bytes<"y">], %5 : tensor<8x2xf32>
   }
 }

@@ -12,13 +12,11 @@ from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    has_gaps,
     has_identity_epilogue,
     sum_type,
     tensor,
@@ -28,12 +26,7 @@ from popgraph.passes.structured.analysis.panels import (
     split_map,
     split_sizes,
 )
-from popgraph.passes.structured.analysis.parallel_loops import (
-    Loop,
-    ParallelLoops,
-    in_short_pieces,
-    touched,
-)
+from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.k_outer import KOuterLoops
 from popgraph.passes.structured.to_loops.contraction.microkernel import BlockSums, MicroKernel
@@ -43,24 +36,28 @@ from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops,
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Span, in_place
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
-class ContractLoops:
+class ContractLoops(Emitter):
     """Writes the loops of one scheduled contraction."""
 
+    cut_together = 2
+
     def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
-        self.op, self.schedule, self.target = op, schedule, target
+        super().__init__(op, target)
+        self.op, self.schedule, self.inputs, self.outputs = op, schedule, op.operands, op.outputs
         dim, lanes = schedule.n_dim.data, schedule.nr
         self.panel, self.lane = dim, dim + 1
         self.extent = op.sizes[dim]
         self.sizes = split_sizes(op.sizes, dim, lanes)
         self.parallel = op.parallel_rank + 1
+        self.values = [value for value, _ in op.mapped]
         self.forms = [
             offset(tensor(value), split_map(map_, dim, lanes), self.sizes)
             for value, map_ in op.mapped
@@ -72,10 +69,11 @@ class ContractLoops:
         assert not schedule.k_outer.data or (has_identity_epilogue(op) and op.block is None), (
             "a contraction with K outermost has no epilogue, and no blocks"
         )
-        self.loops = self._loops()
+        self.nested = self._nested()
+        self.groups = self.nested.all
+        self.work = prod(op.sizes) // target.tuning.products_per_touch
         self.blocked = op.blocked_rank + 1
         self.inner = group_loops(range(self.blocked, len(self.sizes)), self.sizes, self.forms[:2])
-        self.cut = cut_of(op)
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
@@ -84,7 +82,7 @@ class ContractLoops:
             f"contiguous in either factor"
         )
 
-    def _loops(self) -> TileLoops:
+    def _nested(self) -> TileLoops:
         """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
         groups = group_loops(others, self.sizes, self.forms)
@@ -107,55 +105,38 @@ class ContractLoops:
         at = dim + 1 if dim > self.panel else dim
         return next((group for group in groups if at in group.dims), None)
 
-    def parallel_loops(self) -> ParallelLoops | None:
+    @property
+    def loops(self) -> list[Loop]:
         """Threads may share any loop, rows only in equal parts of whole blocks."""
-        op, schedule = self.op, self.schedule
-        if any(map(has_gaps, op.outputs)):
-            return None
-        loops, window = self.loops, schedule.window_panels.data
+        loops, window = self.nested, self.schedule.window_panels.data
         shared = [
             Loop(group.extent, max(1, window) if group is loops.panels else 1)
             for group in loops.all[: len(loops.all) - len(loops.blocked)]
         ]
         if loops.rows and not loops.lines and not window:
-            shared.append(Loop(loops.rows.extent, least=schedule.mr.data, even=True))
-        values = [value for value, _ in op.mapped]
-        moved = touched(values, self.forms, loops.all, len(op.outputs))
-        work = prod(op.sizes) // self.target.tuning.products_per_touch
-        return ParallelLoops(tuple(shared), work, moved, together=2)
+            shared.append(Loop(loops.rows.extent, least=self.schedule.mr.data, even=True))
+        return shared
 
-    # Loops
+    # Writing
 
-    def kernel(self) -> tile.KernelOp:
-        op = self.op
-        kernel = tile.KernelOp(
-            list(op.operands),
-            [tensor(value) for value in op.outputs],
-            chunks_of(self.cut),
-            self._inplace(),
-        )
-        writer = Writer(kernel.body.block, self.target)
-        chunk, *memories = kernel.body.block.args
-        short = in_short_pieces(
-            self.cut, op.outputs[0], self.forms[-1], self.loops.all, self.target
-        )
-        zero_unwritten(writer, op.outputs, memories[len(op.operands) :], self.cut, short=short)
-        self.write(writer, [(memory, Index()) for memory in memories], chunk)
-        return kernel
-
-    def _inplace(self) -> list[tuple[int, int]]:
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
         op = self.op
         read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
         return in_place(op.operands, read, op.outputs, op.sizes[: op.parallel_rank])
 
-    def write(
+    def write(self, body: Body) -> None:
+        starts = [(memory, Index()) for memory in (*body.inputs, *body.outputs)]
+        self.write_at(body.writer, starts, body.parts)
+
+    def write_at(
         self,
         writer: Writer,
         starts: Sequence[tuple[SSAValue, Index]],
-        chunk: SSAValue | None = None,
+        parts: Sequence[Span] | None = None,
     ) -> None:
         """
-        Writes the loops where `writer` stands: all of them, or those of one chunk.
+        Writes the loops where `writer` stands: all of them, or these parts of them.
 
         For each operand and result, in this order, `starts` tells which memory it is in and from
         where on.
@@ -187,12 +168,12 @@ class ContractLoops:
             finished, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes
         )
         padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
-        self.nest = TileNest(self.point, self.schedule, self.loops, self.extent, padded, self.cut)
+        parts = parts or [Span(0, group.extent) for group in self.groups]
+        self.nest = TileNest(self.point, self.schedule, self.nested, parts, self.extent, padded)
         if self.schedule.k_outer.data:
-            self._k_outer_loops(chunk)
+            self._k_outer_loops()
         else:
             self.nest.write(
-                chunk,
                 lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
@@ -218,7 +199,7 @@ class ContractLoops:
         return BlockSums(loops, self.op.block.block, inputs, self.op.total_type)
 
     def _grid(self) -> TileGrid:
-        rows, lines = self.loops.rows, self.loops.lines
+        rows, lines = self.nested.rows, self.nested.lines
         return TileGrid(
             self.point,
             rows.last if rows else None,
@@ -229,11 +210,10 @@ class ContractLoops:
             rows.extent if rows else 1,
         )
 
-    def _k_outer_loops(self, chunk: SSAValue | None) -> None:
+    def _k_outer_loops(self) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""
-        each_tile = partial(self.nest.write, chunk)
         elements = prod(physical_shape(tensor(self.op.outputs[0])))
-        KOuterLoops(self.micro, self.epilogue, each_tile, elements).write()
+        KOuterLoops(self.micro, self.epilogue, self.nest.write, elements).write()
 
     def _panel_by_chunks(
         self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
@@ -241,14 +221,14 @@ class ContractLoops:
         """All rows take in one chunk of a panel before the next one comes."""
         assert self.panel_prefetch is not None
         each_tile = partial(self.nest.each_tile, columns, around, rows)
-        whole = Tile(rows_of(self.loops.beside), tuple(columns))
+        whole = Tile(rows_of(self.nested.beside), tuple(columns))
         PanelByChunks(self.micro, self.epilogue, self.panel_prefetch, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
         if self.panel_prefetch is None or not self.micro.shortest or self.op.block is not None:
             return False
-        rows = rows_of(self.loops.beside)
+        rows = rows_of(self.nested.beside)
         levels = len(self.micro.levels()) - 1
         sums = levels * rows * self.schedule.nr * element_bytes(self.op.lhs.type)
         tuning = self.target.tuning
@@ -262,14 +242,14 @@ class ContractLoops:
         if panel is None or any(numbers[name] for name in ("n_inner", "k_outer", "window_panels")):
             return None
         own = grid.row is not None and panel.form.uses(grid.row)
-        blocks = -(-rows_of(self.loops.blocked) // self.schedule.mr.data)
+        blocks = -(-rows_of(self.nested.blocked) // self.schedule.mr.data)
         return PanelPrefetch(
             grid,
             panel,
             self.schedule.nr,
             [dim for dim in range(self.parallel, len(self.sizes)) if panel.form.uses(dim)],
-            self.loops.beside,
-            1 if own else blocks * rows_of(self.loops.after),
+            self.nested.beside,
+            1 if own else blocks * rows_of(self.nested.after),
             self.schedule.mr.data if own else 1,
             self.cut is not None and self.cut.alternating,
         )

@@ -28,7 +28,7 @@ class ContractPart:
         self.partial = [dim for dim, size in enumerate(window) if size < op.sizes[dim]]
         self._op, self._schedule, self._window = op, schedule, window
 
-    def write(self, point: IterationPoint, sources: Sequence[Source]) -> None:
+    def write_at(self, point: IterationPoint, sources: Sequence[Source]) -> None:
         """Writes the loops; `sources` tells where each of `values` is."""
         part = self._op.clone()
         part.properties["domain"] = IntsAttr.of(self._window)
@@ -36,7 +36,7 @@ class ContractPart:
         for source, form in zip(sources, self.forms, strict=True):
             assert isinstance(source, Access), "a row of a product is no register"
             starts.append((source.memory, source.start + self._begin(form, point)))
-        ContractLoops(part, self._schedule, point.writer.target).write(point.writer, starts)
+        ContractLoops(part, self._schedule, point.writer.target).write_at(point.writer, starts)
         part.erase()
 
     def _begin(self, form: Linear, point: IterationPoint) -> Index:

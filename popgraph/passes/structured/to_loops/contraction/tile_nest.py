@@ -9,11 +9,10 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.cut import CutAttr, Part
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column, balanced, last_panel, whole_panel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Bound
@@ -67,7 +66,7 @@ class TileLoops:
 @dataclass
 class TileNest:
     """
-    Writes loops over tiles.
+    Writes loops over tiles, for one chunk: `parts` of the loops.
 
     `extent` lanes go along vectors; where a factor has memory behind them, `padded`, the last
     vectors are read whole.
@@ -76,20 +75,15 @@ class TileNest:
     point: IterationPoint
     schedule: ScheduleAttr
     loops: TileLoops
+    parts: Sequence[Span]
     extent: int
     padded: bool
-    cut: CutAttr | None
 
-    def write(
-        self, chunk: SSAValue | None, emit: EmitTile, emit_panel: EmitPanel | None = None
-    ) -> None:
+    def write(self, emit: EmitTile, emit_panel: EmitPanel | None = None) -> None:
         """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
-        loops = self.loops.all
-        cut = self.cut if chunk is not None else None
-        parts = spans(self.point.writer, loops, cut, chunk)
+        loops, parts = self.loops.all, self.parts
         at = loops.index(self.loops.panels)
-        if cut is not None and (part := cut.of_loop(at)) is not None:
-            parts[at] = self._dynamic(parts[at], part)
+        panels = self._dynamic(parts[at])
         end = len(loops) - len(self.loops.blocked)
         outer = list(map(Run, loops[:at], parts[:at]))
         between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
@@ -110,13 +104,13 @@ class TileNest:
 
                 run(self.point, beside, inside)
 
-            self._some_panels(parts[at], beside_rows)
+            self._some_panels(panels, beside_rows)
 
         def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             if self.loops.n_inner:
                 self._rows(rows, rows_then_panels)
             else:
-                self._panels(parts[at], panels_then_rows)
+                self._panels(panels, panels_then_rows)
             return carried
 
         run(self.point, outer, tiles)
@@ -137,12 +131,12 @@ class TileNest:
 
         run(self.point, around, inside)
 
-    def _dynamic(self, span: Span, part: Part) -> Span:
+    def _dynamic(self, span: Span) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
-        if span.fixed is None or self.extent % self.schedule.nr == 0:
+        if span.fixed is None or not span.base.terms or self.extent % self.schedule.nr == 0:
             return span
         value = self.point.writer.value
-        return Span(value(span.base), value(span.base + part.size))
+        return Span(value(span.base), value(span.base + span.fixed))
 
     def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
         """As many panels at a time as a window takes along; all of them without one."""

@@ -2,79 +2,72 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from collections.abc import Iterator
+
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.cut import CutAttr, chunks_of, cut_of
-from popgraph.passes.structured.analysis.loops import has_gaps, tensor
-from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
+from popgraph.passes.structured.analysis.loops import Group, tensor
+from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
-    Cut,
     Piece,
     Source,
     copy,
-    cut_span,
+    cut_of_chunk,
     innermost,
-    shared_out,
+    loops_of_box,
     weave,
     woven,
 )
-from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.tuning import Target
-from popgraph.support.shapes import Shape, prod
+from popgraph.support.shapes import prod
 
 
-def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
+class AssembleLoops(Emitter):
     """The fill where pieces leave room, then the pieces."""
-    output = tensor(op.output)
-    shape = output.get_shape()
-    dims = _common_dims(op)
-    cut = cut_of(op)
-    kernel = tile.KernelOp(op.pieces, [output], chunks_of(cut))
-    writer = Writer(kernel.body.block, target)
-    chunk, *sources, result = kernel.body.block.args
-    zero_unwritten(writer, [op.output], [result], cut)
-    mine = _part(writer, cut, dims, shape, chunk)
-    rank = len(shape)
-    if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):
-        form = offset(output, AffineMap.identity(rank), shape)
-        source = Source(writer.literal(op.fill))
-        copy(writer, shape, source, (result, form), output.element_type, mine)
-    pieces = list[Piece]()
-    for memory, (piece, offsets, steps) in zip(sources, op.placements(), strict=True):
-        sizes = tensor(piece).get_shape()
-        indices = AffineMap(
-            rank,
-            0,
-            tuple(
+
+    def __init__(self, op: tile.AssembleOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.pieces, [op.output]
+        self.shape, self.kind = tensor(op.output).get_shape(), tensor(op.output).element_type
+        self.groups = [Group((dim,), self.shape[dim]) for dim in _common_dims(op)]
+        self.work = prod(self.shape)
+
+    @property
+    def loops(self) -> list[Loop]:
+        along = {innermost(tensor(piece).get_shape()) for piece in self.op.pieces}
+        dims = [group.last for group in self.groups]
+        return loops_of_box(dims, self.shape, self.kind, self.target, along=along)
+
+    def write(self, body: Body) -> None:
+        writer, output, (result,) = body.writer, tensor(self.op.output), body.outputs
+        mine, identity = cut_of_chunk(self, body), AffineMap.identity(len(self.shape))
+        if sum(prod(tensor(piece).get_shape()) for piece in self.op.pieces) < prod(self.shape):
+            form = offset(output, identity, self.shape)
+            source = Source(writer.literal(self.op.fill))
+            copy(writer, self.shape, source, (result, form), self.kind, mine)
+        for together in woven(list(self._pieces(body)), self.target.tuning.most_interleaved):
+            first = together[0]
+            if len(together) > 1:
+                weave(writer, together, result, self.kind, mine)
+            else:
+                source = Source(first.source, first.source_form)
+                copy(writer, first.sizes, source, (result, first.form), self.kind, mine)
+
+    def _pieces(self, body: Body) -> Iterator[Piece]:
+        output, placements = tensor(self.op.output), self.op.placements()
+        for memory, (piece, offsets, steps) in zip(body.inputs, placements, strict=True):
+            sizes = tensor(piece).get_shape()
+            indices = tuple(
                 AffineExpr.dimension(dim) * step + start
                 for dim, (start, step) in enumerate(zip(offsets, steps, strict=True))
-            ),
-        )
-        if 0 not in sizes:
-            read = offset(tensor(piece), AffineMap.identity(rank), sizes)
-            pieces.append(Piece(sizes, memory, read, offset(output, indices, sizes)))
-    for together in woven(pieces, target.tuning.most_interleaved):
-        first = together[0]
-        if len(together) > 1:
-            weave(writer, together, result, output.element_type, mine)
-        else:
-            source = Source(first.source, first.source_form)
-            copy(writer, first.sizes, source, (result, first.form), output.element_type, mine)
-    return kernel
-
-
-def assemble_parallel_loops(op: tile.AssembleOp, target: Target) -> ParallelLoops | None:
-    """What threads may share of it."""
-    output = tensor(op.output)
-    if has_gaps(op.output):
-        return None
-    along = {innermost(tensor(piece).get_shape()) for piece in op.pieces}
-    shape, kind = output.get_shape(), output.element_type
-    return shared_out(_common_dims(op), shape, kind, target, along=along)
+            )
+            if 0 not in sizes:
+                read = offset(tensor(piece), AffineMap.identity(len(sizes)), sizes)
+                written = offset(output, AffineMap(len(sizes), 0, indices), sizes)
+                yield Piece(sizes, memory, read, written)
 
 
 def _common_dims(op: tile.AssembleOp) -> list[int]:
@@ -88,12 +81,3 @@ def _common_dims(op: tile.AssembleOp) -> list[int]:
             for piece, offsets, steps in op.placements()
         )
     ]
-
-
-def _part(
-    writer: Writer, cut: CutAttr | None, dims: list[int], shape: Shape, chunk: SSAValue
-) -> Cut | None:
-    if cut is None:
-        return None
-    dim = dims[cut.only.loop]
-    return Cut(dim, cut_span(writer, cut, shape[dim], chunk))

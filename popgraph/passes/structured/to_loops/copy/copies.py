@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import Linear
-from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
-from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
+from popgraph.passes.structured.analysis.parallel_loops import Loop
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.vectors import (
     Run,
@@ -24,7 +24,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target
-from popgraph.support.shapes import Shape, prod
+from popgraph.support.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ class Cut:
     """Parts are whole vectors, too, where vectors are loaded along this dimension."""
 
 
-def shared_out(
+def loops_of_box(
     dims: Sequence[int],
     shape: Shape,
     kind: Attribute,
     target: Target,
     loaded: Container[int] = (),
     along: Container[int | None] = (),
-) -> ParallelLoops:
+) -> list[Loop]:
     """
-    Chunks may share one of these dimensions of a box.
+    Loops over these dimensions of a box, one of which chunks may share.
 
     Of the innermost one they get whole vectors, as of those `along` which parts of the box run, and
     of those along which vectors are `loaded` whole neighbours: what crosses the end of a chunk
@@ -70,13 +70,15 @@ def shared_out(
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
     whole = {dim for dim in dims if dim == inner or dim in along}
     steps = [together * width if dim in loaded else width if dim in whole else 1 for dim in dims]
-    loops = tuple(Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True))
-    return ParallelLoops(loops, prod(shape))
+    return [Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True)]
 
 
-def cut_span(writer: Writer, cut: CutAttr, extent: int, chunk: SSAValue) -> Span:
-    alone = CutAttr.of([replace(cut.only, loop=0)])
-    return spans(writer, [Group((0,), extent)], alone, chunk)[0]
+def cut_of_chunk(emitter: Emitter, body: Body, *, loaded: bool = False) -> Cut | None:
+    """The part of a box that a chunk copies, where each group is one dimension of the box."""
+    if emitter.cut is None:
+        return None
+    at = emitter.cut.only.loop
+    return Cut(emitter.groups[at].last, body.parts[at], loaded)
 
 
 def copy(

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from popgraph.dialects import tile
-from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target
 
 
-def start_kernel(op: tile.StartExchangeOp, target: Target) -> tile.KernelOp:
+class StartExchangeLoops(Emitter):
     """One message, begun by one thread."""
-    inputs = [op.x] if op.when is None else [op.x, op.when]
-    inplace = [(0, 0)] if op.is_in_place else []
-    kernel = tile.KernelOp(inputs, [tensor(op.output)], inplace=inplace)
-    block = kernel.body.block
-    _, source, *when, result = block.args
-    writer = Writer(block, target)
-    told = [writer.load_input(one, Index()) for one in when]
-    block.add_op(tile.SendOp(source, result, told[0] if told else None, op.exchange))
-    return kernel
+
+    covers_memory = True
+    loops = None
+
+    def __init__(self, op: tile.StartExchangeOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.outputs = op, [op.output]
+        self.inputs = [op.x] if op.when is None else [op.x, op.when]
+
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        return [(0, 0)] if self.op.is_in_place else []
+
+    def write(self, body: Body) -> None:
+        source, *when = body.inputs
+        told = [body.writer.load_input(one, Index()) for one in when]
+        (result,) = body.outputs
+        body.writer.do(tile.SendOp(source, result, told[0] if told else None, self.op.exchange))
 
 
-def finish_kernel(op: tile.FinishExchangeOp) -> tile.KernelOp:
+class FinishExchangeLoops(Emitter):
     """Waits, and copies only where the result has memory of its own."""
-    kernel = tile.KernelOp(list(op.operands), [tensor(op.output)], inplace=[(0, 0)])
-    block = kernel.body.block
-    block.add_op(tile.ReceiveOp(block.args[1], block.args[-1]))
-    return kernel
+
+    covers_memory = True
+    loops = None
+
+    def __init__(self, op: tile.FinishExchangeOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.inputs, self.outputs = op.operands, [op.output]
+
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        return [(0, 0)]
+
+    def write(self, body: Body) -> None:
+        body.writer.do(tile.ReceiveOp(body.inputs[0], body.outputs[0]))

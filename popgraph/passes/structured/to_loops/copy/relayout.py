@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -20,43 +19,68 @@ from xdsl.ir.affine import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset, row_major
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
-from popgraph.dialects.tile.cut import chunks_of, cut_of
-from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
-from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
-from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.analysis.loops import Group, tensor
+from popgraph.passes.structured.analysis.parallel_loops import Loop
+from popgraph.passes.structured.to_loops.copy.copies import (
+    Source,
+    copy,
+    cut_of_chunk,
+    loops_of_box,
+)
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.tuning import Target
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 
-def relayout_kernel(
-    op: tile.PackOp | tile.UnpackOp, target: Target, *, once: bool
-) -> tile.KernelOp:
+class RelayoutLoops(Emitter):
     """
     Every element from where the one layout has it to where the other has it.
 
-    What runs `once`, when a program is loaded, takes longer to compile than to run: it is short.
+    Where a layout only splits and reorders indices, packed memory is written in order, padding
+    included. What runs `once`, when a program is loaded, takes longer to compile than to run: it
+    does not transpose in registers.
     """
-    digits, physical = _digits(op), physical_shape(tensor(op.output))
-    if isinstance(op, tile.PackOp) and digits is not None:
-        return _packed(op, digits, physical, target, once=once)
-    source, output = tensor(op.source), tensor(op.output)
-    shape = output.get_shape()
-    kernel = tile.KernelOp([op.source], [output])
-    writer = Writer(kernel.body.block, target)
-    _, memory, result = kernel.body.block.args
-    zero_unwritten(writer, [op.output], [result])
-    identity = AffineMap.identity(len(shape))
-    copy(
-        writer,
-        shape,
-        Source(memory, offset(source, identity, shape)),
-        (result, offset(output, identity, shape)),
-        output.element_type,
-        transposes=not once,
-    )
-    return kernel
+
+    def __init__(self, op: tile.PackOp | tile.UnpackOp, target: Target, *, once: bool) -> None:
+        super().__init__(op, target)
+        self.op, self.once, self.inputs, self.outputs = op, once, [op.source], [op.output]
+        self.type = tensor(op.output)
+        self.shape, self.physical = self.type.get_shape(), physical_shape(self.type)
+        self.digits, self.work = _digits(op), prod(self.physical)
+        self.covers_memory = self.digits is not None
+        if self.digits is not None:
+            self.boxes = list(_boxes(self.digits, self.shape))
+            self.strides = _strides(self.digits, self.shape)
+            self.groups = [Group((dim,), self.physical[dim]) for dim in _shared(self.boxes)]
+
+    @property
+    def loops(self) -> list[Loop] | None:
+        if self.digits is None:
+            return None
+        loaded = {at for at, stride in enumerate(self.strides) if stride == 1}
+        dims = [group.last for group in self.groups]
+        return loops_of_box(dims, self.physical, self.type.element_type, self.target, loaded)
+
+    def write(self, body: Body) -> None:
+        (memory,), (result,) = body.inputs, body.outputs
+        if self.digits is None:
+            identity = AffineMap.identity(len(self.shape))
+            source = Source(memory, offset(tensor(self.op.source), identity, self.shape))
+            form = offset(self.type, identity, self.shape)
+            self._copy(body, self.shape, source, (result, form))
+            return
+        for box in self.boxes:
+            source = Source(memory, _form(self.strides, box.start))
+            if box.empty:
+                source = Source(body.writer.number(0, self.type.element_type))
+            form = _form(row_major(self.physical), box.start)
+            self._copy(body, box.sizes, source, (result, form))
+
+    def _copy(
+        self, body: Body, sizes: Shape, source: Source, target: tuple[SSAValue, Linear]
+    ) -> None:
+        mine, kind = cut_of_chunk(self, body, loaded=True), self.type.element_type
+        copy(body.writer, sizes, source, target, kind, mine, transposes=not self.once)
 
 
 @dataclass(frozen=True)
@@ -150,19 +174,6 @@ def _form(strides: Shape, start: Shape) -> Linear:
     return Linear(first, terms)
 
 
-def relayout_parallel_loops(
-    op: tile.PackOp | tile.UnpackOp, target: Target
-) -> ParallelLoops | None:
-    """What threads may share of it."""
-    output, digits = tensor(op.output), _digits(op)
-    if digits is None:
-        return None
-    strides = _strides(digits, output.get_shape())
-    loaded = {at for at, stride in enumerate(strides) if stride == 1}
-    shared = _shared(list(_boxes(digits, output.get_shape())))
-    return shared_out(shared, physical_shape(output), output.element_type, target, loaded)
-
-
 def _digits(op: tile.PackOp | tile.UnpackOp) -> list[Digit] | None:
     """Where the packed axes come from, if elements stand as usual before."""
     shape, layout = tensor(op.output).get_shape(), layout_of(tensor(op.output))
@@ -184,35 +195,3 @@ def _shared(boxes: Sequence[Box]) -> list[int]:
         for at in range(len(boxes[0].start))
         if len({(box.start[at], box.sizes[at]) for box in boxes}) == 1
     ]
-
-
-def _packed(
-    op: tile.PackOp, digits: list[Digit], physical: Shape, target: Target, *, once: bool
-) -> tile.KernelOp:
-    """Goes over the packed memory in order, which is written once; padding is written too."""
-    output: TensorType[Attribute] = tensor(op.output)
-    boxes = list(_boxes(digits, output.get_shape()))
-    strides = _strides(digits, output.get_shape())
-    cut = cut_of(op)
-    kernel = tile.KernelOp([op.source], [output], chunks_of(cut))
-    writer = Writer(kernel.body.block, target)
-    chunk, memory, result = kernel.body.block.args
-    mine = None
-    if cut is not None:
-        dim = _shared(boxes)[cut.only.loop]
-        mine = Cut(dim, cut_span(writer, cut, physical[dim], chunk), loaded=True)
-    for box in boxes:
-        source = Source(memory, _form(strides, box.start))
-        if box.empty:
-            source = Source(writer.number(0, output.element_type))
-        to = _form(row_major(physical), box.start)
-        copy(
-            writer,
-            box.sizes,
-            source,
-            (result, to),
-            output.element_type,
-            mine,
-            transposes=not once,
-        )
-    return kernel

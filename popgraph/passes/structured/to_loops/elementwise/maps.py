@@ -10,21 +10,14 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    has_gaps,
     indexed_dims,
     lane_type,
     tensor,
 )
-from popgraph.passes.structured.analysis.parallel_loops import (
-    ParallelLoops,
-    in_short_pieces,
-    loops_in_steps,
-    touched,
-)
+from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
     IterationPoint,
@@ -32,7 +25,6 @@ from popgraph.passes.structured.to_loops.emit.access import (
     Source,
     Span,
     in_place,
-    spans,
     volume,
     windows,
 )
@@ -42,6 +34,7 @@ from popgraph.passes.structured.to_loops.emit.bodies import (
     widest_lane,
     widest_lane_of_rows,
 )
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
     BlockTranspose,
     CopyPlan,
@@ -55,8 +48,6 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     run,
     write,
 )
-from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
@@ -67,7 +58,7 @@ def _may_transpose(op: tile.MapOp) -> bool:
     return one and not indexed_dims(op.body.block)
 
 
-class MapLoops:
+class MapLoops(Emitter):
     """
     Writes the loops of one map.
 
@@ -78,7 +69,8 @@ class MapLoops:
     def __init__(
         self, op: tile.MapOp, target: Target, window: Shape | None = None, *, once: bool = False
     ) -> None:
-        self.op, self.target = op, target
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, [*op.inputs, *op.tables], op.outputs
         vector_bytes = target.machine.vector_bytes
         self.sizes = op.sizes
         maps = [*op.input_maps, *[AffineMap.identity(len(op.sizes))] * len(op.outputs)]
@@ -95,10 +87,11 @@ class MapLoops:
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
         self.may_transpose = not (window or once or self.interleaved) and _may_transpose(op)
 
-    def parallel_loops(self) -> ParallelLoops | None:
-        """What threads may share."""
-        if any(map(has_gaps, self.op.outputs)):
-            return None
+        self.work = volume(self.groups)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """Chunks have whole vectors, and whole squares of what is transposed."""
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
@@ -106,9 +99,7 @@ class MapLoops:
             steps[-2] = self.interleaved
         if self.may_transpose and not self.lanes:
             steps = [self._step_of(group) for group in self.groups]
-        loops = loops_in_steps(self.groups, steps)
-        moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
-        return ParallelLoops(loops, volume(self.groups), moved)
+        return loops_in_steps(self.groups, steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
         """How many elements one vector holds; 0 when the map is not for vectors."""
@@ -162,38 +153,19 @@ class MapLoops:
         most = self.target.tuning.most_transposed
         return min(most, self.target.machine.vector_bytes // size) if size else 1
 
-    def kernel(self) -> tile.KernelOp:
-        op = self.op
-        cut = cut_of(op)
-        kernel = tile.KernelOp(
-            [*op.inputs, *op.tables],
-            [tensor(value) for value in op.outputs],
-            chunks_of(cut),
-            self._inplace(),
-        )
-        writer = Writer(kernel.body.block, self.target)
-        chunk, *memories = kernel.body.block.args
-        inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
-        tables = memories[inputs:results]
-        short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups, self.target)
-        zero_unwritten(writer, op.outputs, memories[results:], cut, short=short)
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        read = zip(self.op.inputs, self.op.input_maps, strict=True)
+        return in_place(self.inputs, read, self.outputs, self.sizes)
+
+    def write(self, body: Body) -> None:
         if 0 not in self.sizes:
-            found = [
-                Access(memory, form)
-                for memory, form in zip(
-                    [*memories[:inputs], *memories[results:]], self.forms, strict=True
-                )
-            ]
-            parts = spans(writer, self.groups, cut, chunk)
-            self.write(IterationPoint(writer, self.sizes), found, tables, parts)
-        return kernel
+            count = len(self.op.inputs)
+            elements = replace(body, inputs=body.inputs[:count])
+            point = IterationPoint(body.writer, self.sizes)
+            self.write_at(point, elements.accesses(self.forms), body.inputs[count:], body.parts)
 
-    def _inplace(self) -> list[tuple[int, int]]:
-        op = self.op
-        read = zip(op.inputs, op.input_maps, strict=True)
-        return in_place([*op.inputs, *op.tables], read, op.outputs, self.sizes)
-
-    def write(
+    def write_at(
         self,
         point: IterationPoint,
         sources: Sequence[Source],
@@ -245,8 +217,7 @@ class MapLoops:
         """How elements are transposed on their way, if they are."""
         source, target = (*self.sources, *self.targets)
         assert isinstance(source, Access) and isinstance(target, Access)
-        cut = cut_of(self.op)
-        shared = None if cut is None else self.groups[cut.only.loop]
+        shared = None if self.cut is None else self.groups[self.cut.only.loop]
         plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._made)
         return plan.squares(self.point, self.groups, self._square, shared)
 

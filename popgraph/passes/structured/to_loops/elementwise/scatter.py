@@ -12,16 +12,14 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
+from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Span,
     accesses,
     element_index,
-    spans,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import (
     inline,
@@ -29,6 +27,7 @@ from popgraph.passes.structured.to_loops.emit.bodies import (
     widest_lane_of_rows,
 )
 from popgraph.passes.structured.to_loops.emit.create import sum_of
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     Run,
@@ -42,37 +41,42 @@ from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
-def scatter_kernel(op: tile.ScatterOp, target: Target) -> tile.KernelOp:
+class ScatterLoops(Emitter):
     """Zero or what it starts with, then combine; each chunk in its own part of the result."""
-    groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
-    cut = cut_of(op)
-    kernel = tile.KernelOp(op.operands, [tensor(op.output)], chunks_of(cut), _in_place(op))
-    writer = Writer(kernel.body.block, target)
-    chunk, *sources, result = kernel.body.block.args
-    parts = spans(writer, groups, cut, chunk)
-    initial = sources.pop() if op.initial is not None else None
-    copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
-    with copied:  # What the result starts with is there where both are in one memory.
-        _start(writer, op, initial, result, parts[0] if cut else None)
-    if 0 not in op.sizes:
-        runs = [Run(*pair) for pair in zip(groups, parts, strict=True)]
-        _combine(writer, op, runs, sources, result)
-    return kernel
 
+    covers_memory = True
 
-def _in_place(op: tile.ScatterOp) -> list[tuple[int, int]]:
-    """What the result starts with may be where the result is."""
-    if op.initial is None or op.operands.count(op.initial) > 1:
-        return []
-    return [(len(op.inputs), 0)]
+    def __init__(self, op: tile.ScatterOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.operands, [op.output]
+        self.groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
+        self.work = prod(op.sizes)
 
+    @property
+    def loops(self) -> list[Loop] | None:
+        """Only the outermost, if it goes over all of the result's outermost dimension."""
+        op, type_ = self.op, tensor(self.op.output)
+        if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
+            return None
+        return [Loop(op.sizes[0])]
 
-def scatter_parallel_loops(op: tile.ScatterOp) -> ParallelLoops | None:
-    """Only the outermost loop, when it goes over all of the result's outermost dimension."""
-    type_ = tensor(op.output)
-    if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
-        return None
-    return ParallelLoops((Loop(op.sizes[0]),), prod(op.sizes))
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        """What the result starts with may be where the result is."""
+        op = self.op
+        if op.initial is None or op.operands.count(op.initial) > 1:
+            return []
+        return [(len(op.inputs), 0)]
+
+    def write(self, body: Body) -> None:
+        op, writer, sources, (result,) = self.op, body.writer, [*body.inputs], body.outputs
+        initial = sources.pop() if op.initial is not None else None
+        copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
+        with copied:  # What the result starts with is there where both are in one memory.
+            _start(writer, op, initial, result, body.parts[0] if self.cut else None)
+        if 0 not in op.sizes:
+            runs = [Run(*pair) for pair in zip(self.groups, body.parts, strict=True)]
+            _combine(writer, op, runs, sources, result)
 
 
 def _start(

@@ -10,42 +10,43 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index, spans
+from popgraph.passes.structured.analysis.parallel_loops import Loop
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
 from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
-def top_k_kernel(op: tile.TopKOp, target: Target) -> tile.KernelOp:
+class TopKLoops(Emitter):
     """Row by row: a heap of the first elements, in which better ones take the worst one's place."""
-    cut = cut_of(op)
-    kernel = tile.KernelOp([op.rows], [tensor(op.output)], chunks_of(cut))
-    writer = Writer(kernel.body.block, target)
-    chunk, rows, result = kernel.body.block.args
-    if 0 in (*op.sizes, op.count):
-        return kernel
-    part = spans(writer, [Group((0,), op.sizes[0])], cut, chunk)[0]
-    last = writer.local(element(op.rows), 1)
-    merges = target.tuning.least_merged <= op.count <= target.tuning.most_merged
-    spare = writer.local(i32, op.count) if merges else None
-    with writer.loop(part.lower, part.upper) as loop:
-        row = writer.value(part.base + Index.of(loop.counter))
-        _Row(op, writer, rows, result, row).write(last, spare)
-    return kernel
 
+    def __init__(self, op: tile.TopKOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, [op.rows], [op.output]
+        self.groups = [Group((0,), op.sizes[0])]
+        self.work = prod(op.sizes) + op.sizes[0] * op.count * op.count.bit_length()
 
-def top_k_parallel_loops(op: tile.TopKOp) -> ParallelLoops | None:
-    """Threads share the rows."""
-    if layout_of(tensor(op.output)):
-        return None
-    sorting = op.sizes[0] * op.count * op.count.bit_length()
-    return ParallelLoops((Loop(op.sizes[0]),), prod(op.sizes) + sorting)
+    @property
+    def loops(self) -> list[Loop] | None:
+        """Threads share the rows."""
+        return None if layout_of(tensor(self.op.output)) else [Loop(self.op.sizes[0])]
+
+    def write(self, body: Body) -> None:
+        op, writer, tuning = self.op, body.writer, self.target.tuning
+        (rows,), (result,), (part,) = body.inputs, body.outputs, body.parts
+        if 0 in (*op.sizes, op.count):
+            return
+        last = writer.local(element(op.rows), 1)
+        merges = tuning.least_merged <= op.count <= tuning.most_merged
+        spare = writer.local(i32, op.count) if merges else None
+        with writer.loop(part.lower, part.upper) as loop:
+            row = writer.value(part.base + Index.of(loop.counter))
+            _Row(op, writer, rows, result, row).write(last, spare)
 
 
 @dataclass(frozen=True)

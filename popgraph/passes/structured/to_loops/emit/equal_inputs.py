@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from popgraph.dialects import tile
-from popgraph.dialects.program.attributes import IntsAttr
+from collections.abc import Sequence
+
+from xdsl.ir import Block, SSAValue
+
+Pairs = Sequence[tuple[int, int]]
+"""An input and a result, by number, that may share memory."""
 
 
-def merge_equal_inputs(kernel: tile.KernelOp) -> None:
+def merge_equal_inputs(
+    body: Block, inputs: Sequence[SSAValue], inplace: Pairs
+) -> tuple[list[SSAValue], Pairs]:
     """
     Inputs that are one tensor become one memory of the kernel.
 
     Then compilers of C see which of its loads are neighbours. Of the pairs in `inplace`, those stay
     that all of the merged inputs have.
     """
-    inputs = list(kernel.inputs)
     merged = list(dict.fromkeys(inputs))
     if len(merged) == len(inputs):
-        return
-    block = kernel.body.block
-    memories = block.args[1 : 1 + len(inputs)]
+        return merged, inplace
+    memories = body.args[1 : 1 + len(inputs)]
+    numbers = {value: number for number, value in reversed([*enumerate(inputs)])}
     for value, memory in reversed([*zip(inputs, memories, strict=True)]):
-        first = memories[inputs.index(value)]
+        first = memories[numbers[value]]
         if memory is not first:
             memory.replace_all_uses_with(first)
-            block.erase_arg(memory)
-    numbers = kernel.inplace.data
-    pairs = set(zip(numbers[::2], numbers[1::2], strict=True))
+            body.erase_arg(memory)
+    pairs, results = set(inplace), len(body.args) - 1 - len(merged)
     kept = [
         (number, result)
         for number, value in enumerate(merged)
-        for result in range(len(kernel.outputs))
+        for result in range(results)
         if all((at, result) in pairs for at, same in enumerate(inputs) if same is value)
     ]
-    kernel.properties["inplace"] = IntsAttr.of([place for pair in kept for place in pair])
-    kernel.operands = merged
+    return merged, kept

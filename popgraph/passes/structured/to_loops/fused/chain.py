@@ -14,41 +14,50 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     Group,
     part_stride,
     tensor,
 )
-from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, digits, spans
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, digits
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
-from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import (
     clear_box,
     halo_boxes,
-    zero_unwritten,
 )
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
 
-class ChainLoops:
-    """Writes the loops of one chain."""
+class ChainLoops(Emitter):
+    """
+    Writes the loops of one chain.
+
+    Threads share the iterations: each has its own copy of the tensors between the contractions.
+    """
 
     def __init__(self, op: tile.ChainOp, target: Target) -> None:
-        self.op, self.target = op, target
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.inputs, [op.output]
         self.step, self.geometry = op.step.value.data, op.geometry
         self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
         self.splits = op.line_buffer.splits.data if op.line_buffer else 1
-        self.cut = cut_of(op)
+        self.groups = [Group((0,), self.panels * self.splits)]
+        products = sum(prod(contraction.sizes) for contraction in op.chained)
+        self.work = products // target.tuning.products_per_touch
 
-    def parallel_loops(self) -> ParallelLoops:
-        """Threads share the iterations: what is computed in between is each one's own."""
+    @property
+    def loops(self) -> list[Loop]:
+        return [Loop(self.panels * self.splits)]
+
+    @property
+    def touched(self) -> list[MemoryAccess]:
         op = self.op
         moved = []
         for contraction, along in zip(op.chained, op.along.data, strict=True):
@@ -56,9 +65,7 @@ class ChainLoops:
                 if value in op.body.block.args or value in op.yielded:
                     stride = part_stride(value, map_, contraction.sizes, along, self.step)
                     moved.append(self._touched(value, stride))
-        work = sum(prod(contraction.sizes) for contraction in op.chained)
-        work //= self.target.tuning.products_per_touch
-        return ParallelLoops((Loop(self.panels * self.splits),), work, tuple(moved))
+        return moved
 
     def _touched(self, value: SSAValue, stride: int | None) -> MemoryAccess:
         """
@@ -78,13 +85,9 @@ class ChainLoops:
             written=value in op.yielded,
         )
 
-    def kernel(self) -> tile.KernelOp:
-        op = self.op
-        kernel = tile.KernelOp(list(op.inputs), [tensor(op.output)], chunks_of(self.cut), [])
-        self.writer = Writer(kernel.body.block, self.target)
-        chunk, *memories = kernel.body.block.args
-        short = self.cut is not None and 0 in self.parallel_loops().touched[-1].short(self.target)
-        zero_unwritten(self.writer, op.yielded, memories[-1:], self.cut, short=short)
+    def write(self, body: Body) -> None:
+        op, self.writer = self.op, body.writer
+        memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
             value: self._local_type(value, along)
@@ -95,16 +98,14 @@ class ChainLoops:
         self.local_memories = {
             value: self._local_memory(type_) for value, type_ in self.types.items()
         }
-        group = Group((0,), self.panels * self.splits)
+        (group,), (part,) = self.groups, body.parts
         point = IterationPoint(self.writer, (group.extent,))
-        (part,) = spans(self.writer, [group], self.cut, chunk)
 
         def iteration(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             self._iteration(point.indices[0])
             return carried
 
         run(point, [Run(group, part)], iteration)
-        return kernel
 
     def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
         """The image of some channels; of the rows of one step, where there is a line buffer."""
@@ -126,7 +127,7 @@ class ChainLoops:
         if self.geometry is None:
             self.panel = number
             for contraction in self.op.chained:
-                self.write(contraction)
+                self._contract(contraction)
             return
         part, self.panel = digits(self.writer, number, self.panels)
         first, second = self.op.chained
@@ -139,11 +140,11 @@ class ChainLoops:
             self.local_memories[between],
             self.types[between],
             second.schedule.lanes.data,
-            lambda rows: self.write(first, rows),
-            lambda rows: self.write(second, rows),
+            lambda rows: self._contract(first, rows),
+            lambda rows: self._contract(second, rows),
         ).write(part)
 
-    def write(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
+    def _contract(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
         """The loops of one contraction for the channels of this iteration, or for some rows."""
         assert op.schedule is not None, "contractions in a chain have schedules"
         along = self.op.along.data[self.op.chained.index(op)]
@@ -157,7 +158,7 @@ class ChainLoops:
         part.properties["domain"] = IntsAttr.of(window)
         (type_,) = self._types(op.outputs)
         Rewriter.replace_value_with_new_type(part.outputs[0], type_)
-        ContractLoops(part, op.schedule, self.target).write(self.writer, begin)
+        ContractLoops(part, op.schedule, self.target).write_at(self.writer, begin)
         part.erase()
 
     def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:

@@ -6,10 +6,9 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, reads_whole
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
-from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops, loops_in_steps
+from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
 from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.emit.access import (
@@ -17,13 +16,11 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Register,
     Source,
-    spans,
     volume,
 )
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
-from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -31,73 +28,63 @@ from popgraph.support.shapes import prod
 MemberLoops = MapLoops | ReduceLoops | ContractPart
 
 
-class NestLoops:
+class NestLoops(Emitter):
     """Writes the loops of one nest."""
 
     def __init__(self, op: tile.NestOp, target: Target) -> None:
-        self.op, self.target = op, target
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
         self.rank = len(op.sizes)
         self.step = op.step.value.data
         last = op.sizes[-1]
         self.widths = tuple(
             dict.fromkeys(width for width in (self.step, last % self.step) if width)
         )
-        self.loops = {
-            width: [self._loops(inner, width, target) for inner in op.nested]
+        self.members = {
+            width: [self._member(inner, width, target) for inner in op.nested]
             for width in self.widths
         }
         self.groups = self._groups()
-        self.cut = cut_of(op)
+        self.work = volume(self.groups) * sum(prod(inner.sizes[self.rank :]) for inner in op.nested)
 
-    def _loops(self, inner: tile.Nested, width: int, target: Target) -> MemberLoops:
+    def _member(self, inner: tile.Nested, width: int, target: Target) -> MemberLoops:
         """The loops of one operation, as they run in an iteration of so many indices."""
         window = (*[1] * (self.rank - 1), width, *inner.sizes[self.rank :])
         match inner:
             case tile.MapOp():
                 return MapLoops(inner, target, window)
-            case tile.ReduceOp():
-                return ReduceLoops(Reduction.of_reduce(inner), target, window)
             case tile.ContractOp() if inner.schedule:
                 return ContractPart(inner, inner.schedule, window)
-            case tile.ContractOp():
-                return ReduceLoops(Reduction.of_contract(inner), target, window)
+            case tile.ReduceOp() | tile.ContractOp():
+                return ReduceLoops(inner, target, window)
 
     def _groups(self) -> list[Group]:
         """The shared loops; the last stays alone where iterations take several of its indices."""
-        forms = [form for loops in self.loops[self.step] for form in loops.forms]
+        forms = [form for loops in self.members[self.step] for form in loops.forms]
         bodies = [region.block for inner in self.op.nested for region in inner.regions]
         separate = frozenset[int]().union(*map(indexed_dims, bodies))
         if self.step > 1:
             separate |= {self.rank - 1}
         return group_loops(range(self.rank), self.op.sizes, forms, separate)
 
-    def parallel_loops(self) -> ParallelLoops:
-        """What threads may share."""
-        inside = sum(prod(inner.sizes[self.rank :]) for inner in self.op.nested)
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """Threads share the iterations."""
         steps = [*[1] * len(self.groups[1:]), self.step][: len(self.groups)]
-        loops = loops_in_steps(self.groups, steps)
-        return ParallelLoops(loops, volume(self.groups) * inside)
+        return loops_in_steps(self.groups, steps)
 
-    def kernel(self) -> tile.KernelOp:
-        op = self.op
-        kernel = tile.KernelOp(
-            list(op.inputs),
-            [tensor(value) for value in op.outputs],
-            chunks_of(self.cut),
-            self._inplace(),
-        )
-        self.writer = Writer(kernel.body.block, self.target)
-        chunk, *memories = kernel.body.block.args
+    def write(self, body: Body) -> None:
+        op, self.writer = self.op, body.writer
+        memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.point = IterationPoint(self.writer, op.sizes)
-        parts = spans(self.writer, self.groups, self.cut, chunk)
-        runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
         if self.step > 1:
-            runs[-1] = Run(self.groups[-1], parts[-1], self.widths)
+            runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
         run(self.point, runs, self._iteration)
-        return kernel
 
-    def _inplace(self) -> list[tuple[int, int]]:
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
         """Inputs whose elements are read for the last time where those of a result are written."""
         op = self.op
         return [
@@ -128,7 +115,7 @@ class NestLoops:
 
     def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         made: dict[SSAValue, tuple[SSAValue, Index] | Register] = {}
-        for inner, loops in zip(self.op.nested, self.loops[max(width, 1)], strict=True):
+        for inner, loops in zip(self.op.nested, self.members[max(width, 1)], strict=True):
             point = IterationPoint(self.writer, inner.sizes)
             point.indices |= self.point.indices
             for value, form in zip(loops.values, loops.forms, strict=True):
@@ -140,9 +127,9 @@ class NestLoops:
             ]
             if isinstance(loops, MapLoops):
                 assert isinstance(inner, tile.MapOp)
-                loops.write(point, sources, [self.memories[table] for table in inner.tables])
+                loops.write_at(point, sources, [self.memories[table] for table in inner.tables])
             else:
-                loops.write(point, sources)
+                loops.write_at(point, sources)
         return carried
 
     def _local(

@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.cut import CutAttr, cut_of
 from popgraph.dialects.tile.scalars import widening
 from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of
 from popgraph.dialects.tile.structured.contract import part_operations
@@ -37,12 +36,11 @@ class Reduction:
     initial: tuple[Attribute, ...]
     body: Block
     epilogue: Block
-    outputs: tuple[SSAValue, ...]
-    cut: CutAttr | None
-    """How threads share it."""
 
     @staticmethod
-    def of_reduce(op: tile.ReduceOp) -> Reduction:
+    def of(op: tile.ReduceOp | tile.ContractOp) -> Reduction:
+        if isinstance(op, tile.ContractOp):
+            return Reduction._of_contract(op)
         return Reduction(
             tuple(op.inputs),
             op.input_maps,
@@ -53,12 +51,10 @@ class Reduction:
             tuple(op.initial),
             op.body.block,
             op.epilogue.block,
-            tuple(op.outputs),
-            cut_of(op),
         )
 
     @staticmethod
-    def of_contract(op: tile.ContractOp) -> Reduction:
+    def _of_contract(op: tile.ContractOp) -> Reduction:
         kind = op.sum_type
         sum_kind = Float32Type() if isinstance(kind, Float16Type | BFloat16Type) else kind
         return Reduction(
@@ -71,8 +67,6 @@ class Reduction:
             (zero_of(sum_kind),),
             _product_sum(op, sum_kind),
             op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
-            tuple(op.outputs),
-            cut_of(op),
         )
 
     @property

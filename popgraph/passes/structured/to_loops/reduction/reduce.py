@@ -13,32 +13,24 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    has_gaps,
     indexed_dims,
     tensor,
 )
-from popgraph.passes.structured.analysis.parallel_loops import (
-    ParallelLoops,
-    in_short_pieces,
-    loops_in_steps,
-    touched,
-)
+from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
 from popgraph.passes.structured.to_loops.emit.access import (
-    Access,
     IterationPoint,
     Source,
     Span,
     in_place,
-    spans,
     volume,
     windows,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     STRIDES,
@@ -50,8 +42,6 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     run,
     write,
 )
-from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.passes.tuning import Target
@@ -97,19 +87,23 @@ class Mode:
         return tuple(used)
 
 
-class ReduceLoops:
+class ReduceLoops(Emitter):
     """
     Writes the loops of one reduction.
 
     `window` tells how much of each loop runs, from where the point stands; all of it by default.
     """
 
-    def __init__(self, what: Reduction, target: Target, window: Shape | None = None) -> None:
-        self.what, self.target = what, target
+    def __init__(
+        self, op: tile.ReduceOp | tile.ContractOp, target: Target, window: Shape | None = None
+    ) -> None:
+        super().__init__(op, target)
+        self.what = what = Reduction.of(op)
+        self.inputs, self.outputs = [*what.inputs, *what.epilogue_inputs], op.outputs
         sizes, parallel = what.sizes, what.parallel
         identity = AffineMap.identity(parallel)
-        self.values = [*what.inputs, *what.epilogue_inputs, *what.outputs]
-        maps = [*what.maps, *what.epilogue_maps, *[identity] * len(what.outputs)]
+        self.values = [*self.inputs, *self.outputs]
+        maps = [*what.maps, *what.epilogue_maps, *[identity] * len(self.outputs)]
         self.forms = [
             offset(tensor(value), map_, sizes)
             for value, map_ in zip(self.values, maps, strict=True)
@@ -123,20 +117,17 @@ class ReduceLoops:
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
             self.mode = replace(self.mode, rows=self._rows())
+        self.groups, self.work = self.outer, volume(self.outer) * volume(self.inner)
 
-    def parallel_loops(self) -> ParallelLoops | None:
-        """What threads may share."""
-        if any(map(has_gaps, self.what.outputs)):
-            return None
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """Threads share results, in whole vectors."""
         steps = [1] * len(self.outer)
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
         elif self.mode.rows > 1:
             steps[-1] = self.mode.rows
-        work = volume(self.outer) * volume(self.inner)
-        loops = loops_in_steps(self.outer, steps)
-        moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
-        return ParallelLoops(loops, work, moved)
+        return loops_in_steps(self.outer, steps)
 
     # Decisions
 
@@ -148,7 +139,7 @@ class ReduceLoops:
         if self.outer and self._results_in_lanes():
             extent, inner = self.outer[-1].extent, self.outer[-1].last
             results = [
-                tensor(value).element_type for value in [*what.epilogue_inputs, *what.outputs]
+                tensor(value).element_type for value in [*what.epilogue_inputs, *self.outputs]
             ]
             widest = widest_lane([*kinds, *results], what.body, what.epilogue, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
@@ -177,7 +168,7 @@ class ReduceLoops:
         longest = self.target.tuning.longest_short_row * lanes
         if self.inner[0].extent > longest or not self._results_in_lanes():
             return 1
-        kinds = [tensor(value).element_type for value in [*self.what.outputs]]
+        kinds = [tensor(value).element_type for value in self.outputs]
         kinds += [tensor(value).element_type for value in self.what.epilogue_inputs]
         kinds += [type_of(initial) for initial in self.what.initial]
         widest = widest_lane(kinds, self.what.epilogue, along=self.outer[-1].last)
@@ -205,34 +196,18 @@ class ReduceLoops:
 
     # Writing
 
-    def kernel(self) -> tile.KernelOp:
-        what = self.what
-        cut = what.cut
-        kernel = tile.KernelOp(
-            [*what.inputs, *what.epilogue_inputs],
-            [tensor(value) for value in what.outputs],
-            chunks_of(cut),
-            self._inplace(),
-        )
-        writer = Writer(kernel.body.block, self.target)
-        chunk, *memories = kernel.body.block.args
-        short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer, self.target)
-        zero_unwritten(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
-        if 0 not in what.sizes[: what.parallel]:
-            found = [
-                Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)
-            ]
-            parts = spans(writer, self.outer, cut, chunk)
-            self.write(IterationPoint(writer, what.sizes), found, parts)
-        return kernel
-
-    def _inplace(self) -> list[tuple[int, int]]:
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
         what = self.what
         read = zip(what.epilogue_inputs, what.epilogue_maps, strict=True)
-        operands = [*what.inputs, *what.epilogue_inputs]
-        return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
+        return in_place(self.inputs, read, self.outputs, what.sizes[: what.parallel])
 
-    def write(
+    def write(self, body: Body) -> None:
+        if 0 not in self.what.sizes[: self.what.parallel]:
+            point = IterationPoint(body.writer, self.what.sizes)
+            self.write_at(point, body.accesses(self.forms), body.parts)
+
+    def write_at(
         self, point: IterationPoint, sources: Sequence[Source], parts: Sequence[Span] | None = None
     ) -> None:
         """

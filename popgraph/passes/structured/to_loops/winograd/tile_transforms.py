@@ -14,16 +14,15 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
-from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, spans
+from popgraph.passes.structured.analysis.parallel_loops import Loop
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.passes.tuning import Target
 
@@ -184,31 +183,33 @@ class InputTransform:
         return value
 
 
-def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
-    """All tiles of all images."""
-    taps, total, channels = tensor(op.output).get_shape()
-    cut = cut_of(op)
-    kernel = tile.KernelOp([op.x], [tensor(op.output)], chunks_of(cut))
-    writer = Writer(kernel.body.block, target)
-    chunk, x, y = kernel.body.block.args
-    zero_unwritten(writer, [op.output], [y], cut)
-    tiling = Tiling(writer, op)
-    near = taps * total * channels * element_bytes(op.output.type) <= target.machine.l2_bytes
-    width = target.machine.vector_bytes // lane_bytes(element(op.x))
-    loops = InputTransform(tiling, op, x, width, near=near)
-    sizes = (taps, total, 1, 1, channels)
-    point = IterationPoint(writer, sizes)
-    into = Access(
-        y, offset(tensor(op.output), AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM))), sizes)
-    )
-    (part,) = spans(writer, [Group((TILE,), total)], cut, chunk)
-    with tiling.each(part.lower, part.upper) as number:
-        point.indices[TILE] = part.base + number
-        loops.transform(part.base + number, point, into)
-    return kernel
+class TransformLoops(Emitter):
+    """Writes the loops over all tiles of all images, which threads share."""
 
+    def __init__(self, op: Transformed, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, [op.x], [op.output]
+        self.taps, self.total, self.channels = tensor(op.output).get_shape()
+        self.groups, self.work = (
+            [Group((TILE,), self.total)],
+            self.taps * self.total * self.channels,
+        )
 
-def transform_parallel_loops(op: Transformed) -> ParallelLoops:
-    """What threads may share of it."""
-    taps, total, channels = tensor(op.output).get_shape()
-    return ParallelLoops((Loop(total),), taps * total * channels)
+    @property
+    def loops(self) -> list[Loop]:
+        return [Loop(self.total)]
+
+    def write(self, body: Body) -> None:
+        op, machine = self.op, self.target.machine
+        tiling = Tiling(body.writer, op)
+        near = self.work * element_bytes(op.output.type) <= machine.l2_bytes
+        width = machine.vector_bytes // lane_bytes(element(op.x))
+        loops = InputTransform(tiling, op, body.inputs[0], width, near=near)
+        sizes = (self.taps, self.total, 1, 1, self.channels)
+        point = IterationPoint(body.writer, sizes)
+        taps = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
+        into = Access(body.outputs[0], offset(tensor(op.output), taps, sizes))
+        (part,) = body.parts
+        with tiling.each(part.lower, part.upper) as number:
+            point.indices[TILE] = part.base + number
+            loops.transform(part.base + number, point, into)

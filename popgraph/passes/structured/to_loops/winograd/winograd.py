@@ -13,10 +13,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.structured.analysis.loops import Group, has_gaps, tensor
+from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.panels import (
     Column,
     balanced,
@@ -25,7 +24,7 @@ from popgraph.passes.structured.analysis.panels import (
     split_sizes,
     whole_panel,
 )
-from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
@@ -35,12 +34,11 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Span,
     in_place,
-    spans,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     LANE,
     PANEL,
@@ -61,7 +59,7 @@ from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
-class WinogradLoops:
+class WinogradLoops(Emitter):
     """
     Writes the loops of one Winograd convolution.
 
@@ -73,7 +71,9 @@ class WinogradLoops:
     """Where the transformed tiles of the block stand."""
 
     def __init__(self, op: tile.WinogradOp, target: Target) -> None:
-        self.op, self.target = op, target
+        super().__init__(op, target)
+        self.op, self.outputs = op, [op.output]
+        self.inputs = [op.x, op.u, *op.epilogue_inputs]
         self.line = target.machine.line_elements(lane_bytes(element(op.x)))
         self.size, self.side = op.size.value.data, op.transforms.side
         self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
@@ -83,21 +83,24 @@ class WinogradLoops:
         self.total, self.tiles = op.tile_count, op.tiles.value.data
         self.blocks = Group((TILE,), -(-self.total // self.tiles))
         self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
-        self.cut = cut_of(op)
+        self.groups = [self.panels, self.blocks] if op.is_transformed else [self.blocks]
+        self.cut_together = len(self.groups)
+        products = self.taps * self.total * self.channels * op.sizes[3]
+        self.work = products // target.tuning.products_per_touch
 
-    def parallel_loops(self) -> ParallelLoops | None:
-        """What threads may share: blocks of tiles, and panels where tiles are transformed."""
+    @property
+    def loops(self) -> list[Loop]:
+        """Blocks of tiles, and panels where tiles are transformed."""
+        return [Loop(group.extent) for group in self.groups]
+
+    @property
+    def touched(self) -> list[MemoryAccess]:
         op = self.op
-        if has_gaps(op.output):
-            return None
-        per_touch = self.target.tuning.products_per_touch
-        work = self.taps * self.total * self.channels * op.sizes[3]
-        loops = tuple(Loop(group.extent) for group in self.shared)
-        at = {group: number for number, group in enumerate(self.shared)}
+        at = {group: number for number, group in enumerate(self.groups)}
         rows, panels = prod(op.sizes[1:]), op.sizes[3]
         spans = tuple(
             (panels if group is self.panels else rows) * element_bytes(op.output.type)
-            for group in self.shared
+            for group in self.groups
         )
 
         def moved(value: SSAValue, *along: Group, written: bool = False) -> MemoryAccess:
@@ -105,49 +108,41 @@ class WinogradLoops:
             dims = frozenset(at[group] for group in along if group in at)
             return MemoryAccess(value, size, dims, spans, written)
 
-        touched = (
+        return [
             moved(op.x, self.blocks),
             moved(op.u, self.panels),
-            *(moved(value, *self.shared) for value in op.epilogue_inputs),
-            moved(op.output, *self.shared, written=True),
-        )
-        return ParallelLoops(loops, work // per_touch, touched, together=len(loops))
+            *(moved(value, *self.groups) for value in op.epilogue_inputs),
+            moved(op.output, *self.groups, written=True),
+        ]
 
     @property
-    def shared(self) -> list[Group]:
-        """The loops that threads may share."""
-        return [self.panels, self.blocks] if self.op.is_transformed else [self.blocks]
+    def writes_short_pieces(self) -> bool:
+        return self.cut is not None and self.groups[self.cut.parts[0].loop] is self.panels
 
-    def kernel(self) -> tile.KernelOp:
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
         op = self.op
-        operands = [op.x, op.u, *op.epilogue_inputs]
         read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-        kernel = tile.KernelOp(
-            operands,
-            [tensor(op.output)],
-            chunks_of(self.cut),
-            in_place(operands, read, [op.output], op.sizes),
-        )
-        self.writer = Writer(kernel.body.block, self.target)
-        self.tiling = Tiling(self.writer, op)
-        chunk, x, u, *others = kernel.body.block.args
-        short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
-        zero_unwritten(self.writer, [op.output], others[-1:], self.cut, short=short)
+        return in_place(self.inputs, read, self.outputs, op.sizes)
+
+    def write(self, body: Body) -> None:
+        self.writer = body.writer
+        self.tiling = Tiling(self.writer, self.op)
+        x, u, *others = body.inputs
         self._factors(x, u)
-        self._finishing(others)
-        if op.is_transformed:
-            panels, blocks = spans(self.writer, self.shared, self.cut, chunk)
+        self._finishing([*others, *body.outputs])
+        if self.op.is_transformed:
+            panels, blocks = body.parts
             self._panels(
                 panels, lambda panel, columns: self._blocks_of_panel(blocks, panel, columns)
             )
         else:
-            self._blocks_in(chunk, x)
-        return kernel
+            (blocks,) = body.parts
+            self._blocks_in(blocks, x)
 
-    def _blocks_in(self, chunk: SSAValue, x: SSAValue) -> None:
+    def _blocks_in(self, part: Span, x: SSAValue) -> None:
         """For each block, its tiles come in; then all panels of it."""
         loops = InputTransform(self.tiling, self.op, x, self.width, near=True)
-        (part,) = spans(self.writer, [self.blocks], self.cut, chunk)
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             with self.tiling.each(0, self.tiles) as number:

@@ -1,1 +1,0 @@
-"""Passes over the loops level: kernels that are written out."""

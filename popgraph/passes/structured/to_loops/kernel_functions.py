@@ -1,0 +1,109 @@
+"""Kernels as functions of a module: their names, and the launches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    VectorType,
+    i64,
+)
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile import MESSAGES, LaunchOp
+
+NAMED_OPERATIONS = 3
+"""How many of its operations a kernel's name states."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function of the module, for all operations that are equal but for their operands."""
+
+    name: str
+    operands: Sequence[int]
+    """The operands of such an operation that the kernel reads, in its order."""
+    chunks: int
+    inplace: Sequence[tuple[int, int]]
+    """Pairs of an input of the kernel and a result that may share memory."""
+
+    def launch(self, op: Operation) -> LaunchOp:
+        """Computes what the operation does."""
+        inputs = [op.operands[number] for number in self.operands]
+        types = [result.type for result in op.results]
+        pairs = IntsAttr.of([number for pair in self.inplace for number in pair])
+        return LaunchOp(self.name, inputs, types, IntegerAttr(self.chunks, i64), pairs)
+
+
+class Functions:
+    """The functions that a module gets, with names that none of its functions has."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._block = module.body.block
+        self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
+        self._made: list[func.FuncOp] = []
+
+    def add(self, body: Block, op: Operation) -> str:
+        """Makes a function of the body of an operation's kernel; its name."""
+        name = _unused(describe(body), self._taken)
+        body.add_op(func.ReturnOp())
+        types = [argument.type for argument in body.args]
+        function = func.FuncOp(name, (types, []), Region(body), StringAttr("private"))
+        function.location = op.location
+        self._made.append(function)
+        return name
+
+    def insert(self) -> None:
+        """Inserts the new functions before everything else."""
+        first = self._block.first_op
+        if first is None:
+            self._block.add_ops(self._made)
+        else:
+            self._block.insert_ops_before(self._made, first)
+
+
+def describe(body: Block) -> str:
+    """`mulf_addf_8x4_f32`: what a kernel computes with, and the memory that it fills."""
+    words: dict[str, None] = {}
+    for op in body.walk():
+        word = _word(type(op))
+        if word and word not in words and (not op.results or _is_data(op.results[0])):
+            words[word] = None
+            if len(words) == NAMED_OPERATIONS:
+                break
+    last = body.args[-1].type
+    assert isinstance(last, MemRefType)
+    shape = "x".join(map(str, last.get_shape())) or "scalar"
+    stated = list(words) or ["move"]
+    return "_".join([*stated, shape, element_types.from_ir(last.element_type).name])
+
+
+@cache
+def _word(kind: type[Operation]) -> str:
+    """The word for operations of a class in a kernel's name; empty if there is none."""
+    dialect, _, word = kind.name.partition(".")
+    computes = (dialect in ("arith", "math") and word != "constant") or kind.name == "vector.fma"
+    return word if computes or issubclass(kind, MESSAGES) else ""
+
+
+def _is_data(value: SSAValue) -> bool:
+    type_ = value.type.element_type if isinstance(value.type, VectorType) else value.type
+    return not isinstance(type_, IndexType)
+
+
+def _unused(wanted: str, taken: set[str]) -> str:
+    number = 0
+    while f"{wanted}_{number}" in taken:
+        number += 1
+    taken.add(f"{wanted}_{number}")
+    return f"{wanted}_{number}"
