@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.staged import Stage, StagedExecutable, Turns, Types, shared_out
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.staged import Stage, StagedExecutable, Turns, Types, shared_out
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from popgraph.engine.grouped_weights import Grouped, GroupedWeight
+from popgraph.engine.host_weights import Held
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication, belongs, without_group
-from popgraph.popart.model.grouped_weights import Grouped, GroupedWeight
-from popgraph.popart.programs.weights import Held
 from popgraph.support.arrays import Array
 
 

@@ -1,4 +1,4 @@
-"""The host copies of a session's weights and optimizer state."""
+"""The host's copies of weights and optimizer states."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from popgraph.backends.base import Executable
-from popgraph.builder.opset.checks.node import spaced
-from popgraph.popart.exceptions import popart_internal_exception, popart_runtime_error
+from popgraph.engine.errors import (
+    UnknownWeightError,
+    WeightBytesError,
+    WeightShapeError,
+    WeightTypeError,
+)
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
 from popgraph.support.ranks.world import world
@@ -87,7 +91,7 @@ class HostWeights:
     """
     Weights and optimizer state, twice: what will be sent, and what was fetched last.
 
-    PopART keeps them apart: reading never fetches, writing never sends.
+    They are separate: reading never fetches, writing never sends.
     """
 
     def __init__(self, first: Mapping[str, Held]) -> None:
@@ -151,10 +155,7 @@ class HostWeights:
                 continue
             source = self._held[id].handed_out(self.fetched()[id])
             if source.nbytes != target.nbytes:
-                raise popart_runtime_error(
-                    f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "
-                    f"in hostStreamToHost for {id}"
-                )
+                raise WeightBytesError(id, source.nbytes, target.nbytes)
             target.reshape(-1)[...] = source.reshape(-1)
 
     def write(self, sources: Mapping[str, Array]) -> None:
@@ -172,23 +173,16 @@ class HostWeights:
             if id in self:
                 self._replace(id, source, source.shape == self._values[id].shape)
             elif not ignore_unknown:
-                raise popart_runtime_error(f"resetWeights, no tensor '{id}' in tensors")
+                raise UnknownWeightError(id)
 
     def _check_shape(self, id: str, shape: Shape) -> None:
         wanted = self._values[id].shape
         if shape != wanted:
-            raise popart_internal_exception(
-                "The shape of the MutableVoidData for IO does not not match the expected write "
-                f"region of this tensor. Tensor Write ({len(wanted)}): {spaced(wanted)} != "
-                f"MutableVoidData ({len(shape)}): {spaced(shape)}"
-            )
+            raise WeightShapeError(id, wanted, shape)
 
     def _replace(self, id: str, array: Array, fits: bool) -> None:
         held = self._values[id]
         if not fits or array.dtype != held.dtype:
-            raise popart_runtime_error(
-                "Trying to reset weights using tensor with non matching tensor info. "
-                f"Tensor ID: {id}"
-            )
+            raise WeightTypeError(id)
         self._values[id] = array.reshape(held.shape).copy()
         self.in_sync = False
