@@ -9,8 +9,8 @@ import numpy as np
 from popgraph.backends.base import Executable
 from popgraph.background import Backlog
 from popgraph.dialects.graphcore.random import SEED
-from popgraph.engine.overlap import Overlap
 from popgraph.engine.program import Program
+from popgraph.engine.program_stages import Overlap
 from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError

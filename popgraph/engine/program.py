@@ -18,10 +18,9 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.engine.accumulators import counts_gradient, is_accumulated, is_of_replica
 from popgraph.engine.errors import UnknownOutputError
-from popgraph.engine.first_values import FirstValues, held_groups
 from popgraph.engine.grouped_weights import Grouped
 from popgraph.engine.host_scalars import HostScalars
-from popgraph.engine.host_weights import Held
+from popgraph.engine.host_weights import FirstValues, Held, held_groups
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.replica_rules import rule_of_replicas
 from popgraph.engine.streams import Stream
@@ -337,7 +336,7 @@ class Program:
 
     @cached_property
     def moved(self) -> set[str]:
-        """The weights that a run changes; sessions ask in every step."""
+        """The weights that a run changes; asked for in every step."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return (names & self._weight_names) - _OF_LOSS_SCALE
 

@@ -85,7 +85,7 @@ class Share:
         here, plan = world(), self.own
         if (here.size, here.rank) != (plan.ranks, plan.rank):
             raise RankError(
-                f"the session wants to be rank {plan.rank} of {plan.ranks}; this process is rank "
+                f"the step is planned for rank {plan.rank} of {plan.ranks}; this process is rank "
                 f"{here.rank} of {here.size}",
                 "ranks",
                 f"mpirun -n {plan.ranks} python ...; the first of the {plan.replicas} replicas of "

@@ -203,7 +203,7 @@ class StagedExecutable(Executable):
             raise RunError(
                 "a stage failed before a batch was complete: some stages have accumulated more of "
                 "it than others",
-                hint="give the variables values again; sessions do by weightsFromHost",
+                hint="write the variables again",
             )
         turns = [(self._before + at + 1) % self._period for at in range(count)]
         routes = [self._others if turn else self._last for turn in turns]

@@ -104,8 +104,11 @@ _OPTIONS = {
     "stages": "SessionOptions.enablePipelining",
 }
 """PopART's names of what errors of the engine are about."""
-_HINTS = {"accumulate": "options.enableGradientAccumulation = True"}
-"""Options of the engine that an error suggests, as PopART's programs set them."""
+_HINTS = {
+    "accumulate": "options.enableGradientAccumulation = True",
+    "write the variables again": "session.weightsFromHost() writes the variables again",
+}
+"""What errors of the engine suggest, as PopART's programs do it."""
 
 
 def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
@@ -149,14 +152,14 @@ def _no_such_anchor(id: str, known: Collection[str]) -> str:
     return message
 
 
-_JOINED: dict[type[PopgraphError], type[PopgraphError]] = {}
+_JOINED: dict[type[PopgraphError], type[PopgraphError]] = {
+    UnsupportedError: popart_unsupported_exception
+}
 
 
 def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
     if kind not in _JOINED:
         base = poplar_exception if issubclass(kind, BackendError) else popart_exception
-        if kind is UnsupportedError:
-            base = popart_unsupported_exception
         _JOINED[kind] = type(kind.__name__, (base, kind), {"__doc__": kind.__doc__})
     return _JOINED[kind]
 

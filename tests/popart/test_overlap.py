@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
-from popgraph.engine.overlap import Overlap
+from popgraph.engine.program_stages import Overlap
 from popgraph.engine.staged import StagedExecutable
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array

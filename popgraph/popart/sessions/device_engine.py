@@ -10,7 +10,7 @@ import numpy as np
 from popgraph.backends.base import Executable
 from popgraph.background import Backlog
 from popgraph.engine.engine import Engine
-from popgraph.engine.overlap import Overlap
+from popgraph.engine.program_stages import Overlap
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.popart.programs.program import Program

@@ -13,9 +13,9 @@ from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, Synthetic
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.delayed_weights import delays_of
 from popgraph.engine.grouped_weights import replication_of
-from popgraph.engine.overlap import Overlap
 from popgraph.engine.plan import StepPlan
 from popgraph.engine.program import Request
+from popgraph.engine.program_stages import Overlap
 from popgraph.engine.shares import Share, steps_are_split
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import GRADIENT
