@@ -35,8 +35,8 @@ from popgraph.compat import enable
 from popgraph.compat.children import announce, era_told, texts_of_module
 from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import texts_of
+from popgraph.engine.shares import split_steps
 from popgraph.popart.exceptions import popart_exception
-from popgraph.popart.sessions.split import split_sessions
 from popgraph.support.errors import ExtensionError
 from popgraph.support.ranks.communicator import RankError
 from popgraph.support.ranks.world import ending_together
@@ -55,7 +55,7 @@ def main() -> None:
 def _on_ranks(arguments: list[str]) -> None:
     """Ranks share out replicas, and the first one speaks for all."""
     try:
-        split_sessions()
+        split_steps()
     except RankError as error:
         sys.exit(str(error))
     with ending_together():

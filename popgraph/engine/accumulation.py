@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from popgraph.backends.base import Executable
 from popgraph.compiler import BuildRequest, lower
@@ -10,9 +10,7 @@ from popgraph.engine.automatic_stages import put_on_stages
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.program_stages import StagedCode
 from popgraph.passes.analysis.graph import only_graph
-from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
 from popgraph.passes.graphcore.stages.places import UncutError
-from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Training
 from popgraph.support.errors import RunError, fitting_memory
@@ -47,12 +45,7 @@ class AccumulatingRequest(BuildRequest):
             return code.build(self.backend, self.threads, self.backlog, self.replicas)
 
     def _code(self) -> ProgramCode:
-        """The module as graphcore, with its optimizer."""
-        training = self._training
-        last = BucketExchanges if BucketExchanges.of(self.options) else AddOptimizer
-        lower(self.module, self.compilation, self.options, until=last.name, settled=self.settled)
-        left = replace(self.options, training=None)
-        return ProgramCode(self.module, self.compilation, left, training.optimizer.period)
+        return ProgramCode.lowered_from(self.module, self.compilation, self.options, self.settled)
 
     @property
     def _training(self) -> Training:

@@ -1,4 +1,4 @@
-"""Anchors of accumulators and statistics, of which each replica has its own."""
+"""Outputs of accumulators and statistics, of which each replica has its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
 
 
 def is_of_replica(id: str, rule: OptimizerSpec | None) -> bool:
-    """Whether an anchor that is no tensor of the model differs from replica to replica."""
+    """Whether an output that is no tensor of the model differs from replica to replica."""
     return adds_up(id, rule) or id in OF_REPLICA or counts_gradient(id, rule)
 
 

@@ -24,7 +24,12 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """How a step of training runs: the values of `STEP_OPTIONS`, which says what each does."""
+    """
+    How a step runs: the values of `STEP_OPTIONS`, which says what each does, and its batches.
+
+    A step is `batches` updates of the weights. Each accumulates the gradients of `accumulate`
+    micro-batches on each of the `replicas` of each of the `ranks`, of which this one is `rank`.
+    """
 
     accumulate: int = 1
     clip: float | None = None
@@ -34,6 +39,9 @@ class StepPlan:
     recompute: str = "none"
     replicas: int = 1
     stages: int = 1
+    batches: int = 1
+    ranks: int = 1
+    rank: int = 0
 
     @staticmethod
     def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
@@ -47,25 +55,44 @@ class StepPlan:
         """Whether the loss scale follows the gradients."""
         return self.loss_scale == AUTO
 
+    def on_rank(self, rank: int, ranks: int) -> StepPlan:
+        """The same plan on each of several ranks, with data of its own."""
+        return replace(self, ranks=ranks, rank=rank)
+
+    @property
+    def micro_batches(self) -> int:
+        """The micro-batches that each replica runs in a step."""
+        return self.batches * self.accumulate
+
     @property
     def runs(self) -> int:
-        """The micro-batches of a batch: `accumulate` of each replica."""
-        return self.accumulate * self.replicas
+        """The micro-batches that this rank runs in a step."""
+        return self.micro_batches * self.replicas
+
+    @property
+    def all_replicas(self) -> int:
+        """The replicas of all ranks."""
+        return self.replicas * self.ranks
+
+    @property
+    def updated_by(self) -> int:
+        """The micro-batches, of all ranks, that make an update."""
+        return self.accumulate * self.all_replicas
 
     @property
     def is_split(self) -> bool:
         """Whether a step is more than one run of a program."""
         return self.runs > 1
 
-    def check_together(self, *, ranks: int, quick: bool) -> None:
+    def check_together(self, *, quick: bool) -> None:
         """Refuses options that do not go together."""
         parts = {"replicas": self.replicas, "stages": self.stages}
         name = next((name for name, count in parts.items() if count > 1), "")
-        if name and ranks > 1:
+        if name and self.ranks > 1:
             raise RunError(
-                f"{name} run on threads of one process, and here are {ranks} ranks",
+                f"{name} run on threads of one process, and here are {self.ranks} ranks",
                 name,
-                f"mpirun -n {ranks * parts[name]} without {name}",
+                f"mpirun -n {self.ranks * parts[name]} without {name}",
             )
         if name and quick:
             raise RunError(
@@ -122,16 +149,15 @@ class StepPlan:
             rule = replace(rule, loss_scaling=Scalar(float(self.loss_scale)))
         return rule
 
-    def rule(self, rule: OptimizerSpec, *, ranks: int, mean: bool, even: bool) -> OptimizerSpec:
+    def rule(self, rule: OptimizerSpec, *, mean: bool, even: bool = True) -> OptimizerSpec:
         """
         The update rule that a program of this plan is compiled for.
 
         `mean`: the loss is a mean over samples, so gradients are averaged. If micro-batches are not
         `even`, each is weighted by its rows: the host writes the weight into the loss scale.
         """
-        runs = self.runs * ranks
-        if runs > 1:
-            rule = replace(rule, accumulation=runs, ranks=ranks, mean=mean)
+        if self.updated_by > 1:
+            rule = replace(rule, accumulation=self.updated_by, ranks=self.ranks, mean=mean)
         if self.is_split and mean and not even:
             scale = replace(rule.loss_scaling, constant=False)
             rule = replace(rule, loss_scaling=scale)

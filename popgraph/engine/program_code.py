@@ -13,7 +13,6 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.turns import InTurns, TakingTurns, UpdatingApart
 from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.background import Backlog, Deferred
 from popgraph.compiler import BuildRequest, for_this_machine, lower
@@ -22,8 +21,13 @@ from popgraph.dialects.graphcore.exchanges import ExchangeOp
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.engine.replicas import SideBySide
+from popgraph.engine.turns import InTurns, TakingTurns, UpdatingApart
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.bucket_exchanges import BucketExchanges
+from popgraph.passes.graphcore.round_stochastically import RoundStochastically
+from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.micro_batches import (
     is_in_turns,
     moved_between_updates,
@@ -31,6 +35,7 @@ from popgraph.passes.graphcore.training.micro_batches import (
     update_alone,
 )
 from popgraph.passes.graphcore.training.variables import COUNTER
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import prod
@@ -45,6 +50,19 @@ class ProgramCode:
     options: Options
     period: int
     """How many micro-batches make an update."""
+
+    @classmethod
+    def lowered_from(
+        cls, module: ModuleOp, compilation: Compilation, options: Options, settled: bool = False
+    ) -> ProgramCode:
+        """Lowers a model to graphcore, with its optimizer, all replicas and their exchanges."""
+        lower(module, compilation, options, until=_last_pass(options), settled=settled)
+        # What training adds is in the graph now, and all replicas: they must not be added again.
+        left = replace(
+            options, training=None, extra_outputs=(), replicas=None, stochastic_rounding=False
+        )
+        period = 1 if options.training is None else options.training.optimizer.period
+        return cls(module, compilation, left, period)
 
     def build(
         self, backend: str, threads: int, backlog: Backlog | None = None, replicas: int = 1
@@ -164,6 +182,18 @@ class ProgramCode:
         """What it tells other ranks, in its order: all of them have to have the same."""
         found = (op for op in self.module.walk() if isinstance(op, ExchangeOp))
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
+
+
+def _last_pass(options: Options) -> str:
+    """The last pass that changes what a program computes."""
+    if options.stochastic_rounding:
+        return RoundStochastically.name
+    if BucketExchanges.of(options) and BucketExchanges.name not in options.disabled:
+        return BucketExchanges.name
+    if options.training is not None:
+        return AddOptimizer.name
+    several = options.replicas is not None and not options.replicas.is_one
+    return SpreadReplicas.name if several else OnnxToGraphcore.name
 
 
 def _bytes(value: SSAValue) -> int:

@@ -1,4 +1,4 @@
-"""The code of a training program as a pipeline: a program for each stage."""
+"""The code of a program as a pipeline: a program for each stage, on threads and on ranks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.staged import Stage, StagedExecutable, Turns, Types, shared_out
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.shares import steps_are_split
+from popgraph.engine.staged import Stage, StagedExecutable, Turns, Types, shared_out
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_turns
-from popgraph.passes.graphcore.stages.places import Pipeline
+from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
 from popgraph.passes.graphcore.training.variables import COUNTER
-from popgraph.support.ranks.communicator import Communicator
+from popgraph.support.logs import log_of
+from popgraph.support.ranks.communicator import Alone, Communicator, RankError
+from popgraph.support.ranks.world import world
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,42 @@ class StagedCode:
                     made.share(other)
             self._made[key] = made
         return self._made[key]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What runs the stages of a pipeline side by side."""
+
+    pipeline: Pipeline
+    ranks: Communicator
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, *, threads: bool) -> Overlap | None:
+        """Stages on the ranks that share out a step, else on threads if these are asked for."""
+        if not steps_are_split():
+            return cls(pipeline, Alone()) if threads else None
+        ranks, devices = world().size, len(pipeline.devices)
+        if ranks > devices:
+            raise RankError(
+                f"{devices} devices of a pipeline cannot be shared out to {ranks} ranks",
+                "stages",
+                f"mpirun -n {devices} at most",
+            )
+        return cls(pipeline, world())
+
+    def build(self, code: ProgramCode, threads: int) -> StagedExecutable | None:
+        """A program of stages; one process runs what cannot be cut into stages in turn."""
+        try:
+            return StagedCode(code, self.pipeline, threads, self.ranks).build()
+        except UncutError as error:
+            if self.ranks.size > 1:
+                raise RankError(
+                    f"ranks cannot share out the stages of this pipeline: {error.what}",
+                    "stages",
+                    "run it in one process",
+                ) from error
+            log_of("devicex").info("Stages run one after the other: %s", error.what)
+            return None
 
 
 def _types(values: Mapping[str, SSAValue]) -> Types:

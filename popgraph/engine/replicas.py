@@ -1,24 +1,31 @@
-"""Replicas on threads: copies of a program run micro-batches side by side, then one update."""
+"""Replicas: a program run for each in turn, one program of all, or copies of it on threads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.c.run.staged import StagedExecutable
-from popgraph.backends.c.run.turns import UpdatingApart
 from popgraph.dialects.graphcore.random import SEED
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.turns import UpdatingApart
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
 from popgraph.support.arrays import Array
 
 Inputs: TypeAlias = Mapping[str, Array]
-
+Results: TypeAlias = Mapping[str, Array]
+RunBatch: TypeAlias = Callable[[Inputs], Results]
+"""Runs the program once."""
+RunInRow: TypeAlias = Callable[[Inputs, int], Results]
+"""Runs the program on arrays that hold so many micro-batches."""
 
 _APART = 0x9E3779B97F4A7C15
 """Between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
@@ -107,7 +114,119 @@ def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Arr
     if isinstance(program, SideBySide):
         return program.run_together(inputs)
     if isinstance(program, StagedExecutable):
-        rows = {name: np.stack([one[name] for one in inputs]) for name in program.inputs}
-        found = program.run_in_row(rows, len(inputs))
-        return [{name: one[at] for name, one in found.items()} for at in range(len(inputs))]
+        return run_stacked(program.run_in_row, program.inputs, inputs)
     return [program.run(given) for given in inputs]
+
+
+def run_stacked(
+    run: RunInRow, names: Iterable[str], inputs: Sequence[Inputs]
+) -> list[dict[str, Array]]:
+    """Runs micro-batches by one call."""
+    rows = {name: np.stack([one[name] for one in inputs]) for name in names}
+    found = run(rows, len(inputs))
+    return [{name: one[at] for name, one in found.items()} for at in range(len(inputs))]
+
+
+class Replicas(ABC):
+    """The replicas of a program, which run a micro-batch each."""
+
+    @abstractmethod
+    def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
+        """The results of a micro-batch on every replica."""
+
+    @abstractmethod
+    def enter(self, executable: Executable, replica: int) -> None:
+        """Makes the values of a replica those of the program."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """The program's values are new ones, which are those of every replica."""
+
+
+class InTurn(Replicas):
+    """
+    Replicas that know nothing of each other share a program: it is run for one after the other.
+
+    What they have in common (trained weights, optimizer state) stays in the program, where the
+    gradients of all of them add up. Of `own`, such as running statistics, each replica has values
+    of its own, which are put into the program before its turn. Results that are `common` are on
+    all of them what the last one leaves. Each one `draws` at a step of its own: those of other
+    ranks take their turns in between.
+    """
+
+    def __init__(
+        self, plan: StepPlan, own: Collection[str], common: Collection[str], *, draws: bool
+    ) -> None:
+        self.count = count = plan.replicas
+        self._plan, self._draws = plan, draws and plan.ranks > 1
+        self._own = tuple(own) if count > 1 else ()
+        self._common = tuple(common) if count > 1 else ()
+        self._values: list[Mapping[str, Array]] = []
+        self._inside = 0
+
+    def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
+        results = []
+        with self._turns(executable):
+            for replica, given in enumerate(inputs):
+                self.enter(executable, replica)
+                results.append(run(given))
+        if not self._common:
+            return results
+        last = {id: results[-1][id] for id in self._common if id in results[-1]}
+        return [{**found, **last} for found in results]
+
+    @contextmanager
+    def _turns(self, executable: Executable) -> Iterator[None]:
+        """Skips the steps at which replicas of other ranks draw."""
+        if not self._draws:
+            yield
+            return
+        seed, step = executable.read(SEED)
+        first = step + self._plan.rank * self.count
+        executable.write(SEED, np.array([seed, first]))
+        yield
+        executable.write(SEED, np.array([seed, step + self._plan.all_replicas]))
+
+    def enter(self, executable: Executable, replica: int) -> None:
+        """Puts the values of a replica into the program, and keeps those that were there."""
+        if not self._own:
+            return
+        held = {id: executable.read(id) for id in self._own}
+        if not self._values:
+            self._values = [held] * self.count
+        if replica != self._inside:
+            self._values[self._inside] = held
+            for id, value in self._values[replica].items():
+                executable.write(id, value)
+            self._inside = replica
+
+    def restart(self) -> None:
+        self._values, self._inside = [], 0
+
+
+class Together(Replicas):
+    """Replicas that talk to each other, or differ in their weights: a program is all of them."""
+
+    def __init__(
+        self, inputs: Mapping[str, Sequence[str]], results: Mapping[str, Sequence[str]]
+    ) -> None:
+        """The inputs and results of the program, for each replica, by those of one."""
+        self._inputs, self._results = inputs, results
+
+    def enter(self, executable: Executable, replica: int) -> None:
+        """The program has the values of all replicas."""
+
+    def restart(self) -> None:
+        """Nothing of them stands outside of the program."""
+
+    def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
+        given = {
+            name: values[id]
+            for id, names in self._inputs.items()
+            for name, values in zip(names, inputs, strict=True)
+        }
+        found = run(given)
+        return [
+            {id: found[names[replica]] for id, names in self._results.items() if names[0] in found}
+            for replica in range(len(inputs))
+        ]

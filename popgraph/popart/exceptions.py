@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from popgraph.builder.opset.checks.node import spaced
 from popgraph.builder.opset.enums import RecoveryAction
+from popgraph.engine.errors import (
+    UnknownOutputError,
+    UnknownWeightError,
+    WeightBytesError,
+    WeightShapeError,
+    WeightTypeError,
+)
+from popgraph.passes.options import GRADIENT
 from popgraph.support.errors import (
     BackendError,
     PopgraphError,
@@ -88,7 +97,64 @@ class poplar_unknown_runtime_error(poplar_system_runtime_error):
     """The device failed, and nobody knows why."""
 
 
-_JOINED: dict[type[PopgraphError], type[PopgraphError]] = {}
+_OPTIONS = {
+    "groups": "VariableSettings",
+    "ranks": "SessionOptions.globalReplicationFactor and globalReplicaOffset",
+    "replicas": "SessionOptions.replicatedGraphCount",
+    "stages": "SessionOptions.enablePipelining",
+}
+"""PopART's names of what errors of the engine are about."""
+_HINTS = {
+    "accumulate": "options.enableGradientAccumulation = True",
+    "write the variables again": "session.weightsFromHost() writes the variables again",
+}
+"""What errors of the engine suggest, as PopART's programs do it."""
+
+
+def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
+    """PopART's own error of what the engine refuses, if it has one."""
+    match error:
+        case UnknownOutputError(id=id, known=known):
+            return popart_exception(_no_such_anchor(id, known))
+        case UnknownWeightError(id=id):
+            return popart_runtime_error(f"resetWeights, no tensor '{id}' in tensors")
+        case WeightBytesError(id=id, held=held, given=given):
+            return popart_runtime_error(
+                f"sizes (in bytes) of src ({held}) and dst ({given}) differ in hostStreamToHost "
+                f"for {id}"
+            )
+        case WeightShapeError(wanted=wanted, given=given):
+            return popart_internal_exception(
+                "The shape of the MutableVoidData for IO does not not match the expected write "
+                f"region of this tensor. Tensor Write ({len(wanted)}): {spaced(wanted)} != "
+                f"MutableVoidData ({len(given)}): {spaced(given)}"
+            )
+        case WeightTypeError(id=id):
+            return popart_runtime_error(
+                f"Trying to reset weights using tensor with non matching tensor info. Tensor ID: "
+                f"{id}"
+            )
+    return None
+
+
+def _no_such_anchor(id: str, known: Collection[str]) -> str:
+    message = f"Anchor tensor `{id}' not in Ir Tensors. "
+    tensor = id.removeprefix(GRADIENT)
+    if tensor == id:
+        message += f"The tensors are:\n[{' '.join(sorted(known))}]"
+    elif tensor in known:
+        message += (
+            f"\nInterestingly, `{tensor}' IS in tensors.\n"
+            "Note that not all tensors can have their gradients anchored:\n"
+            "if an activation tensor does not lead to the loss,\n"
+            "its gradient is zero and never computed."
+        )
+    return message
+
+
+_JOINED: dict[type[PopgraphError], type[PopgraphError]] = {
+    UnsupportedError: popart_unsupported_exception
+}
 
 
 def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
@@ -100,15 +166,26 @@ def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
 
 @contextmanager
 def as_popart_errors() -> Iterator[None]:
-    """Within it, every error of ours is also a `popart_exception` (or `poplar_exception`)."""
+    """
+    Within it, every error of ours is also a `popart_exception` (or `poplar_exception`).
+
+    What PopART has words of its own for, it says in these.
+    """
     try:
         yield
     except (popart_exception, poplar_exception, poplibs_exception):
         raise
     except PopgraphError as error:
-        raised = _joined(type(error)).__new__(_joined(type(error)))
-        PopgraphError.__init__(raised, error.what, error.where, error.hint)
-        raise raised from error
+        raise _translated(error) from error
+
+
+def _translated(error: PopgraphError) -> PopgraphError:
+    if (own := _in_popart_words(error)) is not None:
+        return own
+    raised = _joined(type(error)).__new__(_joined(type(error)))
+    where, hint = _OPTIONS.get(error.where, error.where), _HINTS.get(error.hint, error.hint)
+    PopgraphError.__init__(raised, error.what, where, hint)
+    return raised
 
 
 @contextmanager

@@ -39,6 +39,10 @@ class Ranks:
     def size(self) -> int:
         return self.communicator.size
 
+    def planned(self, plan: StepPlan) -> StepPlan:
+        """A plan of one process, on each of these ranks."""
+        return plan.on_rank(self.communicator.rank, self.size)
+
     @property
     def are_several(self) -> bool:
         return self.size > 1
@@ -51,7 +55,7 @@ class Ranks:
     def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
         """The task of a rank, which has a part of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
-        parts = self.size * plan.runs
+        parts = plan.updated_by
         if parts == 1:
             return task
         reduction = reduction_of(task, task.loss)
@@ -64,7 +68,7 @@ class Ranks:
                 stacklevel=2,
             )
         mean = reduction != SUM
-        return replace(task, rule=plan.rule(task.rule, ranks=self.size, mean=mean, even=even))
+        return replace(task, rule=plan.rule(task.rule, mean=mean, even=even))
 
     # data
 

@@ -135,8 +135,9 @@ class Trainer:
             "replicas": replicas,
             "stages": stages,
         }
-        self._plan = plan = StepPlan.of(self._subject.step_options, step_options)
-        plan.check_together(ranks=self._ranks.size, quick=quick)
+        plan = StepPlan.of(self._subject.step_options, step_options)
+        self._plan = plan = self._ranks.planned(plan)
+        plan.check_together(quick=quick)
         inputs = dict(values or {})
         self._build = Build(
             backend,
@@ -417,7 +418,7 @@ class Trainer:
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Sets the task and compiles its step for such data; how many samples a batch has."""
         _check_positive("batch", batch)
-        ranks, parts = self._ranks, self._ranks.size * self._plan.runs
+        ranks, parts = self._ranks, self._plan.updated_by
         held = self._fixed_batch(self._subject.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
@@ -445,9 +446,9 @@ class Trainer:
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
         """The samples of a batch; `held` if the model has a fixed size for each run."""
-        plan, ranks = self._plan, self._ranks.size
+        plan, ranks = self._plan, self._plan.ranks
         if held is not None:
-            return held * plan.runs * ranks
+            return held * plan.updated_by
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:

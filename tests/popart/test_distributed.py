@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
+from popgraph.engine.grouped_weights import GroupedWeight, replication_of
+from popgraph.engine.plan import StepPlan
 from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm, Scalar
-from popgraph.popart.api.step_shape import StepShape
-from popgraph.popart.model.grouped_weights import GroupedWeight, replication_of
-from popgraph.support.errors import PassError
+from popgraph.support.errors import PassError, UnsupportedError
 from popgraph.support.replicas import grouped
 from tests.popart.test_replicas import device, linear, options
 
@@ -98,9 +98,9 @@ def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks
     for stride, size in itertools.product((1, 2, 4, 8), repeat=2):
         if total % (stride * size):
             continue
-        shape = StepShape(1, 1, local, ranks)
+        shape = StepPlan(replicas=local, ranks=ranks)
         settings = popart.VariableSettings(stride, size)
-        grouped_weight = GroupedWeight(settings, total, np.zeros(1))
+        grouped_weight = GroupedWeight(np.zeros(1), total, (stride, size))
         made = replication_of({"w": grouped_weight}, shape, (), ["w"], None)
         ((_, *inner),), ((_, *outer),) = made.groups, made.told
         groups = {
@@ -114,9 +114,9 @@ def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks
 
 
 def test_groups_that_processes_cannot_share() -> None:
-    weight = GroupedWeight(popart.VariableSettings(1, 2), 6, np.zeros(1))
-    with pytest.raises(popart.popart_exception, match="do not take the same part of every process"):
-        replication_of({"w": weight}, StepShape(1, 1, 3, 2), (), ["w"], None)
+    weight = GroupedWeight(np.zeros(1), 6, (1, 2))
+    with pytest.raises(UnsupportedError, match="do not take the same part of every process"):
+        replication_of({"w": weight}, StepPlan(replicas=3, ranks=2), (), ["w"], None)
 
 
 def test_an_update_takes_what_all_ranks_run() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
-from popgraph.backends.c.run.staged import StagedExecutable
-from popgraph.popart.sessions.overlap import Overlap
+from popgraph.engine.program_stages import Overlap
+from popgraph.engine.staged import StagedExecutable
+from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, RunError
 from popgraph.support.ranks.communicator import Communicator
@@ -127,16 +128,16 @@ def test_stages_side_by_side_train_as_one_after_the_other(
     assert in_stages == ([2 * FACTOR] * 2 if accumulates else [5, 5])
 
 
-def of_ranks(stages: Any, *rest: object) -> Overlap:
+def of_ranks(setup: Any, program: object) -> Overlap:
     """What ranks share out, each a thread here."""
     ranks: Any = world()
-    return Overlap(stages.pipeline, ranks.threads[threading.get_ident()])
+    return Overlap(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
 
 
 def test_ranks_train_as_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, loss = session(accumulates=True, overlaps=False)
     expected = trained(wanted, loss, True)
-    monkeypatch.setattr("popgraph.popart.sessions.session.overlap_of", of_ranks)
+    monkeypatch.setattr(Setup, "overlap", of_ranks)
 
     def on_a_rank(rank: Communicator) -> list[Array]:
         return trained(*session(accumulates=True, overlaps=False), True)
@@ -208,7 +209,7 @@ def test_what_cannot_be_cut_runs_one_stage_after_the_other(
     ]
     assert_same(*found)
     assert not in_stages
-    monkeypatch.setattr("popgraph.popart.sessions.session.overlap_of", of_ranks)
+    monkeypatch.setattr(Setup, "overlap", of_ranks)
     with pytest.raises(popart.popart_exception, match="is updated later than a stage can wait"):
         on_ranks(2, lambda rank: session(accumulates=False, overlaps=False, rule=clipping()))
 
@@ -279,6 +280,6 @@ def test_anchors_of_all_kinds(accumulates: bool, monkeypatch: pytest.MonkeyPatch
     anchors += ["Accum___w1", "Counter___accumulation"] if accumulates else []
     wanted = anchored(anchors, accumulates, overlaps=False)
     assert_same(anchored(anchors, accumulates, overlaps=True), wanted)
-    monkeypatch.setattr("popgraph.popart.sessions.session.overlap_of", of_ranks)
+    monkeypatch.setattr(Setup, "overlap", of_ranks)
     for found in on_ranks(3, lambda rank: anchored(anchors, accumulates, overlaps=False)):
         assert_same(found, wanted)

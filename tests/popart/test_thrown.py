@@ -6,7 +6,9 @@ import pytest
 
 import popgraph.popart as popart
 from popgraph.builder.opset import enums
+from popgraph.engine import errors
 from popgraph.popart import exceptions
+from popgraph.support.errors import UnsupportedError
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,32 @@ def test_there_are_more_operators_with_those_of_gradients() -> None:
     assert popart.OperatorIdentifier("ai.graphcore", "ReluGrad", 1) in everything
     definitions = popart.getSupportedOperationsDefinition
     assert len(definitions(True)) > len(definitions(False))
+
+
+ENGINE_ERRORS = [
+    errors.UnknownOutputError("y", {"x"}),
+    errors.UnknownWeightError("w"),
+    errors.WeightBytesError("w", 4, 8),
+    errors.WeightShapeError("w", (1,), (2,)),
+    errors.WeightTypeError("w"),
+]
+
+
+def test_every_error_of_the_engine_has_words_of_popart() -> None:
+    kinds = {one for one in vars(errors).values() if isinstance(one, type)}
+    own = {one for one in kinds if one.__module__ == errors.__name__}
+    assert {type(one) for one in ENGINE_ERRORS} == {one for one in own if not one.__subclasses__()}
+    for error in ENGINE_ERRORS:
+        with pytest.raises(exceptions.popart_exception) as raised, exceptions.as_popart_errors():
+            raise error
+        assert type(raised.value).__module__ == exceptions.__name__
+        assert raised.value.what != error.what
+
+
+@pytest.mark.parametrize("where", ["groups", "ranks", "replicas", "stages"])
+def test_options_of_the_engine_are_those_of_sessions(where: str) -> None:
+    with pytest.raises(popart.popart_exception) as raised, exceptions.as_popart_errors():
+        raise UnsupportedError("not together", where, "accumulate")
+    assert type(raised.value) is exceptions.popart_unsupported_exception
+    assert raised.value.where != where
+    assert raised.value.hint == "options.enableGradientAccumulation = True"

@@ -22,6 +22,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.levels import LEVELS
 from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
+from popgraph.engine.program import Request
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore import bucket_exchanges
@@ -31,7 +32,7 @@ from popgraph.passes.graphcore.training.ranks import RANK
 from popgraph.passes.optimizer_spec import SGD, Adam, ClipNorm
 from popgraph.passes.options import Options
 from popgraph.popart.model.model import SessionModel, open_model
-from popgraph.popart.programs.program import Program, Request
+from popgraph.popart.programs.program import Program
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import PopgraphError, TypeMismatchError

@@ -20,7 +20,7 @@ def test_two_ranks_train_as_one_process_does() -> None:
     names = [line.split()[0] for line in told.splitlines() if line.endswith("on rank 0")]
     assert names == [name for name in vars(sessions) if name.startswith("test_")]
     for text in (
-        "the session wants to be rank 0 of 4; this process is rank 0 of 2",
+        "the step is planned for rank 0 of 4; this process is rank 0 of 2",
         "ranks 0 and 1 have programs that tell each other different things",
     ):
         assert told.count(text) == 2, told

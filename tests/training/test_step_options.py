@@ -325,4 +325,5 @@ def test_the_command_has_the_same_options(tmp_path: Path) -> None:
 def test_all_doors_have_all_options() -> None:
     for door in (Trainer, popgraph.train, command):
         assert STEP_OPTIONS.keys() <= signature(door).parameters.keys()
-    assert {field.name for field in fields(StepPlan)} == STEP_OPTIONS.keys()
+    others = {"batches", "ranks", "rank"}
+    assert {field.name for field in fields(StepPlan)} - others == STEP_OPTIONS.keys()

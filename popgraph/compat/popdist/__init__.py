@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from popgraph.compat.popdist import popart
 from popgraph.compat.popdist.processes import job
-from popgraph.popart.sessions.split import sessions_are_split
+from popgraph.engine.shares import steps_are_split
 from popgraph.support.ranks.launched import is_launched
 
 __all__ = [
@@ -39,7 +39,7 @@ def init() -> None:
 
 def isPopdistEnvSet() -> bool:
     """Whether the process was started as one of several that know of each other."""
-    return is_launched() and not sessions_are_split()
+    return is_launched() and not steps_are_split()
 
 
 def getNumInstances() -> int:

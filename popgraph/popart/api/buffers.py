@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from popgraph.engine.streams import Stream
 from popgraph.popart.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.logs import log_of
-from popgraph.support.shapes import Shape, prod
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One batch's worth of a tensor."""
-
-    id: str
-    dtype: DType
-    shape: Shape
-
-    @property
-    def elements(self) -> int:
-        return prod(self.shape)
 
 
 class _Place:

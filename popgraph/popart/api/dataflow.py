@@ -7,7 +7,8 @@ from copy import copy
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
-from popgraph.popart.api.step_shape import StepShape
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.streams import Kept
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.shapes import Shape
@@ -78,21 +79,15 @@ class AnchorReturnType:
     def exchangeStrategy(self) -> ExchangeStrategy:
         return self._exchange
 
-    def keeps(self, batch: int, batches: int) -> bool:
-        """Whether the value of this micro-batch is (part of) what comes back."""
-        match self._id:
-            case AnchorReturnTypeId.Final:
-                return batch == batches - 1
-            case AnchorReturnTypeId.EveryN:
-                return (batch + 1) % self._period == 0
-            case _:
-                return True
+    @property
+    def kept(self) -> Kept:
+        """The values that come back."""
+        last, summed = AnchorReturnTypeId.Final, AnchorReturnTypeId.Sum
+        return Kept(self._period, last=self._id is last, summed=self._id is summed)
 
-    def prefix(self, step: StepShape) -> Shape:
-        """The dimensions that stand before the tensor's own."""
-        if self._id in (AnchorReturnTypeId.All, AnchorReturnTypeId.EveryN):
-            return step.every(self._period)
-        return step.once
+    def prefix(self, step: StepPlan) -> Shape:
+        """The dimensions before the tensor's own."""
+        return self.kept.axes(step)
 
     def __str__(self) -> str:
         return self._text
@@ -159,7 +154,7 @@ class DataFlow:
         fewer._anchors = {id: self._anchors[id] for id in ids}
         return fewer
 
-    def anchor_shape(self, id: str, shape: Shape, step: StepShape) -> Shape:
+    def anchor_shape(self, id: str, shape: Shape, step: StepPlan) -> Shape:
         """The shape of the array that a step fills for an anchor of this shape."""
         return self.art(id).prefix(step) + shape
 

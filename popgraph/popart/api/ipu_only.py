@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -12,10 +13,12 @@ from popgraph.popart.exceptions import popart_exception, poplar_exception
 
 
 @typed
-class IpuOnly:
+class IpuOnly(ABC):
     """Methods of a session that are refused here in the words in which PopART refuses them."""
 
-    _device: DeviceInfo
+    @property
+    @abstractmethod
+    def _device(self) -> DeviceInfo: ...
 
     def _not_saved(self) -> NoReturn:
         raise popart_exception(

@@ -11,9 +11,10 @@ import numpy as np
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import AnchorReturnTypeId
-from popgraph.popart.api.buffers import Ring, Stream, one_batch, sink, source
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.streams import Stream
+from popgraph.popart.api.buffers import Ring, one_batch, sink, source
 from popgraph.popart.api.dataflow import AnchorReturnType
-from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 
@@ -54,7 +55,7 @@ class StepIO(ABC):
         """Takes the next value of an anchor."""
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepShape
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepPlan
     ) -> None:
         """
         Refuses buffers of wrong size.
@@ -132,7 +133,7 @@ class PyStepIO(StepIO):
         ring.put(value, stream.id)
 
     def check(
-        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepShape
+        self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepPlan
     ) -> None:
         for stream, reads in inputs.items():
             if stream.id in self._inputs:
@@ -147,7 +148,7 @@ class PyStepIO(StepIO):
 
 
 def _wrong_size(
-    kind: str, stream: Stream, expected: int, given: object, step: StepShape, returned: str = ""
+    kind: str, stream: Stream, expected: int, given: object, step: StepPlan, returned: str = ""
 ) -> popart_runtime_error:
     lines = [
         f"Unexpected number of {kind} elements for Tensor {stream.id}. "
@@ -155,7 +156,7 @@ def _wrong_size(
         "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.",
         "This with, ",
         f"   replication  factor = {step.replicas}",
-        f"   accumulation factor = {step.accumulation}",
+        f"   accumulation factor = {step.accumulate}",
         f"   batches per step    = {step.batches}",
         f"   Tensor nelms        = {stream.elements}",
     ]

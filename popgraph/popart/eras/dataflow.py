@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
+from popgraph.engine.plan import StepPlan
 from popgraph.popart.api import dataflow as modern
-from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.shapes import Shape, prod
 
@@ -63,7 +63,7 @@ class DataFlow(modern.DataFlow):
 
     samplesPerBatch = batchSize
 
-    def anchor_shape(self, id: str, shape: Shape, step: StepShape) -> Shape:
+    def anchor_shape(self, id: str, shape: Shape, step: StepPlan) -> Shape:
         if self._batch_size is None or not shape:
             return super().anchor_shape(id, shape, step)
         return (prod(self.art(id).prefix(step)) * shape[0], *shape[1:])

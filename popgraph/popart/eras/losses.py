@@ -12,7 +12,7 @@ from popgraph.popart.api import losses as modern
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.step_shape import StepShape
+from popgraph.popart.api.step_plan import plan_of
 from popgraph.support.shapes import prod
 
 
@@ -75,7 +75,7 @@ class NllLoss(modern.NllLoss):
 
 def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:
     """Makes means those of the samples of all replicas."""
-    replicas = StepShape.of(1, options).replicas
+    replicas = plan_of(1, options).replicas
     for loss in losses:
         if isinstance(loss, modern.Loss):
             loss.shared_by(replicas)

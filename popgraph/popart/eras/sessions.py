@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from popgraph.engine.program import Request
 from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.losses import Loss, as_losses
@@ -20,8 +21,8 @@ from popgraph.popart.eras.era import PLAIN_POPONNX, Era, gradient_prefixes, of_e
 from popgraph.popart.eras.losses import anchored, shared
 from popgraph.popart.eras.step_io import ReplicasFirst
 from popgraph.popart.eras.unreadable import in_words_of
-from popgraph.popart.programs.program import Request
 from popgraph.popart.sessions import inference_session, session, training_session
+from popgraph.popart.sessions.setup import Manners
 from popgraph.support.arrays import Array
 
 KINDS: dict[str, Callable[[object], bool]] = {
@@ -69,21 +70,15 @@ class _OfEra(session.Session):
             given["userOptions"] = of_era(old_options.SessionOptions, self.ERA)()
         return given
 
-    def _gradient_prefixes(self) -> tuple[str, ...]:
-        return gradient_prefixes(self.ERA)
-
-    def _gives_group_variances(self) -> bool:
-        return self.ERA.group_variances
-
-    def _insists_on_anchors(self) -> bool:
-        return self.ERA.anchored
-
-    def _insists_on_weights(self) -> bool:
-        return self.ERA.checked
+    @property
+    def _manners(self) -> Manners:
+        era = self.ERA
+        prefixes = gradient_prefixes(era)
+        return Manners(prefixes, era.group_variances, era.anchored, era.checked)
 
     @property
     def _has_replicas_first(self) -> bool:
-        return self.ERA.replicas_first and self._step.replicas > 1
+        return self.ERA.replicas_first and self.replicationFactor > 1
 
     def initAnchorArrays(self) -> dict[str, Array]:
         arrays = super().initAnchorArrays()
@@ -101,7 +96,7 @@ class _OfEra(session.Session):
         if not self._has_replicas_first or not isinstance(stepio, StepIO):
             super().run(stepio, *rest, **named)
             return
-        turned = ReplicasFirst(stepio, self._step, self._model.broadcast_inputs)
+        turned = ReplicasFirst(stepio, self._setup.plan, self._program.shared_inputs)
         super().run(turned, *rest, **named)
         turned.finish()
 
@@ -153,7 +148,7 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
             super().__init__(**given)
 
     def _request(self) -> Request:
-        request, model = super()._request(), {name for name, _ in self._model.values()}
-        scalars = {id: _scalar(id) for id in request.anchors if id not in model}
+        request, model = super()._request(), {name for name, _ in self._setup.model.values()}
+        scalars = {id: _scalar(id) for id in request.outputs if id not in model}
         changed = {id: name for id, name in scalars.items() if id != name}
         return replace(request, aliases={**request.aliases, **changed})

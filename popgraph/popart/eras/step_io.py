@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.streams import Stream
 from popgraph.popart.api import step_io as modern
-from popgraph.popart.api.buffers import Stream
-from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.eras.era import PLAIN_POPONNX, Era
 from popgraph.support.arrays import Array
 
@@ -34,7 +34,7 @@ class ReplicasFirst(modern.StepIO):
     [micro-batches, replicas, ...].
     """
 
-    def __init__(self, given: modern.StepIO, step: StepShape, shared: Collection[str]) -> None:
+    def __init__(self, given: modern.StepIO, step: StepPlan, shared: Collection[str]) -> None:
         """All replicas read the same of the inputs in `shared`."""
         self._given, self._step, self._shared = given, step, shared
         self._read: dict[str, list[Array]] = {}
@@ -54,7 +54,7 @@ class ReplicasFirst(modern.StepIO):
         self,
         inputs: Mapping[Stream, int],
         outputs: Mapping[Stream, modern.Returned],
-        step: StepShape,
+        step: StepPlan,
     ) -> None:
         self._given.check(inputs, outputs, step)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
-from popgraph.support.ranks.communicator import RankError
-from popgraph.support.ranks.world import world
 
 
 def check_distributed(options: SessionOptions) -> None:
@@ -51,26 +48,3 @@ def _complaints(options: SessionOptions) -> Iterator[str]:
                 f"Invalid local replication factor: {local}, larger than global replication "
                 f"factor: {total}"
             )
-
-
-def check_ranks(shape: StepShape, exchanges: str) -> None:
-    """RankError unless the ranks of this job are those that a session wants, in their order."""
-    if shape.ranks == 1:
-        return
-    here = world()
-    if (here.size, here.rank) != (shape.ranks, shape.rank):
-        raise RankError(
-            f"the session wants to be rank {shape.rank} of {shape.ranks}; this process is rank "
-            f"{here.rank} of {here.size}",
-            "SessionOptions.globalReplicationFactor and globalReplicaOffset",
-            f"mpirun -n {shape.ranks} python ..., and globalReplicaOffset = rank * "
-            f"{shape.replicas}",
-        )
-    told = here.gather(exchanges)
-    if len(set(told)) > 1:
-        other = next(rank for rank, one in enumerate(told) if one != told[0])
-        raise RankError(
-            f"ranks 0 and {other} have programs that tell each other different things",
-            "prepareDevice",
-            "all ranks need the same model, optimizer and options, but for globalReplicaOffset",
-        )

@@ -12,6 +12,7 @@ from popgraph.popart.api.patterns import Patterns
 from popgraph.popart.model.grouped_weights import take_groups
 from popgraph.popart.model.model import Source, open_model
 from popgraph.popart.sessions.session import Session, flow_of
+from popgraph.popart.sessions.setup import Setup
 
 
 @typed
@@ -45,8 +46,8 @@ class InferenceSession(Session):
         flow = flow_of(self, dataFlow, dataFeed)
         places = data_places()
         model, grouped = take_groups(fnModel, userOptions)
-        super().__init__(
-            *open_model(model, places),
+        setup = Setup.of(
+            open_model(model, places),
             as_losses(losses),
             None,
             flow,
@@ -57,7 +58,9 @@ class InferenceSession(Session):
             name,
             places.found,
             grouped,
+            self._manners,
         )
+        super().__init__(setup)
 
     def getAllTensorIds(self) -> list[str]:
         return self._tensor_ids()
@@ -69,17 +72,17 @@ class InferenceSession(Session):
 
     def areHostWeightsInSync(self) -> bool:
         """They are once they were sent or copied back, until a step changes any."""
-        return self._weights.in_sync
+        return self._transfers.host.in_sync
 
     def markHostWeightsInSync(self) -> None:
-        self._weights.in_sync = True
+        self._transfers.host.in_sync = True
 
     def markHostWeightsOutOfSync(self) -> None:
-        self._weights.in_sync = False
+        self._transfers.host.in_sync = False
 
     def copyDeviceWeightsToHost(self) -> None:
         """Fetches the weights, which are also what the next `weightsFromHost` sends."""
-        self._current_weights()
+        self._transfers.fetch_and_keep()
 
     def setEngineIsLoaded(self, isLoaded: bool) -> None:
         """An engine that is not loaded is loaded by the next step."""

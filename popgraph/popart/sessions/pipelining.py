@@ -12,11 +12,11 @@ from popgraph.builder.opset.enums import AnchorReturnTypeId, VirtualGraphMode
 from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
+from popgraph.engine.plan import StepPlan
 from popgraph.engine.stages import Staged, Stages
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.settings import ExecutionPhaseSettings
-from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.exceptions import popart_exception
 from popgraph.popart.ir import Placement
 from popgraph.popart.model.model import SessionModel
@@ -59,7 +59,7 @@ class _Node:
 def check_placement(
     model: SessionModel,
     options: SessionOptions,
-    step: StepShape,
+    step: StepPlan,
     ipus: int | None,
     training: bool,
 ) -> Placement:
@@ -85,7 +85,7 @@ def check_placement(
     _check_options(options, ipus)
     stages = _check_pipeline(nodes, model, options, training)
     if options.enableGradientAccumulation:
-        _check_depth("gradient accumulation factor", step.accumulation, stages)
+        _check_depth("gradient accumulation factor", step.accumulate, stages)
     else:
         _check_depth("batchesPerStep", step.batches, stages)
     return replace(placement, stages=stages)

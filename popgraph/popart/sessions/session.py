@@ -4,95 +4,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-
-from xdsl.dialects.builtin import ModuleOp
+from pathlib import Path
+from typing import Any
 
 from popgraph.background import Backlog
-from popgraph.builder.onnx.external import Place
-from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import (
-    DeviceType,
-    ExchangeStrategy,
-    IrSerializationFormat,
-    SyntheticDataMode,
-)
-from popgraph.dialects.program import WeightStore
-from popgraph.ipu.machine import MK2, Ipu
-from popgraph.passes.optimizer_spec import OptimizerSpec
-from popgraph.passes.options import GRADIENT
-from popgraph.passes.options import Options as CodeOptions
-from popgraph.passes.replication import Replication, belongs
-from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
-from popgraph.popart.api.devices import DeviceInfo, DeviceManager
+from popgraph.builder.opset.arguments import incompatible_arguments, typed
+from popgraph.builder.opset.enums import IrSerializationFormat
+from popgraph.engine.host_weights import HostWeights
+from popgraph.engine.program import Request
+from popgraph.engine.replicas import InTurn, Replicas, Together
+from popgraph.engine.runs import Runs
+from popgraph.passes.replication import belongs
+from popgraph.popart.api.dataflow import DataFlow
+from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.ipu_only import IpuOnly
-from popgraph.popart.api.losses import Loss
-from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.patterns import Patterns
-from popgraph.popart.api.step_shape import StepShape
+from popgraph.popart.api.step_io import PyWeightsIO, StepIO
 from popgraph.popart.api.tensorinfo import TensorInfo
-from popgraph.popart.exceptions import (
-    as_popart_errors,
-    popart_exception,
-)
-from popgraph.popart.ir import RESTORED, Ir
-from popgraph.popart.model.grouped_weights import Grouped, replication_of
-from popgraph.popart.model.model import SessionModel
-from popgraph.popart.programs.program import Program, Request
-from popgraph.popart.programs.weights import HostWeights
+from popgraph.popart.exceptions import as_popart_errors, popart_exception, popart_runtime_error
+from popgraph.popart.ir import Ir
+from popgraph.popart.model.model import Source
+from popgraph.popart.programs.program import Program
 from popgraph.popart.reports.debug_notes import note_session
 from popgraph.popart.reports.dot_files import DotFiles
-from popgraph.popart.reports.executions import Executions
-from popgraph.popart.sessions.delayed_weights import DelayedWeights, delays_of
-from popgraph.popart.sessions.device_checks import check_gcl_options, check_lowering
-from popgraph.popart.sessions.distributed import check_distributed, check_ranks
-from popgraph.popart.sessions.engine import Engine
-from popgraph.popart.sessions.folding import left_to_the_device, without_implementation
-from popgraph.popart.sessions.gradient_checks import check_gradients
-from popgraph.popart.sessions.ipu_memory import check_memory
-from popgraph.popart.sessions.lowering_checks import check_libraries, check_operators
-from popgraph.popart.sessions.model_notices import tell_notices, tell_of_states
-from popgraph.popart.sessions.needed_patterns import check_needed
-from popgraph.popart.sessions.overlap import overlap_of
-from popgraph.popart.sessions.pipelining import check_device, check_placement
-from popgraph.popart.sessions.randomness import Randomness
-from popgraph.popart.sessions.replicas import InTurn, Replicas, Together
+from popgraph.popart.reports.graph_report import TileMap
+from popgraph.popart.sessions.checking import check_compilation, check_setup
+from popgraph.popart.sessions.device_engine import DeviceEngine
+from popgraph.popart.sessions.float_checks import check_floats
+from popgraph.popart.sessions.forward_only import is_forward_only
 from popgraph.popart.sessions.reporting import Reporting
-from popgraph.popart.sessions.setting_checks import (
-    check_buffering,
-    check_clipping,
-    check_exchange,
-    check_loss_scaling,
-    check_settings,
-    tell_transforms,
-)
-from popgraph.popart.sessions.split import Share
-from popgraph.popart.sessions.stepping import Stepping
-from popgraph.popart.sessions.steps import Steps
+from popgraph.popart.sessions.setup import Manners, Setup
+from popgraph.popart.sessions.step_buffers import StepBuffers, steps_of
 from popgraph.popart.sessions.synthetic import SyntheticIO
 from popgraph.popart.sessions.weight_transfers import WeightTransfers
 from popgraph.support.arrays import Array
-from popgraph.support.index_checks import NEAREST
 from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
 
-_NOT_FOLDED = (
-    'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
-)
-
-_NO_IMPLEMENTATION = "No ConstExpr implementation of %s, returning from constant folding early."
-
-_NOT_CONSTANT = (
-    'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
-    "tensor's %s do not allow for the TensorType::Variable to be initialized as a "
-    "TensorType::Const"
-)
-
 
 @typed
-class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
+class Session(IpuOnly):
     """
     What both kinds of session do: compile a model, move weights, run steps.
 
@@ -104,230 +56,80 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     _advice = ""
     """What a constructor that is called as others are adds to its refusal."""
 
-    def __init__(
-        self,
-        module: ModuleOp,
-        weights: WeightStore,
-        losses: Sequence[str | Loss],
-        rule: OptimizerSpec | None,
-        dataFlow: DataFlow,
-        deviceInfo: DeviceInfo | None,
-        inputShapeInfo: InputShapeInfo | None,
-        patterns: Patterns | None,
-        userOptions: SessionOptions | None,
-        name: str,
-        external: Mapping[str, Place],
-        grouped: Grouped,
-    ) -> None:
-        """
-        `external` are the weights that stand in files of their own; `grouped` those that not all
-        replicas share.
-        """
-        self.name = name
-        self._external, self._grouped = dict(external), grouped
-        self._dataflow = dataFlow
-        self._rule = rule
-        self._options = SessionOptions() if userOptions is None else userOptions
-        self._patterns = patterns or Patterns()
-        self._device = deviceInfo or DeviceManager().createCpuDevice()
-        self._sent = False
-        self._has_run = False
-        self._ir: Ir | None = None
-        if rule is None and not dataFlow.nAnchors() and self._insists_on_anchors():
-            raise popart_exception("User must specify an anchor tensor when doing inference.")
+    def __init__(self, setup: Setup) -> None:
+        self.name = setup.name
+        self._setup = setup
+        check_setup(setup)
         with as_popart_errors():
-            shapes = inputShapeInfo or InputShapeInfo()
-            self._model = SessionModel(module, weights, shapes, losses)
-        self._options.check(training=self._training)
-        check_settings(self._options, dataFlow, rule)
-        check_gcl_options(self._options)
-        check_loss_scaling(self._options, rule)
-        check_distributed(self._options)
-        self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
-        with as_popart_errors():
-            self._share = Share.of(self._step)
-        self._check_device()
-        self._patterns.check()
-        with as_popart_errors():
-            self._model.check_loss()
-            log_of("ir").info("Preparing the model of session %s", name)
-            self._model.heed(self._options, group_variances=self._gives_group_variances())
-            check_exchange(self._strategies.values(), self._options)
-            self._tell_what_stays()
-            if not self._training:
-                tell_transforms(self._options.experimentalSettings)
-            tell_notices(self._model)
-            check_libraries(self._model, self._options, training=self._training)
-            if self._training:
-                check_gradients(self._model)
-                tell_of_states(self._model, self._differentiated())
-                check_clipping(self._rule, self._model.weight_names)
-            self._placement = check_placement(
-                self._model, self._options, self._step, self._ipus, self._training
-            )
-            self._program = Program(self._model, self._request())
+            self._program = Program(setup.model, self._request())
             self._program.check_work()
-        self._weights = HostWeights(self._program.initial_values)
-        backlog = Backlog() if self._options.enableQuickStart else None
-        self._engine = Engine(self._program, backlog)
-        alone = self._program.replicas.is_one
-        own = {*self._own(), *self._program.accumulators}
-        in_turn = InTurn(self._share.own, own, self._common(), draws=self._program.uses_seed)
-        self._replicas: Replicas = in_turn if alone else Together(self._program)
-        self._steps = Steps(self._program, dataFlow, self._share, self._model.broadcast_inputs)
-        delayed = self._program.delayed
-        delays = {id: delay for id, delay in self._delays().items() if id in delayed}
-        self._delayed = DelayedWeights(delays)
-        self._executions = Executions(self._share.own.runs, self._share.own.micro_batches)
-        DotFiles(self._options).draw(self.getIr)
-        note_session(self._model, self.getIr, "Const" if self._constant_weights else "Variable")
+        backlog = Backlog() if setup.options.enableQuickStart else None
+        self._engine = DeviceEngine(self._program, backlog)
+        self._steps = steps_of(self._program, setup.dataflow, setup.share)
+        self._buffers = StepBuffers(self._program, setup.dataflow, self._steps)
+        self._runs = self._made_runs()
+        host = HostWeights(self._program.initial_values)
+        self._transfers = WeightTransfers(setup, self._engine, self._runs.replicas, host)
+        self._reporting = Reporting(setup, self._program, self._engine, self._runs)
+        mode = setup.options.syntheticDataMode
+        self._synthetic = SyntheticIO(mode) if setup.draws_data else None
+        self._ir: Ir | None = None
+        self._note_ir()
+
+    @property
+    def _manners(self) -> Manners:
+        """How sessions of this time differ from others."""
+        return Manners()
+
+    @property
+    def _device(self) -> DeviceInfo:
+        return self._setup.device
+
+    def _note_ir(self) -> None:
+        """Writes the IR where options and the environment ask for it."""
+        setup = self._setup
+        DotFiles(setup.options).draw(self.getIr)
+        note_session(setup.model, self.getIr, "Const" if setup.constant_weights else "Variable")
         if path := os.environ.get("POPART_IR_DUMP"):
             log_of("ir").debug("Writing ir to %s", path)
             write_file(path, [self.getIr().serialised().encode()])
-        mode = self._options.syntheticDataMode
-        self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
-
-    def _tell_what_stays(self) -> None:
-        """Warns of weights that are no constants, and operators that are not computed at once."""
-        for id, one in self._grouped.items() if self._constant_weights else ():
-            log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
-        if not self._model.is_of_popart:
-            return
-        for type_ in without_implementation(self._model.graph):
-            log_of("ces").log(TRACE, _NO_IMPLEMENTATION, type_)
-        weights = self._model.weight_names if self._constant_weights else ()
-        for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
-            log_of("ces").warning(_NOT_FOLDED, type_)
-
-    def _check_device(self) -> None:
-        """A device of several IPUs has room for the same number of IPUs per replica."""
-        count, replicas = self._device.numIpus, self._step.replicas
-        if self._device.type is not DeviceType.Cpu and count % replicas:
-            raise popart_exception(
-                "For replicated graphs, the number of IPUs must be divisible by the replication "
-                "factor.",
-                "SessionOptions.replicatedGraphCount",
-                f"the device has {count} IPUs for {replicas} replicas",
-            )
-
-    @property
-    def _ipus(self) -> int | None:
-        """How many IPUs a replica has; None on a CPU, which stands for as many as are wanted."""
-        if self._device.type is DeviceType.Cpu:
-            return None
-        return self._device.numIpus // self._step.replicas
-
-    @property
-    def _modelled(self) -> Ipu:
-        """
-        The IPUs of the program: those of a replica, unless it is one of all replicas.
-
-        A CPU is one tile.
-        """
-        ipu = self._device.ipu
-        if ipu is None:
-            return MK2.of(tiles=1)
-        together = self._program.replicas.count > 1
-        return ipu.of(ipu.count if together else self._ipus or 1)
-
-    @property
-    def _training(self) -> bool:
-        return self._rule is not None
-
-    @property
-    def _constant_weights(self) -> bool:
-        return not self._training and self._options.constantWeights
-
-    def _own(self) -> Collection[str]:
-        """The variables of which every replica has its own value."""
-        return self._program.moved
-
-    def _common(self) -> Collection[str]:
-        """The anchors that are the same on all replicas once each has had its turn."""
-        own = self._own()
-        states = self._program.of_all_replicas
-        return [id for id in states if not any(belongs(id, weight) for weight in own)]
-
-    def _code(self) -> CodeOptions:
-        code = self._options.compilation()
-        named = self._model.recomputed
-        if named and not code.recompute:
-            code = replace(code, recompute="nodes", recomputed=named)
-        if self._options.syntheticDataMode is not SyntheticDataMode.Off:
-            # Numbers drawn for labels may be too large.
-            return replace(code, indices=code.indices or NEAREST)
-        return code
-
-    def _gradient_prefixes(self) -> tuple[str, ...]:
-        """What the names of gradients may begin with."""
-        return (GRADIENT,)
-
-    def _gives_group_variances(self) -> bool:
-        """Whether group normalization gives variances, not inverse standard deviations."""
-        return False
-
-    def _insists_on_anchors(self) -> bool:
-        """Whether a session that does not train must have an anchor."""
-        return True
-
-    def _insists_on_weights(self) -> bool:
-        """Whether training is refused before `weightsFromHost`."""
-        return True
 
     def _request(self) -> Request:
-        return Request(
-            anchors=tuple(self._dataflow.anchors()),
-            optimizer=self._rule,
-            variables=not self._constant_weights or bool(self._grouped),
-            disabled=self._patterns.disabled_passes(),
-            gradient_prefixes=self._gradient_prefixes(),
-            replicas=self._written_out(),
-            aliases={} if self._placement.stages is None else self._restored(),
-            delayed=tuple(self._delays()),
-            stages={} if self._placement.stages is None else self._placement.stages.of_tensors,
-            grouped=self._grouped,
-            code=self._code(),
-        )
+        return self._setup.request()
 
-    def _restored(self) -> Mapping[str, str]:
-        """The anchors that a pipeline restores, and what they are."""
-        anchors = self._dataflow.anchors()
-        return {id: id.removeprefix(RESTORED) for id in anchors if id.startswith(RESTORED)}
+    def _made_runs(self) -> Runs:
+        delayed = self._program.delayed
+        delays = {id: delay for id, delay in self._setup.delays.items() if id in delayed}
+        checks = [check_floats] if self._setup.options.enableFloatingPointChecks else ()
+        return Runs(self._engine.engine, self._steps, self._made_replicas(), delays, checks)
 
-    def _delays(self) -> Mapping[str, int]:
-        """The weights that batches of the pipeline meet before they were updated."""
-        accumulates = self._options.enableGradientAccumulation
-        if self._placement.stages is None or not self._training or accumulates:
-            return {}
-        talks = bool(self._grouped) or self._model.has_collectives
-        return delays_of(self._placement.stages, sorted(self._model.weight_names), talks=talks)
+    def _made_replicas(self) -> Replicas:
+        program, moved = self._program, self._moved()
+        if not program.replicas.is_one:
+            inputs = {id: program.replicas.inputs(id) for id in program.inputs}
+            return Together(inputs, {id: program.results(id) for id in program.computed})
+        states = program.of_all_replicas
+        common = [id for id in states if not any(belongs(id, weight) for weight in moved)]
+        own = {*moved, *program.accumulators}
+        return InTurn(self._setup.share.own, own, common, draws=program.uses_seed)
 
-    def _written_out(self) -> Replication:
-        """The replicas of one program: all, if they differ or talk; else it runs in turn."""
-        if not self._grouped and not self._model.has_collectives:
-            return Replication()
-        own = self._share.own
-        return replication_of(
-            self._grouped,
-            own,
-            self._model.broadcast_inputs,
-            self._model.weight_names,
-            self._rule,
-        )
+    def _moved(self) -> Collection[str]:
+        """The variables of which every replica has its own value."""
+        return self._program.moved
 
     # what was asked for
 
     @property
     def dataFlow(self) -> DataFlow:
-        return self._dataflow
+        return self._setup.dataflow
 
     @property
     def replicationFactor(self) -> int:
-        return self._step.replicas
+        return self._setup.plan.replicas
 
     @property
     def accumulationFactor(self) -> int:
-        return self._step.accumulation
+        return self._setup.plan.accumulate
 
     def _getDataFlow(self) -> DataFlow:
         return self.dataFlow
@@ -350,48 +152,23 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
 
     def initAnchorArrays(self) -> dict[str, Array]:
         """An array for every anchor, of the shape that a step fills."""
-        return self._steps.anchor_arrays()
-
-    def _differentiated(self) -> Collection[str]:
-        """The tensors for which a session that trains computes gradients."""
-        if not self._training:
-            return ()
-        anchored = {
-            id.removeprefix(prefix)
-            for id in self._dataflow.anchors()
-            for prefix in self._gradient_prefixes()
-            if id.startswith(prefix)
-        }
-        return self._model.weight_names | anchored
+        return self._buffers.anchor_arrays()
 
     # getting ready
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
         """Compiles the model."""
         _LOG.debug("Session::prepareDevice()")
-        self._options.check_engine_options()
-        self._options.log_what_has_no_effect()
-        tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
-        check_lowering(self._options, tiles)
-        check_device(self._model, self._options, self._dataflow, self._ipus)
-        check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
-        differentiated = self._differentiated()
-        check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
-        check_operators(self._model)
-        if self._device.type is DeviceType.IpuModel:
-            allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
-            with as_popart_errors():
-                check_memory(self._program, self._modelled, tells=allowed == "true")
-        if not self._options.compileEngine:
+        setup, program, own = self._setup, self._program, self._setup.share.own
+        check_compilation(setup, program)
+        if not setup.options.compileEngine:
             log_of("devicex").info("Not compiling engine by request")
             return
         with as_popart_errors():
-            check_ranks(self._share.own, self._program.code.exchanges)
-        forward = self._options.createImplicitPipeliningFwdOnlyProgram
-        overlap = overlap_of(
-            self._placement.stages, self._options, self._device, self._step, self._program
-        )
-        self._engine.prepare(self._device, self._share.own.rank, forward=forward, overlap=overlap)
+            setup.share.check(program.code.exchanges)
+            overlap = setup.overlap(program)
+        forward = setup.options.createImplicitPipeliningFwdOnlyProgram
+        self._engine.prepare(setup.device, own.rank, forward=forward, overlap=overlap)
         _LOG.info("Graph compiled")
         if loadEngine:
             self._engine.load()
@@ -405,23 +182,178 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
         """Of old programs, which chose the device after the session was made."""
-        self._device = deviceInfo
-        self.__dict__.pop("_ipu_model", None)
+        self._setup.device = deviceInfo
+        self._reporting.forget_device()
+
+    # steps
+
+    def run(
+        self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
+    ) -> None:
+        """
+        One step, inputs from and anchors to `stepio`.
+
+        The model runs `batchesPerStep` times, each time on the micro-batches of all replicas. With
+        `createImplicitPipeliningFwdOnlyProgram`, there is a program "implicitPipeliningFwdOnly",
+        which trains nothing and returns the anchors of the forward pass.
+        """
+        if isinstance(stepio, int | str):  # the form with a program handle in front
+            programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
+        forward = is_forward_only(programHandle, self._setup.options)
+        if not isinstance(stepio, StepIO):  # here, because a step is too short for `typed`
+            raise incompatible_arguments("run", "(self, stepio: IStepIO)", (self, stepio), {})
+        if not self._device.runs:
+            raise popart_runtime_error("Offline IPU device is not configured for execution")
+        self._transfers.check_sent()
+        self._engine.prepared(
+            "Devicex::prepare() must be called before Devicex::run(const IStepIO &) is called."
+        )
+        if not self._engine.loaded:
+            self._engine.load()
+        _LOG.log(TRACE, "Session::run(%s)", debugName)
+        stepio = self._synthetic or stepio
+        with as_popart_errors():
+            self._buffers.check(stepio)
+            with self._reporting.step(str(debugName)):
+                self._runs.step(stepio, forward=forward)
+        if self._program.moved:
+            self._transfers.host.in_sync = False
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the next batch runs the tuned program: `enableQuickStart` lets others begin."""
+        return self._engine.engine.tuned
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, for the tuned program; says whether it is there."""
+        return self._engine.engine.wait(timeout)
+
+    # weights
+
+    def weightsFromHost(self) -> None:
+        """Sends the host's weights and optimizer state to the program."""
+        _LOG.debug("Session::weightsFromHost()")
+        self._transfers.send()
+
+    def optimizerFromHost(self) -> None:
+        """Of old programs: sends the optimizer's values, of which only training has any."""
+        self._engine.prepared_for("optimizerFromHost()")
+
+    def weightsToHost(self) -> None:
+        """Fetches the weights and optimizer state, for `readWeights` to hand out."""
+        _LOG.debug("Session::weightsToHost()")
+        self._transfers.fetch()
+
+    def readWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Copies the weights that `weightsToHost` fetched into the user's arrays."""
+        self._transfers.read(weightsIo.weights)
+
+    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Takes new weights; `weightsFromHost` sends them."""
+        self._transfers.write(weightsIo.weights)
+
+    def weights(self) -> Mapping[str, Array]:
+        """The weights and states that `weightsToHost` fetched, by name."""
+        return self._transfers.host.fetched()
+
+    def resetHostWeights(
+        self,
+        modelProtoOrFilename: Source,
+        ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
+    ) -> None:
+        """Takes the weights of another model; `weightsFromHost` sends them."""
+        ignore = ignoreWeightsInModelWithoutCorrespondingHostWeight
+        self._transfers.reset(modelProtoOrFilename, ignore)
+
+    def modelToHost(self, filename: str | Path) -> None:
+        """Writes the model with its weights and optimizer state as they are now."""
+        _LOG.debug("Session::modelToHost(%s)", filename)
+        self._transfers.write_model(filename)
+
+    def save(self, path: str | Path) -> None:
+        """
+        Writes the model with its weights as they are now for inference, as .onnx or .pgraph.
+
+        Its loss and its labels are gone, BatchNormalization uses the running statistics, Dropout
+        drops nothing, and batches have any size if the model lets them: any program that runs
+        ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
+        """
+        self._transfers.save(path)
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """Copies weights that stand in a file to another one, where `modelToHost` then writes."""
+        self._transfers.relocate(fromLocation, toLocation)
+
+    # randomness
+
+    def setRandomSeed(self, seedValue: int) -> None:
+        """
+        The seed that steps draw from, from its first step on. Without it, a program has seed 0.
+
+        What `getRandomSeed` gave continues where that was: its high bits count the steps.
+        """
+        self._engine.seed = seedValue
+
+    def getRandomSeed(self) -> int:
+        """The seed, plus 2^64 times the number of steps taken with it."""
+        return self._engine.seed
+
+    def getRNGState(self) -> list[int]:
+        """What `setRNGState` goes on from: seed and number of steps, in words of 32 bits."""
+        self._check_state_is_kept("get")
+        return [] if self._setup.draws_data else self._engine.random_state
+
+    def setRNGState(self, rngValue: Sequence[int]) -> None:
+        """Goes on drawing where the session was that gave the state."""
+        self._check_state_is_kept("set")
+        self._engine.random_state = rngValue
+
+    def _check_state_is_kept(self, verb: str) -> None:
+        if not self._setup.options.enableLoadAndOffloadRNGState:
+            raise popart_runtime_error(
+                f"Trying to {verb} the RNG state, but the session option "
+                "enableLoadAndOffloadRNGState must be set to True.",
+                f"{verb}RNGState",
+                "set it, or keep what getRandomSeed gives",
+            )
+
+    # reports
+
+    def getSummaryReport(self, resetProfile: bool = True) -> str:
+        """What the compiled program is and what it took, as a text."""
+        return self._reporting.summary(self._buffers.report(), resetProfile)
+
+    def getReport(self) -> str:
+        """The graph and its executions, as JSON."""
+        return self._reporting.both()
+
+    def getGraphReport(self, useCbor: bool = False) -> bytes:
+        """The compiled program: kernels, calls, memory, tiles; as JSON or CBOR."""
+        return self._reporting.graph(useCbor)
+
+    def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> bytes:
+        """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
+        return self._reporting.execution(useCbor, resetProfile)
+
+    def getSerializedGraph(self) -> bytes:
+        """The compiled program, as `getGraphReport` has it."""
+        return self.getGraphReport()
+
+    def getTensorTileMap(self) -> TileMap:
+        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        return self._reporting.tile_map()
+
+    def getCycleCount(self, id: str = "") -> int:
+        """The cycles of a step on the modelled IPUs, whose replicas run side by side."""
+        return self._reporting.cycles(id)
 
     # PopART's IR
 
     def getIr(self) -> Ir:
         """The graph of the session in PopART's words: the one that is compiled."""
         if self._ir is None:
-            self._ir = self._program.ir(self._placement)
+            self._ir = self._program.ir(self._setup.placement)
         return self._ir
-
-    @property
-    def _strategies(self) -> dict[str, ExchangeStrategy]:
-        """When inputs come and anchors go; inputs that are not told come just in time."""
-        flow = self._dataflow
-        given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
-        return {**self._model.exchange_strategies, **given}
 
     def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
         """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""

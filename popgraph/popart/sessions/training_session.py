@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from popgraph.backends.base import Executable
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
@@ -16,6 +15,8 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.builder.pgraph import load as load_text
 from popgraph.engine.accumulators import adds_up
+from popgraph.engine.program import Request
+from popgraph.engine.shares import Share
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.replication import belongs
@@ -27,17 +28,14 @@ from popgraph.popart.api.optimizer_base import Optimizer
 from popgraph.popart.api.optimizer_of_rule import popart_optimizer
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.patterns import Patterns
-from popgraph.popart.api.step_shape import StepShape
+from popgraph.popart.api.step_plan import plan_of
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.popart.model.grouped_weights import take_groups
 from popgraph.popart.model.model import Source, open_model
 from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, tracked_tensors
-from popgraph.popart.programs.program import Request
 from popgraph.popart.sessions.session import Session, flow_of
-from popgraph.popart.sessions.split import Share
-from popgraph.support.arrays import Array
+from popgraph.popart.sessions.setup import Setup
 from popgraph.support.logs import log_of
-from popgraph.support.ranks.world import world
 from popgraph.training.driver import Driver
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
@@ -103,11 +101,10 @@ class TrainingSession(TrainingOnly, Session):
         self._task = task
         places = data_places()
         model, grouped = take_groups(fnModel, userOptions)
-        module, weights = (task.module, task.weights) if task else open_model(model, places)
-        self._origin = task.origin if task else Origin.of(module)
-        super().__init__(
-            module,
-            weights,
+        opened = (task.module, task.weights) if task else open_model(model, places)
+        self._origin = task.origin if task else Origin.of(opened[0])
+        setup = Setup.of(
+            opened,
             wanted,
             rule,
             flow,
@@ -118,18 +115,21 @@ class TrainingSession(TrainingOnly, Session):
             name,
             places.found,
             grouped,
+            self._manners,
         )
+        super().__init__(setup)
         self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
-        self._place_states()
+        self._runs.driver = self._driver
+        self._transfers.place_states()
 
     def _request(self) -> Request:
-        model, task = self._model, self._task
+        model, task = self._setup.model, self._task
         assert model.final_loss is not None, "a session that trains has a loss"
         found = select(model.module, model.final_loss, self._choice, self._origin)
         self._selection = found.with_constants(model.module, task.constants if task else ())
         if self._choice:
             self._selection.check()
-        settings = self._options.automaticLossScalingSettings
+        settings = self._setup.options.automaticLossScalingSettings
         tracked = tracked_tensors(model, settings) if settings.enabled else ()
         request = super()._request()
         return replace(
@@ -145,19 +145,20 @@ class TrainingSession(TrainingOnly, Session):
 
         Micro-batches that accumulate show what they were before.
         """
-        flow, weights = self._dataflow, self._model.weight_names
+        setup = self._setup
+        flow, weights = setup.dataflow, setup.model.weight_names
         return {
             id: UPDATED + id
             for id in flow.anchors()
             if flow.art(id).id() is AnchorReturnTypeId.Final
             and (id == FACTOR or any(belongs(id, weight) for weight in weights))
-            and not id.startswith((UPDATED, *self._gradient_prefixes()))
-            and not adds_up(id, self._rule)
+            and not id.startswith((UPDATED, *setup.manners.gradient_prefixes))
+            and not adds_up(id, setup.rule)
         }
 
-    def _own(self) -> Collection[str]:
+    def _moved(self) -> Collection[str]:
         """Those of them that no gradient moves: its sum over all replicas moves the others."""
-        return set(super()._own()).difference(self._selection.trained)
+        return set(super()._moved()).difference(self._selection.trained)
 
     @property
     def selection(self) -> Selection:
@@ -186,28 +187,7 @@ class TrainingSession(TrainingOnly, Session):
 
     def broadcastWeights(self, rootRank: int = 0) -> None:
         """Gives the weights and states on the device of one rank to the others."""
-        if self._share.own.ranks == 1:
-            return
-        self.weightsToHost()
-        self._weights.keep_fetched()
-        self._weights.take(world().broadcast(dict(self._weights.values()), rootRank))
-        self.weightsFromHost()
-
-    @property
-    def _looks_on(self) -> bool:
-        return super()._looks_on or self._driver.is_scheduled
-
-    def _run_in_row(
-        self, executable: Executable, inputs: Mapping[str, Array], count: int
-    ) -> Mapping[str, Array]:
-        self._driver.steps += count
-        return super()._run_in_row(executable, inputs, count)
-
-    def _run_batch(
-        self, executable: Executable, inputs: Mapping[str, Array]
-    ) -> Mapping[str, Array]:
-        """The results of one batch, at the learning rate that the schedule wants now."""
-        return self._driver.step(executable, inputs)
+        self._transfers.broadcast(rootRank)
 
 
 def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
@@ -216,21 +196,18 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         return rule
     rule = following(rule, options.automaticLossScalingSettings)
     with as_popart_errors():
-        shape = Share.of(StepShape.of(1, options)).own
-    if shape.updated_by == 1:
+        plan = Share.of(plan_of(1, options)).own
+    if plan.updated_by == 1:
         return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
     strategy = options.meanAccumulationAndReplicationReductionStrategy
     return replace(
-        rule,
-        accumulation=shape.updated_by,
-        in_turn=shape.replicas,
-        ranks=shape.ranks,
+        plan.rule(rule, mean=mean),
+        in_turn=plan.replicas,
         message_type=options.exchangeType,
         shard_from=options.states_sharded_from,
         shard_gradients_from=options.gradients_sharded_from,
         shard_weights_from=options.weights_sharded_from,
-        mean=mean,
         running=strategy is MeanReductionStrategy.Running,
     )
 

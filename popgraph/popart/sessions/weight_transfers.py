@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from popgraph.builder.onnx.external import Place
 from popgraph.builder.onnx.external_weights import append
-from popgraph.builder.opset.arguments import typed
+from popgraph.engine.host_weights import HostWeights
+from popgraph.engine.replicas import Replicas
 from popgraph.passes.graphcore.training.update_rules import VELOCITY
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
-from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.step_io import PyWeightsIO
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, writing
-from popgraph.popart.model.model import SessionModel, Source
-from popgraph.popart.programs.weights import HostWeights
-from popgraph.popart.sessions.engine import Engine
+from popgraph.popart.model.model import Source
+from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.export import (
     model_with_weights,
     places_of_states,
@@ -25,144 +21,124 @@ from popgraph.popart.sessions.export import (
     weights_of,
 )
 from popgraph.popart.sessions.inference_file import save_inference
-from popgraph.popart.sessions.replicas import Replicas
-from popgraph.popart.sessions.split import Share
-from popgraph.popart.sessions.synthetic import SyntheticIO
+from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array
-from popgraph.support.logs import log_of
+from popgraph.support.ranks.world import world
 from popgraph.support.writing import write_file
 
-_LOG = log_of("session")
 
+class WeightTransfers:
+    """Moves the weights and optimizer states of a session."""
 
-@typed
-class WeightTransfers(ABC):
-    """Methods of a session that move weights and optimizer states."""
+    def __init__(
+        self, setup: Setup, engine: DeviceEngine, replicas: Replicas, host: HostWeights
+    ) -> None:
+        self._setup, self._engine, self._replicas, self.host = setup, engine, replicas, host
+        self.sent = False
+        """Whether the program has the weights of the host."""
 
-    _engine: Engine
-    _external: dict[str, Place]
-    _model: SessionModel
-    _options: SessionOptions
-    _replicas: Replicas
-    _sent: bool
-    _share: Share
-    _synthetic: SyntheticIO | None
-    _weights: HostWeights
-
-    @property
-    @abstractmethod
-    def _constant_weights(self) -> bool: ...
-
-    def weightsFromHost(self) -> None:
-        """Sends the host's weights and optimizer state to the program."""
-        _LOG.debug("Session::weightsFromHost()")
-        self._weights.send(self._engine.prepared_for("weightsFromHost()"))
+    def send(self) -> None:
+        self.host.send(self._engine.prepared_for("weightsFromHost()"))
         self._replicas.restart()
-        self._sent = True
+        self.sent = True
 
-    def optimizerFromHost(self) -> None:
-        """Of old programs: sends the optimizer's values, of which only training has any."""
-        self._engine.prepared_for("optimizerFromHost()")
-
-    def weightsToHost(self) -> None:
-        """Fetches the weights and optimizer state, for `readWeights` to hand out."""
-        _LOG.debug("Session::weightsToHost()")
+    def fetch(self) -> None:
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
         executable = self._engine.prepared_for(call)
-        if self._synthetic:  # weights that saw no data stay on the device
+        if self._setup.draws_data:  # weights that saw no data stay on the device
             return
         self._replicas.enter(executable, 0)
-        self._weights.fetch(executable, self._share.agreed)
+        self.host.fetch(executable, self._setup.share.agreed)
 
-    def readWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Copies the weights that `weightsToHost` fetched into the user's arrays."""
-        self._weights.read(weightsIo.weights)
+    def fetch_and_keep(self) -> Mapping[str, Array]:
+        """Weights and states, fetched and kept for the next `weightsFromHost`."""
+        self.fetch()
+        if not self._setup.constant_weights:
+            self.host.keep_fetched()
+        return self.host.values()
 
-    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Takes new weights; `weightsFromHost` sends them."""
+    def broadcast(self, root: int) -> None:
+        """Gives the weights and states on the device of one rank to the others."""
+        if self._setup.share.own.ranks == 1:
+            return
+        self.fetch()
+        self.host.keep_fetched()
+        self.host.take(world().broadcast(dict(self.host.values()), root))
+        self.send()
+
+    def read(self, targets: Mapping[str, Array]) -> None:
+        with as_popart_errors():
+            self.host.read(targets)
+
+    def write(self, sources: Mapping[str, Array]) -> None:
         self._refuse_if_constant("writeWeights")
-        self._weights.write(weightsIo.weights)
+        with as_popart_errors():
+            self.host.write(sources)
 
-    def weights(self) -> Mapping[str, Array]:
-        """The weights and states that `weightsToHost` fetched, by name."""
-        return self._weights.fetched()
-
-    def resetHostWeights(
-        self,
-        modelProtoOrFilename: Source,
-        ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
-    ) -> None:
-        """Takes the weights of another model; `weightsFromHost` sends them."""
+    def reset(self, source: Source, ignore_unknown: bool) -> None:
         self._refuse_if_constant("resetHostWeights")
-        self._weights.reset(
-            weights_of(modelProtoOrFilename, self._options),
-            ignoreWeightsInModelWithoutCorrespondingHostWeight,
-        )
-        self._sent = False
+        found = weights_of(source, self._setup.options)
+        with as_popart_errors():
+            self.host.reset(found, ignore_unknown)
+        self.sent = False
 
     def _refuse_if_constant(self, call: str) -> None:
-        if self._constant_weights:
+        if self._setup.constant_weights:
             raise popart_runtime_error(
                 f"Cannot call {call} when constantWeights is set. Set `constantWeights` to False "
                 "in the `SessionOption`s when initialising the session to enable this behaviour."
             )
 
-    def modelToHost(self, filename: str | Path) -> None:
-        """Writes the model with its weights and optimizer state as they are now."""
-        _LOG.debug("Session::modelToHost(%s)", filename)
-        values = self._current_weights()
+    def check_sent(self) -> None:
+        """Refuses a step of training before the program has weights."""
+        setup = self._setup
+        in_shares = setup.share.own.ranks > 1 and setup.options.weights_sharded_from
+        insists = setup.manners.insists_on_weights or in_shares
+        if setup.trains and not self.sent and insists and setup.model.weight_names:
+            raise popart_runtime_error(
+                "Must call weightsFromHost before run as the model has initializers and the "
+                "session has been created in training mode"
+            )
+
+    def write_model(self, filename: str | Path) -> None:
+        setup, values = self._setup, self.fetch_and_keep()
         with as_popart_errors():
-            kept = {id: values[id] for id in values if self._is_saved(id)}
-            content = model_with_weights(self._model, kept, self._external)
-            if self._share.writes:
+            kept = {id: values[id] for id in self._saved(values)}
+            content = model_with_weights(setup.model, kept, setup.external)
+            if setup.share.writes:
                 with writing(f"Failed to open file {filename}"):
                     write_file(filename, [content])
 
-    def _place_states(self) -> None:
+    def place_states(self) -> None:
         """Adds states to the files of their weights, where `modelToHost` will write them."""
-        values = self._weights.values()
-        kept = {id: values[id] for id in values if self._is_saved(id)}
-        places = places_of_states(kept, self._external)
-        self._external |= places
-        if self._share.writes:
+        external, values = self._setup.external, self.host.values()
+        places = places_of_states({id: values[id] for id in self._saved(values)}, external)
+        external |= places
+        if self._setup.share.writes:
             with as_popart_errors():
                 append({id: values[id].tobytes() for id in places}, places)
 
-    def _is_saved(self, id: str) -> bool:
+    def _saved(self, ids: Collection[str]) -> list[str]:
         """
-        Weights are, and states, unless options keep them on the device.
+        The weights, and the states, unless options keep them on the device.
 
         Accumulators are zero between steps, so PopART never saves them; a velocity that is one
         as well stays only where both options say so.
         """
-        options = self._options
-        if id in self._model.weight_names:
-            return True
-        if id == COUNTER or id.startswith(ACCUMULATED):
+        return [id for id in ids if id in self._setup.model.weight_names or self._is_saved(id)]
+
+    def _is_saved(self, state: str) -> bool:
+        options = self._setup.options
+        if state == COUNTER or state.startswith(ACCUMULATED):
             return False
-        both = id.startswith(VELOCITY) and not options.disableGradAccumulationTensorStreams
+        both = state.startswith(VELOCITY) and not options.disableGradAccumulationTensorStreams
         return both or not options.disableOptimizerStateTensorStreams
 
     def save(self, path: str | Path) -> None:
-        """
-        Writes the model with its weights as they are now for inference, as .onnx or .pgraph.
+        values = self.fetch_and_keep()
+        if self._setup.share.writes:
+            save_inference(Path(path), self._setup.model, values)
 
-        Its loss and its labels are gone, BatchNormalization uses the running statistics, Dropout
-        drops nothing, and batches have any size if the model lets them: any program that runs
-        ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
-        """
-        values = self._current_weights()
-        if self._share.writes:
-            save_inference(Path(path), self._model, values)
-
-    def _current_weights(self) -> Mapping[str, Array]:
-        """Weights and states, fetched and kept for the next `weightsFromHost`."""
-        self.weightsToHost()
-        if not self._constant_weights:
-            self._weights.keep_fetched()
-        return self._weights.values()
-
-    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
-        """Copies weights that stand in a file to another one, where `modelToHost` then writes."""
+    def relocate(self, source: str, target: str) -> None:
         with as_popart_errors():
-            self._external |= relocated(self._external, fromLocation, toLocation)
+            self._setup.external |= relocated(self._setup.external, source, target)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from popgraph.backends.base import ComputedBy, Executable, refuse_donations
-from popgraph.backends.c.run.mail import Edge, GivenUpError, Mail
+from popgraph.engine.mail import Edge, GivenUpError, Mail
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
@@ -203,7 +203,7 @@ class StagedExecutable(Executable):
             raise RunError(
                 "a stage failed before a batch was complete: some stages have accumulated more of "
                 "it than others",
-                hint="give the variables values again; sessions do by weightsFromHost",
+                hint="write the variables again",
             )
         turns = [(self._before + at + 1) % self._period for at in range(count)]
         routes = [self._others if turn else self._last for turn in turns]

@@ -1,4 +1,4 @@
-"""Weights of a pipeline that trains without accumulation: later batches come by before updates."""
+"""Delayed weights: a pipeline without accumulation runs later batches before an update."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from popgraph.backends.base import Executable
 from popgraph.engine.stages import Stages
 from popgraph.passes.graphcore.training.autodiff import DELAYED
-from popgraph.popart.exceptions import popart_unsupported_exception
 from popgraph.support.arrays import Array
+from popgraph.support.errors import UnsupportedError
 
 
 def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[str, int]:
@@ -29,9 +29,8 @@ def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[st
     return found
 
 
-def _unsupported(what: str) -> popart_unsupported_exception:
-    where, hint = "SessionOptions.enablePipelining", "options.enableGradientAccumulation = True"
-    return popart_unsupported_exception(what, where, hint)
+def _unsupported(what: str) -> UnsupportedError:
+    return UnsupportedError(what, "stages", "accumulate")
 
 
 class DelayedWeights:

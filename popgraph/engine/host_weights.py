@@ -1,4 +1,4 @@
-"""The host copies of a session's weights and optimizer state."""
+"""The host's copies of weights and optimizer states."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from popgraph.backends.base import Executable
-from popgraph.builder.opset.checks.node import spaced
-from popgraph.popart.exceptions import popart_internal_exception, popart_runtime_error
+from popgraph.engine.errors import (
+    UnknownWeightError,
+    WeightBytesError,
+    WeightShapeError,
+    WeightTypeError,
+)
+from popgraph.engine.grouped_weights import Grouped, GroupedWeight
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.replication import Replication, belongs, without_group
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.communicator import ALL_GATHER, Exchange
 from popgraph.support.ranks.world import world
@@ -83,11 +90,69 @@ class Held:
         return found
 
 
+@dataclass(frozen=True)
+class FirstValues:
+    """Knows the weights of a model; finds what the variables of its program begin with."""
+
+    weights: Mapping[str, Array]
+    grouped: Grouped
+    """Weights that replicas do not have in common."""
+    replicas: Replication
+    rule: OptimizerSpec | None
+
+    def held(self, variables: Mapping[str, Array]) -> dict[str, Held]:
+        """By weight or state, whatever variables of groups it is."""
+        firsts = {
+            id: self.grouped[id].first if id in self.grouped else array
+            for id, array in self.weights.items()
+        }
+        values: dict[str, dict[str, Array]] = {id: {} for id in firsts}
+        for name, array in variables.items():
+            values.setdefault(without_group(name), {})[name] = array
+        return {id: self._held(id, firsts.get(id), own) for id, own in values.items()}
+
+    def _held(self, id: str, first: Array | None, values: dict[str, Array]) -> Held:
+        group = next((self.grouped[one] for one in self.grouped if belongs(id, one)), None)
+        value = next(iter(values.values())) if first is None else first
+        rows: tuple[int, ...] = ()
+        if group is not None and group.is_stacked and values:
+            places = held_groups(group, self.replicas)
+            held = dict(zip(self.replicas.states(id), places, strict=True))
+            values, rows = {name: values[name] for name in held}, tuple(held.values())
+            parts = {row: values[name] for name, row in reversed(held.items())}
+            if first is None:  # states of other processes begin as one of these
+                some = next(iter(parts.values()))
+                value = np.stack([parts.get(row, some) for row in range(len(group.groups))])
+        returned = tuple(group.returned) if group else ()
+        weight = next((one for one in self.weights if belongs(id, one)), None)
+        part = next(iter(values.values()), value)
+        whole = None if weight is None else self._whole(id, part, self.weights[weight])
+        if whole is None:
+            return Held(value, tuple(values), rows, returned)
+        return Held(whole, tuple(values), rows, returned, part.size)
+
+    def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
+        """What of which each rank has a share, as one of the whole weight; None of any other."""
+        rule = self.rule
+        if rule is None or not rule.shares(weight.size):
+            return None
+        if first.shape != (-(-weight.size // rule.ranks),):
+            return None  # what is added up before it is told is whole
+        if id in self.weights:
+            return weight
+        return np.full(weight.shape, first[0], first.dtype)
+
+
+def held_groups(weight: GroupedWeight, replicas: Replication) -> list[int]:
+    """The group of each replica of this process."""
+    return weight.held[replicas.first : replicas.first + replicas.count]
+
+
 class HostWeights:
     """
     Weights and optimizer state, twice: what will be sent, and what was fetched last.
 
-    PopART keeps them apart: reading never fetches, writing never sends.
+    They are separate: reading never fetches, writing never sends.
     """
 
     def __init__(self, first: Mapping[str, Held]) -> None:
@@ -137,8 +202,8 @@ class HostWeights:
         self.in_sync = True
 
     def take(self, values: Mapping[str, Array]) -> None:
-        """Takes what another session of the same kind would send."""
-        assert values.keys() == self._values.keys(), "sessions are alike on all ranks"
+        """Takes what the same weights are on another rank."""
+        assert values.keys() == self._values.keys(), "programs are alike on all ranks"
         self._values, self.in_sync = dict(values), False
 
     def fetched(self) -> Mapping[str, Array]:
@@ -151,10 +216,7 @@ class HostWeights:
                 continue
             source = self._held[id].handed_out(self.fetched()[id])
             if source.nbytes != target.nbytes:
-                raise popart_runtime_error(
-                    f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "
-                    f"in hostStreamToHost for {id}"
-                )
+                raise WeightBytesError(id, source.nbytes, target.nbytes)
             target.reshape(-1)[...] = source.reshape(-1)
 
     def write(self, sources: Mapping[str, Array]) -> None:
@@ -172,23 +234,16 @@ class HostWeights:
             if id in self:
                 self._replace(id, source, source.shape == self._values[id].shape)
             elif not ignore_unknown:
-                raise popart_runtime_error(f"resetWeights, no tensor '{id}' in tensors")
+                raise UnknownWeightError(id)
 
     def _check_shape(self, id: str, shape: Shape) -> None:
         wanted = self._values[id].shape
         if shape != wanted:
-            raise popart_internal_exception(
-                "The shape of the MutableVoidData for IO does not not match the expected write "
-                f"region of this tensor. Tensor Write ({len(wanted)}): {spaced(wanted)} != "
-                f"MutableVoidData ({len(shape)}): {spaced(shape)}"
-            )
+            raise WeightShapeError(id, wanted, shape)
 
     def _replace(self, id: str, array: Array, fits: bool) -> None:
         held = self._values[id]
         if not fits or array.dtype != held.dtype:
-            raise popart_runtime_error(
-                "Trying to reset weights using tensor with non matching tensor info. "
-                f"Tensor ID: {id}"
-            )
+            raise WeightTypeError(id)
         self._values[id] = array.reshape(held.shape).copy()
         self.in_sync = False

@@ -1,0 +1,89 @@
+"""The engine: a program, compiled, with the seed that it draws from."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from popgraph.backends.base import Executable
+from popgraph.background import Backlog
+from popgraph.dialects.graphcore.random import SEED
+from popgraph.engine.program import Program
+from popgraph.engine.program_stages import Overlap
+from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+
+How: TypeAlias = tuple[str, int]
+"""The backend that compiles, and on how many threads the program runs."""
+
+
+class Engine:
+    """A program that `compile` compiles, for the micro-batches of a rank."""
+
+    def __init__(self, program: Program, backlog: Backlog | None = None) -> None:
+        self.program = program
+        self.backlog = backlog
+        """Where a quick program waits for the tuned one, if there is one."""
+        self.executable: Executable | None = None
+        self.forward: Executable | None = None
+        """The program of the forward pass alone, where there is one."""
+
+    def compile(
+        self, how: How, rank: int = 0, *, forward: bool = False, overlap: Overlap | None = None
+    ) -> None:
+        """
+        Compiles the program of a rank, and gives it the scalars that the host writes.
+
+        With `forward`, a second one of the same variables runs the forward pass alone. With
+        `overlap`, the program is one for each stage, if it can be.
+        """
+        backend, threads = how
+        code = self.program.code
+        staged = None if overlap is None else overlap.build(code, threads)
+        made = self.executable = staged or code.build(backend, threads, self.backlog)
+        if forward:
+            results = self.program.forward_results
+            self.forward = code.build_forward(backend, threads, results, made)
+        for id, array in self.program.streamed.items():
+            made.write(id, array)
+        if RANK in made.variables:
+            made.write(RANK, np.array([rank]))
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the next micro-batch runs the tuned program."""
+        return self.backlog is None or self.backlog.tuned
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, for the tuned program; says whether it is there."""
+        return self.backlog is None or self.backlog.wait(timeout)
+
+    @property
+    def seed(self) -> int:
+        """The seed that micro-batches draw from, plus 2^64 times the number drawn with it."""
+        seed, step = (int(number) for number in self.drawn.astype(np.uint64))
+        return seed + step * 2**64
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        step, low = divmod(seed, 2**64)
+        if not 0 <= step < 2**63:
+            raise RunError(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
+        self.drawn = np.array([low, step], np.uint64).astype(np.int64)
+
+    @property
+    def drawn(self) -> Array:
+        """The two numbers of 64 bits that a program draws from: seed, and runs with it."""
+        return self._compiled.read(SEED)
+
+    @drawn.setter
+    def drawn(self, numbers: Array) -> None:
+        self._compiled.write(SEED, numbers)
+
+    @property
+    def _compiled(self) -> Executable:
+        if self.executable is None:
+            raise RunError("the program is not compiled", hint="compile it first")
+        return self.executable

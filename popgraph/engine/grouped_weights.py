@@ -1,0 +1,101 @@
+"""Grouped weights: groups of replicas have values of their own of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from popgraph.engine.plan import StepPlan
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.replication import Replication
+from popgraph.support.arrays import Array
+from popgraph.support.errors import UnsupportedError
+from popgraph.support.replicas import Grouping, grouped
+
+
+@dataclass(frozen=True)
+class GroupedWeight:
+    """A weight that not all replicas share, or of which more than one value comes back."""
+
+    first: Array
+    """The values that groups begin with, one after the other; of a single group its value."""
+    replicas: int
+    grouping: Grouping
+    """The stride between the replicas of a group, and how many they are."""
+    of_each: bool = False
+    """Whether the value of each replica comes back."""
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The replicas of each group."""
+        return grouped(self.replicas, *self.grouping)
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether arrays hold one value after the other."""
+        return len(self.groups) > 1
+
+    @property
+    def returned(self) -> list[int]:
+        """The group of each value that comes back; none where only the one of all does."""
+        return self.held if self.of_each else []
+
+    @property
+    def held(self) -> list[int]:
+        """The group of each replica."""
+        found = {replica: at for at, group in enumerate(self.groups) for replica in group}
+        return [found[replica] for replica in range(self.replicas)]
+
+
+Grouped = Mapping[str, GroupedWeight]
+
+
+def replication_of(
+    weights_of_groups: Grouped,
+    plan: StepPlan,
+    shared: Iterable[str],
+    weights: Collection[str],
+    rule: OptimizerSpec | None,
+) -> Replication:
+    """
+    The replicas of one program, which is that of a rank.
+
+    Where gradients are clipped together whose groups are not the same, each replica has a norm of
+    its own, and so a copy of its own of these weights.
+    """
+    groups, told = {}, {}
+    for id, one in weights_of_groups.items():
+        groups[id], told[id] = _parted(*one.grouping, plan, id)
+    everyone = (1, plan.replicas)
+    added: dict[str, tuple[int, int]] = {}
+    for clip in rule.clip if rule is not None else ():
+        together = {id: groups.get(id, everyone) for id in clip.weights or weights}
+        if len(set(together.values())) > 1:
+            added |= together
+    own = groups | dict.fromkeys(added, (1, 1))
+    return Replication(
+        plan.replicas,
+        tuple(sorted(shared)),
+        tuple((id, *pair) for id, pair in sorted(own.items())),
+        tuple((id, *pair) for id, pair in sorted(added.items())),
+        plan.ranks,
+        plan.rank,
+        tuple((id, *pair) for id, pair in sorted(told.items())) if plan.ranks > 1 else (),
+    )
+
+
+def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, Grouping]:
+    """Groups of replicas as those within a process, and those of the processes."""
+    local = plan.replicas
+    if local % (stride * size) == 0:
+        return (stride, size), (1, 1)
+    if local % stride == 0 and stride * size % local == 0:
+        return (stride, local // stride), (1, stride * size // local)
+    if stride % local == 0:
+        return (1, 1), (stride // local, size)
+    raise UnsupportedError(
+        f"groups of {size} replicas that are {stride} apart do not take the same part of every "
+        f"process of {local} replicas",
+        f"the weight {id}",
+        "a number of replicas in each process that the groups divide, or that divides them",
+    )

@@ -1,0 +1,397 @@
+"""A model as a program of micro-batches: its outputs, its weights and the scalars it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i32
+from xdsl.ir import SSAValue
+
+from popgraph.compiler import lower
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.functions import CastOp
+from popgraph.dialects.graphcore.random import SEED
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.program import GraphOp, WeightStore
+from popgraph.engine.accumulators import counts_gradient, is_accumulated, is_of_replica
+from popgraph.engine.errors import UnknownOutputError
+from popgraph.engine.grouped_weights import Grouped
+from popgraph.engine.host_scalars import HostScalars
+from popgraph.engine.host_weights import FirstValues, Held, held_groups
+from popgraph.engine.program_code import ProgramCode
+from popgraph.engine.replica_rules import rule_of_replicas
+from popgraph.engine.streams import Stream
+from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.analysis.stage_notes import put_on_stage
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.spread_replicas import GROUPS
+from popgraph.passes.graphcore.training.autodiff import DELAYED
+from popgraph.passes.graphcore.training.loss_scale import UPDATES
+from popgraph.passes.graphcore.training.ranks import RANK
+from popgraph.passes.graphcore.training.replica_accumulators import OWN
+from popgraph.passes.graphcore.training.variables import UPDATED
+from popgraph.passes.graphcore.training.weight_context import ACCUMULATED
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
+from popgraph.passes.options import GRADIENT, Options, Training
+from popgraph.passes.replication import Replication, without_group
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import (
+    DifferentiationError,
+    PassError,
+    PopgraphError,
+    UnsupportedError,
+)
+
+_OF_LOSS_SCALE = {FACTOR, UPDATES}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The outputs of a program and how they are computed."""
+
+    outputs: tuple[str, ...]
+    optimizer: OptimizerSpec | None = None
+    variables: bool = False
+    """Weights can be changed by the host (always so in training)."""
+    frozen: tuple[str, ...] = ()
+    """Weights that steps of training leave as they are; the host may change them."""
+    tracked: tuple[str, ...] = ()
+    """Tensors whose gradients the host looks at, where they have any."""
+    watched: tuple[str, ...] = ()
+    """Tensors that the host looks at after each run, although no step returns them."""
+    narrowed: Collection[str] = ()
+    """Outputs that are converted to i32."""
+    loss: str | None = None
+    tensors: Collection[str] = ()
+    """The tensors of the model, of which outputs and their gradients are."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """
+    Outputs that are other tensors: what a pipeline restores is what it has stashed, and states that
+    come back once a step are those after the update.
+    """
+    delayed: tuple[str, ...] = ()
+    """Weights of which the loss reads an older value, which the host gives."""
+    stages: Mapping[str, int] = field(default_factory=dict)
+    """In a pipeline, the stage that computes each tensor of the model."""
+    disabled: frozenset[str] = frozenset()
+    gradient_prefixes: tuple[str, ...] = (GRADIENT,)
+    """What the user's names of gradients may begin with."""
+    replicas: Replication = field(default_factory=Replication)
+    """The replicas that one run of the program is of."""
+    grouped: Grouped = field(default_factory=dict)
+    """Weights that not all of them have in common."""
+    code: Options = field(default_factory=Options)
+    """How code is made."""
+
+
+@dataclass
+class _Sorted:
+    """The outputs, by where each comes from."""
+
+    tensors: list[str] = field(default_factory=list)
+    gradients: list[str] = field(default_factory=list)
+    after_step: list[str] = field(default_factory=list)
+
+
+class Program:
+    """
+    A model as a graph of graphcore operations, ready to be built.
+
+    Errors in the model show when it is constructed; `code` only makes code.
+    """
+
+    def __init__(self, module: ModuleOp, weights: WeightStore, request: Request) -> None:
+        """`module` is a model of static shapes; it becomes the program."""
+        self._module, self._request = module, request
+        self._compilation = Compilation(weights)
+        graph = model_of(module).graph
+        inputs = graph.input_names
+        firsts = {op.value_name.text: op.array(weights) for op in graph.initializers}
+        self._weight_names = frozenset(firsts)
+        self._note_stages()
+        self.replicas, self._rule = request.replicas, request.optimizer
+        found = self._sorted_outputs()
+        self._after_step = frozenset(found.after_step)
+        self.code = self._lowered(found)
+        """The program, and how code is made of it."""
+        self._loss_dtype = self._found_loss_dtype()
+        self.tracked = tuple(self._found_tracked())
+        self._keep_only_outputs()
+        values = {id: self._graph.inputs[self.replicas.inputs(id)[0]] for id in inputs}
+        self.inputs = _streams(values)
+        self.unused_inputs = {id for id, value in values.items() if not value.uses}
+        outputs = self._graph.outputs
+        self.outputs = _streams({id: outputs[self.results(id)[0]] for id in request.outputs})
+        self.streamed = self.scalars.of(self._rule) if self._rule else {}
+        self.initial_values = self._first_values(firsts)
+
+    @property
+    def _graph(self) -> GraphOp:
+        return only_graph(self._module)
+
+    def _note_stages(self) -> None:
+        for op in model_of(self._module).graph.nodes:
+            for id in op.output_names:
+                if id in self._request.stages:
+                    put_on_stage(op, self._request.stages[id])
+                    break
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The outputs, and after them what only the host looks at."""
+        return tuple(dict.fromkeys([*self._request.outputs, *self._request.watched]))
+
+    def _sorted_outputs(self) -> _Sorted:
+        """Which outputs are tensors of the model, gradients, or what only training knows."""
+        known, rule = self._request.tensors, self._request.optimizer
+        found = _Sorted()
+        for id in map(self._source, self.computed):
+            if rule is not None and id in self._weight_names:
+                found.after_step.append(id)
+            elif id in known:
+                found.tensors.append(id)
+            elif rule is None or not is_accumulated(id, rule):
+                raise UnknownOutputError(id, known)
+            elif counts_gradient(self._canonical(id), rule):
+                found.after_step.append(self._canonical(id))
+            elif self._canonical(id).startswith(GRADIENT):
+                found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
+                if found.gradients[-1] not in known:
+                    raise UnknownOutputError(id, known)
+            else:
+                found.after_step.append(id)
+        return found
+
+    def _source(self, id: str) -> str:
+        """The tensor that an output is."""
+        return self._request.aliases.get(id, id)
+
+    def _canonical(self, id: str) -> str:
+        """An output that is no tensor of the model, with the prefix that training gives it."""
+        for prefix in self._request.gradient_prefixes:
+            if id.startswith(prefix):
+                return GRADIENT + id.removeprefix(prefix)
+        return id
+
+    def _lowered(self, found: _Sorted) -> ProgramCode:
+        request = self._request
+        shown = (id.removeprefix(UPDATED) for id in found.after_step)
+        weights = [id for id in shown if id in self._weight_names]
+        wanted = [*found.tensors, *found.gradients, *weights]  # they stay, read or not
+        wanted += request.tracked
+        training = None
+        if request.optimizer is not None:
+            assert request.loss is not None, "training needs a loss"
+            wanted.append(request.loss)
+            training = Training(
+                request.loss,
+                request.optimizer,
+                tuple(found.gradients),
+                tuple(found.after_step),
+                request.frozen,
+                request.tracked,
+                request.delayed,
+            )
+        options = replace(
+            request.code,
+            training=training,
+            variables=request.variables,
+            extra_outputs=tuple(dict.fromkeys(wanted)),
+            disabled=request.disabled,
+            replicas=self.replicas,
+        )
+        try:
+            if not self.replicas.is_one:
+                options = self._with_replicas(options)
+            return ProgramCode.lowered_from(self._module, self._compilation, options)
+        except (PassError, DifferentiationError) as error:
+            raise self._as_unknown(error, found) from error
+
+    def _with_replicas(self, options: Options) -> Options:
+        """What is left to be done with a program of several replicas, now of one as graphcore."""
+        lower(self._module, self._compilation, options, until=OnnxToGraphcore.name)
+        moved = {op.variable.text for op in self._graph.updates()}
+        self.replicas = self.replicas.with_own(moved - {SEED})
+        self._tell_groups()
+        training = options.training
+        if training is not None:
+            after = [one for id in training.after_step for one in self._states(id)]
+            self._rule = self.rule_of_groups(training.optimizer)
+            training = replace(
+                training, optimizer=self._rule, after_step=tuple(dict.fromkeys(after))
+            )
+        return replace(options, replicas=self.replicas, training=training)
+
+    def _tell_groups(self) -> None:
+        """Puts the first values of groups on their variables, as an attribute."""
+        store = self._compilation.weights
+        variables = {op.variable.text: op for op in self._graph.variables()}
+        for id, weight in self._request.grouped.items():
+            if not weight.is_stacked:
+                continue
+            if id not in variables:
+                raise UnsupportedError(
+                    f"groups of replicas cannot have {id} apart, which is constant",
+                    "groups",
+                    "weights of floats can; make it an input, or give all replicas the same",
+                )
+            firsts = [store.attribute(np.asarray(value)) for value in weight.first]
+            copies = zip(
+                self.replicas.variables(id), held_groups(weight, self.replicas), strict=True
+            )
+            own = [firsts[group] for group in dict(copies).values()]
+            variables[id].attributes[GROUPS] = ArrayAttr(own)
+
+    def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
+        """An update rule that says of the weights of each group what it says of a weight."""
+        return rule_of_replicas(rule, self.replicas, self._weight_names)
+
+    def _as_unknown(self, error: PassError | DifferentiationError, found: _Sorted) -> PopgraphError:
+        """The error of an output that does not exist, if it is one."""
+        named = [GRADIENT + id for id in found.gradients] + found.after_step
+        for id in named:
+            plain = id.removeprefix(GRADIENT).removeprefix(UPDATED)
+            if repr(plain) in error.what or repr(id) in error.what:
+                asked = next((one for one in self.computed if self._source(one) == id), id)
+                return UnknownOutputError(asked, self._request.tensors)
+        return error
+
+    def _keep_only_outputs(self) -> None:
+        """The model's own outputs are computed only where they are requested."""
+        outputs, narrowed = self._graph.outputs, self._request.narrowed
+        kept = {}
+        for id in self.computed:
+            for name, source in zip(self.results(id), self._sources(id), strict=True):
+                kept[name] = self._narrow(outputs[source]) if id in narrowed else outputs[source]
+        set_outputs(self._graph, kept)
+
+    def _narrow(self, value: SSAValue) -> SSAValue:
+        cast = CastOp(value, to=i32)
+        self._graph.block.insert_op_before(cast, self._graph.return_op)
+        return cast.result
+
+    def results(self, id: str) -> list[str]:
+        """The results that an output is, replica by replica."""
+        return self.replicas.copies(id)
+
+    def _sources(self, id: str) -> list[str]:
+        """The results that an output comes from, under the names that passes give them."""
+        id = self._source(id)
+        for name in (id, self._canonical(id)):
+            if name in self._after_step:
+                return self._states(name)
+        outputs = self._graph.outputs
+        for name in (id, self._canonical(id)):
+            if (found := self.results(name))[0] in outputs:
+                return found
+        raise UnknownOutputError(id, outputs.keys())
+
+    def _states(self, id: str) -> list[str]:
+        """What a state is after the step, replica by replica."""
+        found = self.replicas.states(id)
+        is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
+        differs = is_own and is_of_replica(id, self._request.optimizer)
+        return self.replicas.copies(id) if differs else found
+
+    @property
+    def of_all_replicas(self) -> frozenset[str]:
+        """The outputs of states that all replicas have in common."""
+        rule = self._request.optimizer
+        return frozenset(
+            id
+            for id in self.computed
+            if self._source(id) in self._after_step and not is_of_replica(id, rule)
+        )
+
+    @property
+    def accumulators(self) -> set[str]:
+        """The variables in which a replica accumulates what is its own, for outputs."""
+        return {name for name in self.updated if name.startswith(OWN)}
+
+    @property
+    def computes(self) -> bool:
+        """Whether a node of the model is needed for an output or for a weight."""
+        given = {*self._graph.inputs, *self._weight_names}
+        trains = self._request.optimizer is not None and self._weight_names
+        return bool(trains) or not given.issuperset(self._request.outputs)
+
+    def _first_values(self, weights: Mapping[str, Array]) -> dict[str, Held]:
+        """The weights and the optimizer's state, before the first step."""
+        firsts = FirstValues(weights, self._request.grouped, self.replicas, self._rule)
+        store = self._compilation.weights
+        variables = {op.variable.text: op.literal for op in self._graph.variables()}
+        ours = {SEED, RANK, *self.streamed}
+        return firsts.held(
+            {
+                name: store.array(literal)
+                for name, literal in variables.items()
+                if name not in ours and not name.startswith((DELAYED, OWN))
+            }
+        )
+
+    @cached_property
+    def moved(self) -> set[str]:
+        """The weights that a run changes; asked for in every step."""
+        names = {without_group(op.variable.text) for op in self._graph.updates()}
+        return (names & self._weight_names) - _OF_LOSS_SCALE
+
+    @property
+    def delayed(self) -> set[str]:
+        """The weights of which the loss reads an older value: of running statistics it does not."""
+        names = (op.variable.text for op in self._graph.variables())
+        return {name.removeprefix(DELAYED) for name in names if name.startswith(DELAYED)}
+
+    @property
+    def updated(self) -> set[str]:
+        """The variables that a run changes, but for the seed."""
+        return {op.variable.text for op in self._graph.updates()} - {SEED}
+
+    @property
+    def of_forward(self) -> frozenset[str]:
+        """The outputs that are tensors of the model, as the forward pass computes them."""
+        return frozenset(self._known_to_forward & self.outputs.keys())
+
+    @property
+    def uses_seed(self) -> bool:
+        return any(op.variable.text == SEED for op in self._graph.variables())
+
+    @property
+    def scalars(self) -> HostScalars:
+        """What the host writes of the optimizer."""
+        compiled = self._rule
+        assert compiled is not None, "only training has an optimizer"
+        variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
+        assert self._loss_dtype is not None, "training has a loss"
+        return HostScalars(compiled, variables, self._loss_dtype)
+
+    def _found_loss_dtype(self) -> DType | None:
+        """The element type of the loss, which is among the results until only the outputs are."""
+        loss = self._request.loss
+        found = None if loss is None else self._graph.outputs.get(self.results(loss)[0])
+        return None if found is None else dtype_of(found)
+
+    def _found_tracked(self) -> Iterator[str]:
+        """The results that are gradients of tracked tensors."""
+        for id in self._request.tracked:
+            if self.results(GRADIENT + id)[0] in self._graph.outputs:
+                yield GRADIENT + id
+
+    @property
+    def _known_to_forward(self) -> set[str]:
+        """What is computed and no gradient, nor a state after a step."""
+        forward = set(self._request.tensors) - self._after_step
+        return {id for id in self.computed if self._source(id) in forward}
+
+    @property
+    def forward_results(self) -> set[str]:
+        """The results that the forward pass alone has."""
+        return {name for id in self._known_to_forward for name in self.results(id)}
+
+
+def _streams(values: Mapping[str, SSAValue]) -> dict[str, Stream]:
+    return {id: Stream(id, dtype_of(value), shape_of(value)) for id, value in values.items()}

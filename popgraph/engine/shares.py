@@ -1,0 +1,101 @@
+"""The shares of ranks: each runs some of the replicas of a step, of one script or of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from popgraph.engine.plan import StepPlan
+from popgraph.support.arrays import Array
+from popgraph.support.ranks.communicator import RankError
+from popgraph.support.ranks.world import world
+
+_splits = False
+
+
+def split_steps() -> None:
+    """
+    From here on each rank runs only some of the replicas of a step.
+
+    Its script sees all of them: it hands in the data of all replicas and gets their outputs.
+    """
+    global _splits
+    _splits = world().size > 1
+
+
+def steps_are_split() -> bool:
+    """Whether ranks share out the replicas, or the devices, of one step."""
+    return _splits
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a rank runs of a step: all of it, unless steps are split."""
+
+    whole: StepPlan
+    """The step as the script describes it."""
+    own: StepPlan
+    """What this rank runs of it."""
+
+    @classmethod
+    def of(cls, plan: StepPlan) -> Share:
+        if not _splits or plan.ranks > 1 or plan.replicas == 1:
+            return cls(plan, plan)
+        here = world()
+        if plan.replicas % here.size:
+            raise RankError(
+                f"{plan.replicas} replicas cannot be shared out to {here.size} ranks",
+                "replicas",
+                "take a number of ranks that divides that of the replicas",
+            )
+        local = plan.replicas // here.size
+        return cls(plan, replace(plan, replicas=local).on_rank(here.rank, here.size))
+
+    @property
+    def is_part(self) -> bool:
+        """Whether other ranks run the rest."""
+        return self.whole != self.own
+
+    @property
+    def writes(self) -> bool:
+        """Whether this rank writes the files of the script."""
+        return not _splits or world().is_first
+
+    def taken(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
+        """What this rank runs, of the inputs of all replicas."""
+        if not self.is_part:
+            return replicas
+        first = self.own.rank * self.own.replicas
+        return replicas[first : first + self.own.replicas]
+
+    def gathered(self, results: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
+        """The results of all replicas."""
+        if not self.is_part:
+            return results
+        return [one for rank in world().gather(list(results)) for one in rank]
+
+    def agreed(self, values: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Those of the first replica of all, where each has its own."""
+        return world().broadcast(dict(values)) if self.is_part else values
+
+    def check(self, exchanges: str) -> None:
+        """RankError unless the ranks of this job are those of the plan, and programs match."""
+        if self.own.ranks == 1:
+            return
+        here, plan = world(), self.own
+        if (here.size, here.rank) != (plan.ranks, plan.rank):
+            raise RankError(
+                f"the step is planned for rank {plan.rank} of {plan.ranks}; this process is rank "
+                f"{here.rank} of {here.size}",
+                "ranks",
+                f"mpirun -n {plan.ranks} python ...; the first of the {plan.replicas} replicas of "
+                f"each process is number rank * {plan.replicas}",
+            )
+        told = here.gather(exchanges)
+        if len(set(told)) > 1:
+            other = next(rank for rank, one in enumerate(told) if one != told[0])
+            raise RankError(
+                f"ranks 0 and {other} have programs that tell each other different things",
+                "compilation",
+                "all ranks need the same model, optimizer and options",
+            )

@@ -1,0 +1,188 @@
+"""Steps: micro-batches from the source of a step's inputs, outputs to where these are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Protocol
+
+import numpy as np
+
+from popgraph.engine.replicas import Inputs, Results, RunInRow, run_stacked
+from popgraph.engine.shares import Share
+from popgraph.engine.streams import Kept, Stream
+from popgraph.support.arrays import Array
+
+RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
+"""Runs a micro-batch on every replica."""
+
+MOST_BYTES = 1 << 20
+"""Of outputs: the values of all micro-batches are held, also where one of them comes back."""
+
+
+class StepData(Protocol):
+    """The source of inputs and the sink of outputs, one micro-batch at a time."""
+
+    def read(self, stream: Stream) -> Array:
+        """The next micro-batch of an input."""
+
+    def write(self, stream: Stream, value: Array) -> None:
+        """Takes the next value of an output."""
+
+    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+        """Whether all of this is contiguous in memory, and no input in that of an output."""
+
+
+class HasStreams(Protocol):
+    """What steps know of a program."""
+
+    inputs: dict[str, Stream]
+    outputs: dict[str, Stream]
+    unused_inputs: set[str]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The inputs that a step of a program reads, and the outputs that it returns."""
+
+    program: HasStreams
+    kept: Mapping[str, Kept]
+    """By output, which of its values."""
+    share: Share
+    shared: Collection[str] = ()
+    """The inputs of which all replicas get the same."""
+    watchers: Sequence[Callable[[Results], None]] = ()
+    """Called with the results of each replica, after every micro-batch."""
+
+    @property
+    def _count(self) -> int:
+        return self.share.whole.micro_batches
+
+    def reads(self, id: str) -> int:
+        """How often a step reads an input."""
+        return self._count if id in self.shared else self.share.whole.runs
+
+    @cached_property
+    def run_at_once(self) -> bool:
+        """
+        Whether a step of one replica may be one call of the program.
+
+        Nobody looks at anything between micro-batches, so that each costs little more than the
+        program.
+        """
+        outputs = self.program.outputs.values()
+        values = sum(one.elements * one.dtype.numpy.itemsize for one in outputs)
+        several = self.share.whole.runs == self._count > 1
+        return several and values * self._count <= MOST_BYTES and not self.watchers
+
+    @cached_property
+    def _rows_read(self) -> dict[str, Stream]:
+        unused = self.program.unused_inputs
+        inputs = self.program.inputs.items()
+        return {id: one.in_row(self._count) for id, one in inputs if id not in unused}
+
+    @cached_property
+    def _rows_unused(self) -> dict[str, Array]:
+        """What stands for inputs that nothing reads."""
+        return {
+            id: _zeros(self.program.inputs[id].in_row(self._count))
+            for id in self.program.unused_inputs
+        }
+
+    @cached_property
+    def _rows_written(self) -> dict[str, Stream]:
+        return {
+            id: one.in_row(len(self.kept[id].of(self._count)))
+            for id, one in self.program.outputs.items()
+        }
+
+    def run_in_row(self, data: StepData, run: RunInRow) -> bool:
+        """Runs a step as one call of the program, if its data allow it; whether it did."""
+        if not self.run_at_once or self.share.is_part:
+            return False
+        if not data.holds(self._rows_read.values(), self._rows_written.values()):
+            return False
+        given = {id: data.read(one) for id, one in self._rows_read.items()}
+        results = run(given | self._rows_unused, self._count)
+        for id, stream in self._rows_written.items():
+            data.write(stream, self._returned(self.kept[id], results[id]))
+        return True
+
+    def _returned(self, kept: Kept, rows: Array) -> Array:
+        if kept.summed:
+            total: Array = reduce(np.add, rows)[None]
+            return total
+        at = kept.of(self._count)
+        return rows if len(at) == self._count else rows[at]
+
+    def run_together(self, data: StepData, run: RunInRow) -> None:
+        """A step of one replica: all of its inputs are read before it begins."""
+        if self.run_in_row(data, run):
+            return
+        given = [self._read(data, {}) for _ in range(self._count)]
+        returning = _Returning(self, data, self.program.outputs)
+        for batch, found in enumerate(run_stacked(run, self.program.inputs, given)):
+            returning.take(batch, found)
+        returning.finish()
+
+    def run(self, data: StepData, run: RunReplicas, only: Collection[str] | None = None) -> None:
+        """
+        Runs the micro-batches of one step; outputs are written, or summed first.
+
+        If `only` is given, the other outputs are not returned.
+        """
+        outputs = self.program.outputs
+        written = {id: one for id, one in outputs.items() if only is None or id in only}
+        replicas = [_Returning(self, data, written) for _ in range(self.share.whole.replicas)]
+        for batch in range(self._count):
+            common: dict[str, Array] = {}
+            given = [self._read(data, common) for _ in replicas]
+            found = self.share.gathered(run(self.share.taken(given)))
+            for results, returning in zip(found, replicas, strict=True):
+                for watch in self.watchers:
+                    watch(results)
+                returning.take(batch, results)
+        for returning in replicas:
+            returning.finish()
+
+    def _read(self, data: StepData, common: dict[str, Array]) -> dict[str, Array]:
+        """The next micro-batch of a replica; `common` is what replicas have in common of it."""
+        found = {}
+        for id, stream in self.program.inputs.items():
+            if id in common:
+                found[id] = common[id]
+            elif id in self.program.unused_inputs:  # these need not be there
+                found[id] = _zeros(stream)
+            else:
+                found[id] = data.read(stream)
+            if id in self.shared:
+                common[id] = found[id]
+        return found
+
+
+@dataclass
+class _Returning:
+    """The outputs of one replica, on their way to the sink of a step."""
+
+    steps: Steps
+    data: StepData
+    written: Mapping[str, Stream]
+    sums: dict[str, Array] = field(default_factory=dict)
+
+    def take(self, batch: int, results: Results) -> None:
+        count = self.steps.share.whole.micro_batches
+        for id, stream in self.written.items():
+            kept, value = self.steps.kept[id], results[id]
+            if kept.summed:
+                self.sums[id] = np.add(self.sums[id], value) if id in self.sums else value
+            elif kept.keeps(batch, count):
+                self.data.write(stream, value)
+
+    def finish(self) -> None:
+        for id, value in self.sums.items():
+            self.data.write(self.written[id], value)
+
+
+def _zeros(stream: Stream) -> Array:
+    return np.zeros(stream.shape, stream.dtype.numpy)

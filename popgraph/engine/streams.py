@@ -1,0 +1,49 @@
+"""The tensors that enter and leave a program, and which values of a step come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from popgraph.engine.plan import StepPlan
+from popgraph.support.dtypes import DType
+from popgraph.support.shapes import Shape, prod
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One micro-batch of a tensor."""
+
+    id: str
+    dtype: DType
+    shape: Shape
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    def in_row(self, count: int) -> Stream:
+        """So many micro-batches of it."""
+        return Stream(self.id, self.dtype, (count, *self.shape))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The values of an output that a step returns: every `period`th, the last one, or the sum."""
+
+    period: int = 1
+    last: bool = False
+    summed: bool = False
+
+    def keeps(self, batch: int, count: int) -> bool:
+        """Whether the value of a micro-batch, of so many, comes back."""
+        return batch == count - 1 if self.last else (batch + 1) % self.period == 0
+
+    def of(self, count: int) -> list[int]:
+        """The micro-batches, of so many, whose values come back; of a sum, one."""
+        return [0] if self.summed else [at for at in range(count) if self.keeps(at, count)]
+
+    def axes(self, plan: StepPlan) -> Shape:
+        """The axes before those of the tensor; none of size 1."""
+        replicas = (plan.replicas,)
+        before = () if self.last or self.summed else (plan.batches // self.period, plan.accumulate)
+        return tuple(size for size in (*before, *replicas) if size != 1)

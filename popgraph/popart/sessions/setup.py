@@ -1,0 +1,226 @@
+"""What a session is made of: the arguments of its constructor, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.onnx.external import Place
+from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, SyntheticDataMode
+from popgraph.dialects.program import WeightStore
+from popgraph.engine.delayed_weights import delays_of
+from popgraph.engine.grouped_weights import replication_of
+from popgraph.engine.plan import StepPlan
+from popgraph.engine.program import Request
+from popgraph.engine.program_stages import Overlap
+from popgraph.engine.shares import Share, steps_are_split
+from popgraph.ipu.machine import MK2, Ipu
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.options import GRADIENT
+from popgraph.passes.options import Options as CodeOptions
+from popgraph.passes.replication import Replication
+from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
+from popgraph.popart.api.devices import DeviceInfo, DeviceManager
+from popgraph.popart.api.losses import Loss
+from popgraph.popart.api.options import SessionOptions
+from popgraph.popart.api.patterns import Patterns
+from popgraph.popart.api.step_plan import plan_of
+from popgraph.popart.exceptions import (
+    as_popart_errors,
+    popart_exception,
+    popart_unsupported_exception,
+)
+from popgraph.popart.ir import RESTORED, Placement
+from popgraph.popart.model.grouped_weights import Grouped
+from popgraph.popart.model.model import SessionModel
+from popgraph.popart.programs.program import Program
+from popgraph.popart.sessions.pipelining import check_placement
+from popgraph.support.index_checks import NEAREST
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How sessions of a time differ."""
+
+    gradient_prefixes: tuple[str, ...] = (GRADIENT,)
+    """What the names of gradients may begin with."""
+    group_variances: bool = False
+    """Whether group normalization gives variances, not inverse standard deviations."""
+    insists_on_anchors: bool = True
+    """Whether a session that does not train must have an anchor."""
+    insists_on_weights: bool = True
+    """Whether training is refused before `weightsFromHost`."""
+
+
+@dataclass
+class Setup:
+    """The arguments of a session, and what follows from them."""
+
+    name: str
+    model: SessionModel
+    dataflow: DataFlow
+    rule: OptimizerSpec | None
+    device: DeviceInfo
+    options: SessionOptions
+    patterns: Patterns
+    external: dict[str, Place]
+    """The weights that are in files of their own."""
+    grouped: Grouped
+    """The weights that not all replicas share."""
+    manners: Manners
+    share: Share = field(init=False)
+    placement: Placement = field(init=False)
+
+    @classmethod
+    def of(
+        cls,
+        opened: tuple[ModuleOp, WeightStore],
+        losses: Sequence[str | Loss],
+        rule: OptimizerSpec | None,
+        flow: DataFlow,
+        device: DeviceInfo | None,
+        shapes: InputShapeInfo | None,
+        patterns: Patterns | None,
+        options: SessionOptions | None,
+        name: str,
+        external: Mapping[str, Place],
+        grouped: Grouped,
+        manners: Manners,
+    ) -> Setup:
+        """With defaults for what was left out."""
+        if rule is None and not flow.nAnchors() and manners.insists_on_anchors:
+            raise popart_exception("User must specify an anchor tensor when doing inference.")
+        with as_popart_errors():
+            model = SessionModel(*opened, shapes or InputShapeInfo(), losses)
+        device = device or DeviceManager().createCpuDevice()
+        options = SessionOptions() if options is None else options
+        patterns = patterns or Patterns()
+        external = dict(external)
+        return cls(name, model, flow, rule, device, options, patterns, external, grouped, manners)
+
+    @property
+    def trains(self) -> bool:
+        return self.rule is not None
+
+    @cached_property
+    def plan(self) -> StepPlan:
+        return plan_of(self.dataflow.batchesPerStep(), self.options)
+
+    def share_out(self) -> None:
+        """Decides which replicas this rank has, unless these do not divide among ranks."""
+        with as_popart_errors():
+            self.share = Share.of(self.plan)
+
+    def place(self) -> None:
+        """Decides where nodes are computed; refuses what only some of them have."""
+        self.placement = check_placement(
+            self.model, self.options, self.plan, self.ipus, self.trains
+        )
+
+    @property
+    def constant_weights(self) -> bool:
+        return not self.trains and self.options.constantWeights
+
+    @property
+    def draws_data(self) -> bool:
+        """Whether inputs are drawn, whatever arrays a program brings."""
+        return self.options.syntheticDataMode is not SyntheticDataMode.Off
+
+    @property
+    def ipus(self) -> int | None:
+        """How many IPUs a replica has; None on a CPU, which stands for as many as are wanted."""
+        if self.device.type is DeviceType.Cpu:
+            return None
+        return self.device.numIpus // self.plan.replicas
+
+    def modelled(self, replicas: int) -> Ipu:
+        """The IPUs of a program of so many replicas; a CPU is one tile."""
+        ipu = self.device.ipu
+        if ipu is None:
+            return MK2.of(tiles=1)
+        return ipu.of(ipu.count if replicas > 1 else self.ipus or 1)
+
+    @property
+    def strategies(self) -> dict[str, ExchangeStrategy]:
+        """When inputs come and anchors go; inputs that are not told come just in time."""
+        flow = self.dataflow
+        given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
+        return {**self.model.exchange_strategies, **given}
+
+    @property
+    def differentiated(self) -> Collection[str]:
+        """The tensors for which a session that trains computes gradients."""
+        if not self.trains:
+            return ()
+        anchored = {
+            id.removeprefix(prefix)
+            for id in self.dataflow.anchors()
+            for prefix in self.manners.gradient_prefixes
+            if id.startswith(prefix)
+        }
+        return self.model.weight_names | anchored
+
+    @property
+    def delays(self) -> Mapping[str, int]:
+        """The weights that batches of the pipeline meet before they were updated."""
+        stages = self.placement.stages
+        if stages is None or not self.trains or self.options.enableGradientAccumulation:
+            return {}
+        talks = bool(self.grouped) or self.model.has_collectives
+        return delays_of(stages, sorted(self.model.weight_names), talks=talks)
+
+    def request(self) -> Request:
+        """The program that a session without an optimizer's own wishes needs."""
+        stages, anchors = self.placement.stages, self.dataflow.anchors()
+        restored = {id: id.removeprefix(RESTORED) for id in anchors if id.startswith(RESTORED)}
+        return Request(
+            outputs=tuple(anchors),
+            optimizer=self.rule,
+            variables=not self.constant_weights or bool(self.grouped),
+            disabled=self.patterns.disabled_passes(),
+            gradient_prefixes=self.manners.gradient_prefixes,
+            replicas=self._written_out(),
+            aliases={} if stages is None else restored,
+            delayed=tuple(self.delays),
+            stages={} if stages is None else stages.of_tensors,
+            grouped=self.grouped,
+            code=self._code(),
+        )
+
+    def _written_out(self) -> Replication:
+        """The replicas of one program: all, if they differ or talk; else it runs in turn."""
+        model = self.model
+        if not self.grouped and not model.has_collectives:
+            return Replication()
+        shared, weights = model.broadcast_inputs, model.weight_names
+        return replication_of(self.grouped, self.share.own, shared, weights, self.rule)
+
+    def _code(self) -> CodeOptions:
+        code = self.options.compilation()
+        named = self.model.recomputed
+        if named and not code.recompute:
+            code = replace(code, recompute="nodes", recomputed=named)
+        if self.draws_data:  # Numbers drawn for labels may be too large.
+            return replace(code, indices=code.indices or NEAREST)
+        return code
+
+    def overlap(self, program: Program) -> Overlap | None:
+        """How stages of a pipeline run side by side, if they do."""
+        options, stages = self.options, self.placement.stages
+        if stages is None or self.device.backend != "c" or self.plan.all_replicas > 1:
+            return None
+        watched = program.printed or any(program.aborts) or program.tracked
+        looks_on = watched or options.enableFloatingPointChecks
+        forward = options.createImplicitPipeliningFwdOnlyProgram
+        if looks_on or not program.replicas.is_one or forward:
+            return None
+        if options.enableQuickStart and (options.overlapStages or steps_are_split()):
+            raise popart_unsupported_exception(
+                "stages that run side by side have no quick programs",
+                "SessionOptions.enableQuickStart",
+                "leave it out",
+            )
+        return Overlap.of(stages.pipeline, threads=options.overlapStages)

@@ -1,0 +1,107 @@
+"""The buffers of a session's steps: the arrays of anchors, and what does not fit the model."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from popgraph.engine.shares import Share
+from popgraph.engine.steps import Steps
+from popgraph.engine.streams import Stream
+from popgraph.popart.api.dataflow import DataFlow
+from popgraph.popart.api.step_io import Returned, StepIO
+from popgraph.popart.exceptions import popart_internal_exception, popart_runtime_error
+from popgraph.popart.model.aborts import check_aborts
+from popgraph.popart.programs.printed_tensors import show
+from popgraph.popart.programs.program import Program
+from popgraph.support.arrays import Array
+from popgraph.support.logs import log_of
+from popgraph.support.poison import unwritten
+
+_UNUSED = (
+    "The input Tensor %s to the ONNX Model does not appear in the optimized PopART Ir, possibly "
+    "due to constant folding. Therefore, the input buffer provided will not be used. "
+)
+
+
+def steps_of(program: Program, dataflow: DataFlow, share: Share) -> Steps:
+    """The steps of a program, as the data flow describes them."""
+    watchers = (partial(show, program.printed), partial(check_aborts, program.aborts))
+    return Steps(
+        program,
+        {id: dataflow.art(id).kept for id in program.outputs},
+        share,
+        program.shared_inputs,
+        watchers if program.is_watched else (),
+    )
+
+
+class StepBuffers:
+    """The arrays that a step takes and returns, as the data flow says it of a program."""
+
+    def __init__(self, program: Program, dataflow: DataFlow, steps: Steps) -> None:
+        self._program, self._dataflow, self._steps = program, dataflow, steps
+        self._plan = steps.share.whole
+        self._checked = False
+
+    def anchor_arrays(self) -> dict[str, Array]:
+        """An array for every anchor, of the shape that a step fills."""
+        whole = {id: self._whole(stream) for id, stream in self._program.outputs.items()}
+        return {id: unwritten(one.shape, one.dtype.numpy) for id, one in whole.items()}
+
+    def _whole(self, stream: Stream) -> Stream:
+        """All that a step returns of an anchor."""
+        shape = self._dataflow.anchor_shape(stream.id, stream.shape, self._plan)
+        return Stream(stream.id, stream.dtype, shape)
+
+    def check(self, stepio: StepIO) -> None:
+        """Fails, before the first step, unless the buffers are those of the model."""
+        if self._checked:
+            return
+        if stepio.asserts:
+            for id in sorted(stepio.offered_inputs()):
+                self._check_offered(id)
+            for id in sorted(stepio.offered_outputs()):
+                self._check_room(id)
+            inputs = {one: self._steps.reads(id) for id, one in self._program.inputs.items()}
+            outputs = {one: self._returns(one) for one in self._program.outputs.values()}
+            stepio.check(inputs, outputs, self._plan)
+        self._checked = True
+
+    def _returns(self, stream: Stream) -> Returned:
+        count = self._whole(stream).elements // max(1, stream.elements)
+        return Returned(count, self._dataflow.art(stream.id))
+
+    def _check_offered(self, id: str) -> None:
+        if id in self._program.unused_inputs:
+            log_of("devicex").warning(_UNUSED, id)
+        if id in self._program.inputs or id in self._program.initial_values:
+            return  # programs hand all tensors to `PyStepIO`; a weight's value is not read
+        if id in self._program.infos:
+            raise popart_runtime_error(
+                f"The tensor '{id}' has been provided as one of the inputs to the stepIO, but "
+                "it is not registered as one of the inputs to the model. Please check this "
+                "tensor and your stepIO."
+            )
+        raise popart_runtime_error(
+            f"Testing that the buffer provided by user for input Tensor {id} has the correct "
+            f"number of elements, But there is no Tensor named {id} in the Ir's main Graph, and it "
+            "does not exist in the original ONNX Model."
+        )
+
+    def _check_room(self, id: str) -> None:
+        if id in self._program.outputs:
+            return
+        if id in self._program.infos:
+            raise popart_internal_exception("Non-anchored Tensor in CorrectnessAsserter::checkOut")
+        raise popart_runtime_error(
+            f"Testing that the buffer provided by user for output Tensor {id} has the correct "
+            f"number of elements,  But there is no Tensor named {id} in the Ir's tensors. "
+        )
+
+    def report(self) -> str:
+        """What the program takes and gives."""
+        lines = [f"{self._plan.batches} batches per step"]
+        for kind in ("input", "output"):
+            streams = self._program.inputs if kind == "input" else self._program.outputs
+            lines += [f"  {kind} {s.id}: {s.dtype.name}{list(s.shape)}" for s in streams.values()]
+        return "\n".join(lines)
