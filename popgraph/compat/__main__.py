@@ -36,10 +36,8 @@ from popgraph.compat.children import announce, era_told, texts_of_module
 from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import texts_of
 from popgraph.popart.exceptions import popart_exception
-from popgraph.popart.sessions.split import split_sessions
 from popgraph.support.errors import ExtensionError
 from popgraph.support.ranks.communicator import RankError
-from popgraph.support.ranks.world import ending_together
 
 USAGE = (__doc__ or "").strip()
 
@@ -54,6 +52,9 @@ def main() -> None:
 
 def _on_ranks(arguments: list[str]) -> None:
     """Ranks share out replicas, and the first one speaks for all."""
+    from popgraph.popart.sessions.split import split_sessions
+    from popgraph.support.ranks.world import ending_together
+
     try:
         split_sessions()
     except RankError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from popgraph.popart.builder import *  # noqa: F403
     from popgraph.popart.exceptions import *  # noqa: F403
     from popgraph.popart.numerics import *  # noqa: F403
-    from popgraph.popart.op_definition import *  # noqa: F403
+    from popgraph.popart.operators import *  # noqa: F403
     from popgraph.popart.sessions.inference_session import *  # noqa: F403
     from popgraph.popart.sessions.training_session import *  # noqa: F403
 
@@ -60,9 +61,8 @@ _MODULES = {
         poplar_unknown_runtime_error
     """,
     "popgraph.popart.about": """
-        OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
-        defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
-        versionNumber versionString
+        defaultAiGraphcoreOpset defaultAiOnnxMlOpset defaultAiOnnxOpset packageHash versionNumber
+        versionString
     """,
     "popgraph.popart.builder": "Builder",
     "popgraph.popart.api.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
@@ -74,7 +74,10 @@ _MODULES = {
         DeviceInfo DeviceManager syncPatternFromString syncPatternToString
     """,
     "popgraph.popart.numerics": "NumericsReport",
-    "popgraph.popart.op_definition": "OpDefinition getSupportedOperationsDefinition",
+    "popgraph.popart.operators": """
+        OpDefinition OperatorIdentifier getSupportedOperations getSupportedOperationsDefinition
+        getUnsupportedOperations
+    """,
     "popgraph.popart.api.logger": "Logger getLogger",
     "popgraph.popart.api.losses": "IdentityLoss L1Loss Loss NllLoss",
     "popgraph.popart.api.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
@@ -126,7 +129,7 @@ def __getattr__(name: str) -> Callable[[], str]:
     elif name in _CORES:
         return __getattr__(_CORES[name])
     elif name in _RESERVED_PREFIXES:
-        value = import_module("popgraph.popart.about").PREFIX_FUNCTIONS[name]
+        value = partial(str, _RESERVED_PREFIXES[name])
     else:
         raise AttributeError(f"module 'popgraph.popart' has no attribute {name!r}")
     globals()[name] = value

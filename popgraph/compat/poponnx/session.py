@@ -1,6 +1,5 @@
 """PopONNX's module `poponnx.session`."""
 
-from popgraph.popart.eras.session import Session
-from popgraph.popart.eras.sessions import InferenceSession, TrainingSession
+from popgraph.popart.eras.sessions import InferenceSession, Session, TrainingSession
 
 __all__ = ["InferenceSession", "Session", "TrainingSession"]

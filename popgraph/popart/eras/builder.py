@@ -14,9 +14,7 @@ from popgraph.popart import builder as modern
 from popgraph.popart.api.graph_transformer import GraphTransformer
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.settings import TensorLocation
-from popgraph.popart.eras.era import PLAIN_POPONNX, Era
-from popgraph.popart.eras.names import NumberedNames
-from popgraph.popart.eras.unreadable import in_words_of
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era, in_words_of
 from popgraph.popart.exceptions import popart_exception
 
 
@@ -28,6 +26,17 @@ class NormalizedBatch(NamedTuple):
     var: str
     savedMean: str
     savedvar: str
+
+
+class NumberedNames(Names):
+    """Every new tensor of a model, in any of its graphs, has the next number for a name."""
+
+    def new(self, stem: str, output: int | None = None) -> str:
+        number = 1
+        while self.is_taken(str(number)):
+            number += 1
+        self.take(str(number))
+        return str(number)
 
 
 class Builder(modern.Builder):

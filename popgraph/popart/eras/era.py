@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from popgraph.passes.options import GRADIENT
-from popgraph.popart.exceptions import popart_exception
+from popgraph.popart.exceptions import popart_exception, unreadable_model
 
 Kind = TypeVar("Kind")
 
@@ -181,3 +182,17 @@ def of_era(kind: type[Kind], era: Era) -> type[Kind]:
 @cache
 def _bound(kind: Any, era: Era) -> Any:
     return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__, "__slots__": ()})
+
+
+@contextmanager
+def in_words_of(era: Era) -> Iterator[None]:
+    """Within it, a model is read; the era says of what is none what it said."""
+    try:
+        yield
+    except unreadable_model as error:
+        if not era.unreadable:
+            raise
+        raise popart_exception(
+            era.unreadable,
+            hint="give a path to an existing model, or the bytes of one",
+        ) from error

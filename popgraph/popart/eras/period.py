@@ -1,58 +1,63 @@
-"""The names of an era's module."""
+"""The names of an era's module, each imported when it is first used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 
 from popgraph import popart
-from popgraph.popart.about import PREFIX_FUNCTIONS, versionString
-from popgraph.popart.api.dataflow import InputShapeInfo
-from popgraph.popart.api.debugging import OutOfMemoryError
-from popgraph.popart.api.losses import IdentityLoss
-from popgraph.popart.api.tensorinfo import TensorInfo
-from popgraph.popart.eras.builder import Builder
-from popgraph.popart.eras.dataflow import AnchorReturnType, DataFlow
-from popgraph.popart.eras.devices import DeviceManager
-from popgraph.popart.eras.enums import CACHE_TYPE, DOT_CHECK, PATTERN_TYPE, old_enums
+from popgraph.popart.about import versionString
 from popgraph.popart.eras.era import Era, of_era
-from popgraph.popart.eras.losses import L1Loss, NllLoss
-from popgraph.popart.eras.optimizers import SGD, BaseSGD, ConstSGD
-from popgraph.popart.eras.options import SessionOptions
-from popgraph.popart.eras.patterns import Patterns
-from popgraph.popart.eras.session import Session
-from popgraph.popart.eras.sessions import InferenceSession, TrainingSession
-from popgraph.popart.eras.step_io import PyStepIO
-from popgraph.popart.exceptions import OutOfMemoryException, popart_exception
 
-_OF_ALL = {
-    kind.__name__: kind
-    for kind in (
-        *(AnchorReturnType, BaseSGD, DataFlow, DeviceManager, IdentityLoss, L1Loss, NllLoss),
-    )
-} | {
-    "CacheType": CACHE_TYPE,
-    "DotCheck": DOT_CHECK,
-    "EarlyInfo": InputShapeInfo,
-    "PatternType": PATTERN_TYPE,
-    "PreAliasPatternType": PATTERN_TYPE,
-    "PrepareDeviceError": OutOfMemoryError,
-    "PrepareDeviceException": OutOfMemoryException,
-    "TensorInfoCore": TensorInfo,
-    "poponnx_exception": popart_exception,
-    "reservedAccumulationPrefix": PREFIX_FUNCTIONS["reservedAccumPrefix"],
+_MODULES = {
+    "api.dataflow": "EarlyInfo=InputShapeInfo",
+    "api.debugging": "PrepareDeviceError=OutOfMemoryError",
+    "api.tensorinfo": "TensorInfoCore=TensorInfo",
+    "eras.steps": "AnchorReturnType DataFlow",
+    "eras.settings": "DeviceManager PatternType PreAliasPatternType=PatternType",
+    "eras.enums": """
+        AnchorReturnTypeId CacheType DeviceConnectionType DotCheck PatternsLevel RecomputationType
+        ReductionType SyncPattern VirtualGraphMode
+    """,
+    "eras.training": "BaseSGD L1Loss NllLoss",
+    "exceptions": "PrepareDeviceException=OutOfMemoryException poponnx_exception=popart_exception",
 }
-_BOUND: tuple[type, ...] = (
-    *(Builder, ConstSGD, InferenceSession, Patterns, PyStepIO, SGD, Session),
-    *(SessionOptions, TrainingSession),
-)
+"""By the module, what all eras have alike; `old=new` is another name of the module's `new`."""
+_MODULES_OF_ERAS = {
+    "eras.builder": "Builder",
+    "eras.training": "ConstSGD SGD",
+    "eras.settings": "Patterns SessionOptions SessionOptionsCore=SessionOptions",
+    "eras.sessions": "InferenceSession Session TrainingSession",
+    "eras.steps": "PyStepIO",
+}
+"""By the module, the classes that depend on the era."""
 
 
-def names_of(era: Era) -> dict[str, object]:
-    """What an old era's module has that `popgraph.popart` has not, or has otherwise."""
-    bound: dict[str, object] = {kind.__name__: of_era(kind, era) for kind in _BOUND}
-    bound["SessionOptionsCore"] = bound["SessionOptions"]
-    return {**_OF_ALL, **old_enums(), **bound, "reservedGradientPrefix": lambda: era.gradient}
+def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The module of each name, and the name there."""
+    return {
+        name: (f"popgraph.popart.{module}", today or name)
+        for module, names in modules.items()
+        for name, _, today in (one.partition("=") for one in names.split())
+    }
+
+
+_ALIKE, _BOUND = _homes(_MODULES), _homes(_MODULES_OF_ERAS)
+_PREFIXES = ("reservedGradientPrefix", "reservedAccumulationPrefix")
+OWN = frozenset([*_ALIKE, *_BOUND, *_PREFIXES])
+"""What an old era's module has that `popgraph.popart` has not, or has otherwise."""
+
+
+def own_value(name: str, era: Era) -> object:
+    """One of these, as it was in an era."""
+    if name == "reservedGradientPrefix":
+        return lambda: era.gradient
+    if name == "reservedAccumulationPrefix":
+        return popart.reservedAccumPrefix
+    module, today = (_BOUND if name in _BOUND else _ALIKE)[name]
+    found = getattr(import_module(module), today)
+    return of_era(found, era) if name in _BOUND else found
 
 
 class EraModule(ModuleType):
@@ -60,16 +65,17 @@ class EraModule(ModuleType):
 
     def __init__(self, era: Era) -> None:
         super().__init__(era.module, f"{era.module} as it was in {era.name}.")
-        self.__dict__.update(names_of(era))
-        self.__era__ = era.name
+        self._era, self.__era__ = era, era.name
         self.__path__ = import_module(f"popgraph.compat.{era.module}").__path__
         self.__version__ = versionString()
-        self.__all__ = sorted({*dir(popart), *names_of(era)})
+        self.__all__ = sorted({*dir(popart), *OWN})
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith("__") or name not in dir(popart):
+        if name not in self.__all__:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(popart, name)
+        value = own_value(name, self._era) if name in OWN else getattr(popart, name)
+        setattr(self, name, value)
+        return value
 
     def __dir__(self) -> list[str]:
         return list(self.__all__)
