@@ -1,4 +1,4 @@
-"""PopART's public names, and what each of them does here."""
+"""PopART's public names, options and patterns, and what each of them does here."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from popgraph.popart.effects import Effect, options, patterns
+from popgraph import popart
+from popgraph.builder.opset import enums
+from popgraph.popart.api.names import RESERVED_PREFIXES
+from popgraph.popart.api.pattern_names import MANDATORY, PATTERNS
+from popgraph.popart.api.patterns import FUSING
 
 
-class Standing(Enum):
-    """What a name of PopART does here."""
+class Effect(Enum):
+    """What a name of PopART does here; of options and patterns, what they change."""
 
     WORKS = "works"
     QUIET = "accepted without effect"
-    REFUSED = "refused, as PopART without an IPU"
     MISSING = "not here yet"
+    PROGRAM = "changes the program"
+    """Results, speed or memory of what runs, or what a session keeps or refuses."""
+    REPORTS = "changes reports only"
+    IR = "shown in the IR only"
+    """In drawings of `getIr`; nothing that runs depends on it."""
+    NONE = "no effect"
+    REFUSED = "refused, as PopART without an IPU"
 
 
 @dataclass(frozen=True)
@@ -24,44 +34,167 @@ class Entry:
 
     owner: str
     name: str
-    standing: Standing | Effect
+    effect: Effect
     why: str = ""
 
 
+Table = Mapping[tuple[Effect, str], str]
+"""Names, by their effect and the reason."""
+
+
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
+_ACROSS = "memory: processes share out the elements (ZeRO), if it asks for replicated sharding"
+_COUNTS = "results: how many micro-batches and replicas make an update"
+_RANKS = "results: how many replicas are in other processes"
+_IPU = "orders, places or copies the work of an IPU"
+_LIBRARIES = "configures Poplar's libraries; kernels here are chosen by schedules"
+_HOST = "configures streams between host and IPU; here both have one memory"
+_MISSING = "instruments, logs or draws what only an IPU has; `popgraph print` shows programs"
+_CACHE = "kernels are always cached, in the user's cache directory"
+
+OPTIONS: Table = {
+    (Effect.PROGRAM, _COUNTS): """
+        accumulationFactor enableGradientAccumulation enableReplicatedGraphs replicatedGraphCount
+    """,
+    (Effect.PROGRAM, "results: gradients are added up or averaged"): """
+        accumulationAndReplicationReductionType
+    """,
+    (Effect.PROGRAM, "results: when the mean of gradients is taken, which rounds differently"): """
+        meanAccumulationAndReplicationReductionStrategy
+    """,
+    (Effect.PROGRAM, _RANKS): """
+        enableDistributedReplicatedGraphs getGlobalReplicationFactor globalReplicaOffset
+        globalReplicationFactor
+    """,
+    (Effect.PROGRAM, _ACROSS): """
+        accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
+        weightTensorLocationSettings
+    """,
+    (Effect.PROGRAM, "results: the loss scale follows the gradients"): """
+        automaticLossScalingSettings
+    """,
+    (Effect.PROGRAM, "memory: gradients recompute activations instead of keeping them"): """
+        autoRecomputation
+    """,
+    (Effect.PROGRAM, "speed: weights of inference are constants, which the host cannot change"): """
+        constantWeights
+    """,
+    (Effect.PROGRAM, "without it, `prepareDevice` compiles nothing, and nothing can run"): """
+        compileEngine
+    """,
+    (Effect.PROGRAM, "a second program, which `run` of its handle calls"): """
+        createImplicitPipeliningFwdOnlyProgram
+    """,
+    (Effect.PROGRAM, "which states `modelToHost` writes"): """
+        disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
+    """,
+    (Effect.PROGRAM, "results: a step with NaN or infinity ends with an error"): """
+        enableFloatingPointChecks
+    """,
+    (Effect.PROGRAM, "whether `getRNGState` and `setRNGState` may be called"): """
+        enableLoadAndOffloadRNGState
+    """,
+    (Effect.PROGRAM, "results: later stages meet older weights unless gradients accumulate"): """
+        enablePipelining
+    """,
+    (Effect.PROGRAM, "results: halves are rounded at random"): "enableStochasticRounding",
+    (Effect.PROGRAM, "results: which channels are a group"): "groupNormStridedChannelGrouping",
+    (Effect.PROGRAM, "results: inputs are drawn here, and the host's are not read"): """
+        syntheticDataMode
+    """,
+    (Effect.PROGRAM, "results: which stage of a pipeline by cost computes what"): """
+        virtualGraphSplitRatios
+    """,
+    (Effect.PROGRAM, "which devices stages of a pipeline have, and what is refused"): """
+        virtualGraphMode
+    """,
+    (Effect.REPORTS, "summaries show more"): "reportOptions",
+    (Effect.REPORTS, "summaries name tensors that an IPU would have off chip"): """
+        tensorLocationSettingsOverride
+    """,
+    (Effect.REPORTS, "lets `getCycleCount` give the modelled cycles"): """
+        instrumentWithHardwareCycleCounter
+    """,
+    (Effect.REPORTS, "`debug.allowOutOfMemory`: what the error of a full IPU says"): """
+        engineOptions
+    """,
+    (Effect.IR, "which pictures of the IR are drawn, where and of what"): """
+        dotChecks dotOpNames finalDotOp firstDotOp logDir
+    """,
+    (Effect.NONE, _IPU): """
+        accumulateOuterFragmentSettings activationTensorLocationSettings
+        batchSerializationSettings
+        delayVarUpdates enableFullyConnectedPass enableMergeExchange enableOutlining
+        executionPhaseSettings kahnTieBreaker mergeVarUpdate mergeVarUpdateMemThreshold numIOTiles
+        outlineThreshold partialsTypeMatMuls replicatedCollectivesSettings
+        scheduleNonWeightUpdateGradientConsumersEarly swapLimitScheduler timeLimitScheduler
+    """,
+    (Effect.NONE, "sums of gradients are written as they come"): "decomposeGradSum",
+    (Effect.NONE, "the program computes the loss scale in the type of the loss"): """
+        ensureFp32LossScaleTensor
+    """,
+    (Effect.NONE, "a step is a loop of the host; overlap of exchanges needs it"): """
+        enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
+    """,
+    (Effect.REFUSED, "other values than the default would change results"): "customCodelets",
+    (Effect.NONE, _ONE_DEVICE): "groupHostSync",
+    (Effect.NONE, _HOST): """
+        aliasZeroCopy bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
+        enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
+        rearrangeAnchorsOnHost rearrangeStreamsOnHost
+    """,
+    (Effect.NONE, "orders or copies the work of an IPU; the passes here decide themselves"): """
+        enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
+        enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
+        separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
+        transitiveClosureOptimizationThreshold useLoopCandidateCreator
+    """,
+    (Effect.NONE, _LIBRARIES): """
+        _enableRngStateManagement convolutionOptions customCodeletCompileFlags
+        enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
+        throwIfLog2ScaleTensorNotInRange
+    """,
+    (Effect.NONE, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
+        updatableNamedBuffers
+    """,
+    (Effect.NONE, "64-bit numbers stay what they are"): "enableSupportedDataTypeCasting",
+    (Effect.NONE, "every operator keeps the version that its model asks for"): "strictOpVersions",
+    (Effect.NONE, _MISSING): """
+        exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
+        opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
+        serializedPoprithmsShiftGraphsDir
+    """,
+    (Effect.NONE, _CACHE): "cachePath enableEngineCaching enableVariablesCaching",
+}
+"""What each of PopART's options changes."""
+
+_PATTERNS_WITHOUT: Table = {
+    (Effect.NONE, "only operators of PopXL need it"): """
+        AllReduceToIdentity DecomposeBinaryConstScalar
+    """,
+    (Effect.NONE, "says where an IPU's tiles keep or overwrite what"): "InitAccumulate",
+    (Effect.NONE, "the operator, and the bodies of loops, stay as written"): """
+        LoopScanOut PackedDataBlock
+    """,
+    (Effect.NONE, "the norm is that of a weight, be it used in parts or not"): """
+        LambSerialisedWeight
+    """,
+    (Effect.NONE, "a loss scale is made in the type that the loss has"): """
+        RemoveUnnecessaryLossGradCast
+    """,
+    (Effect.NONE, _ONE_DEVICE): "SplitGather",
+}
+
+_FUSED = "speed: the gradient of Softmax with a loss is one operation, unless both are off"
+_REWRITTEN = "how PopART writes operators; the program is lowered from the model as it is"
+_NEEDED = f"{_REWRITTEN}. A session refuses to go without it, as PopART does"
+
+
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
 WORKS: Mapping[str, str] = {
-    "": """
-        Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
-        AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11 AnchorReturnType
-        AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
-        closePoplarDebugInfo DataFlow DebugContext DebugInfo defaultAiGraphcoreOpset
-        defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
-        getSupportedOperations getSupportedOperationsDefinition getTensorInfo
-        getUnsupportedOperations CommGroup VariableSettings GraphTransformer IdentityLoss
-        InferenceSession initializePoplarDebugInfo InputSettings InputShapeInfo
-        KeyValueContextManager L1Loss Logger Loss
-        NameContextManager NllLoss NumericsReport OpDefinition
-        OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
-        OptimizerValueMap OutOfMemoryError OutOfMemoryException packageHash Patterns SourceLocation
-        popart_exception
-        popart_internal_exception popart_runtime_error popart_unsupported_exception
-        poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
-        poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
-        poplar_unrecoverable_runtime_error poplibs_exception IStepIO IWeightsIO PyStepIO
-        PyStepIOCallback PyWeightsIO SessionOptions SGD StepIO syncPatternFromString
-        syncPatternToString
-        TensorInfo TrainingSession versionNumber versionString
-        _throw_popart_error _throw_popart_internal_error _throw_popart_runtime_error
-        _throw_poplibs_error _throw_poplar_error _throw_poplar_runtime_error
-        _throw_application_runtime_error _throw_system_runtime_error
-        _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
-        _throw_unknown_runtime_error
-        _BuilderCore _InferenceSessionCore _TensorInfoCore _TrainingSessionCore
-    """,
     "Builder": """
         addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
         commGroup
@@ -94,49 +227,79 @@ WORKS: Mapping[str, str] = {
         updateExternallySavedTensorLocations
     """,
 }
-"""What each class, and the module, has that does what it says."""
+"""What each class has that does what it says; the module has more names than those below."""
 
-OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
+OTHERS: Mapping[str, Table] = {
     "": {
-        (Standing.QUIET, _ONE_DEVICE): """
+        (Effect.QUIET, _ONE_DEVICE): """
             ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
         """,
-        (Standing.QUIET, _SCHEDULE): """
+        (Effect.QUIET, _SCHEDULE): """
             AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
             ExecutionPhaseSettings ExperimentalSettings
         """,
-        (Standing.QUIET, "kept, but nothing reads it"): "NumIOTiles",
+        (Effect.QUIET, "kept, but nothing reads it"): "NumIOTiles",
     },
     "Builder": {
-        (Standing.QUIET, "a note in the model; the passes of the CPU decide themselves"): """
+        (Effect.QUIET, "a note in the model; the passes of the CPU decide themselves"): """
             excludePatterns outlineAttributes schedulePriority
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
             setPartialsType setSerializeMatMul
         """,
-        (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
+        (Effect.QUIET, _ONE_DEVICE): "outputTensorLocation",
     },
     "Session": {
-        (Standing.REFUSED, _POPEF): """
+        (Effect.REFUSED, _POPEF): """
             compileAndExport loadExecutable saveExecutable saveVariables
         """,
     },
     "TrainingSession": {
-        (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
-        (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
+        (Effect.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
+        (Effect.REFUSED, _POPLAR): "connectStreamToCallback",
     },
 }
 """What does less than its name says, or is not here, by what it does and why."""
 
 
+_NAMES = set(dir(popart)) - RESERVED_PREFIXES.keys() - vars(enums).keys()
+"""The names of the module itself that are listed."""
+
+
+def _named(owner: str, table: Table) -> Iterator[Entry]:
+    for (effect, why), names in table.items():
+        yield from (Entry(owner, name, effect, why) for name in names.split())
+
+
+def _sorted(found: Iterator[Entry]) -> list[Entry]:
+    return sorted(found, key=lambda one: one.name.lower())
+
+
+def options() -> list[Entry]:
+    """Every option of PopART's `SessionOptions`."""
+    return _sorted(_named("SessionOptions", OPTIONS))
+
+
+def patterns() -> list[Entry]:
+    """Every pattern of PopART."""
+    found = {one.name: one for one in _named("Patterns", _PATTERNS_WITHOUT)}
+    for name in PATTERNS - found.keys():
+        why = _FUSED if name in FUSING else _NEEDED if name in MANDATORY else _REWRITTEN
+        effect = Effect.PROGRAM if name in FUSING else Effect.NONE
+        found[name] = Entry("Patterns", name, effect, why)
+    return _sorted(iter(found.values()))
+
+
 def entries() -> Iterator[Entry]:
     """
-    Every public name of PopART but the members of enumerations, classes one after the other, and
-    then the patterns.
+    Every public name of PopART but enumerations, their members and the functions of prefixes,
+    classes one after the other, and then the patterns.
     """
-    for owner, names in WORKS.items():
-        found = [Entry(owner, name, Standing.WORKS) for name in names.split()]
-        for (standing, why), others in OTHERS.get(owner, {}).items():
-            found += [Entry(owner, name, standing, why) for name in others.split()]
-        yield from sorted(found, key=lambda entry: entry.name.lower())
-    for owner, effects in {"SessionOptions": options(), "Patterns": patterns()}.items():
-        yield from (Entry(owner, one.name, one.effect, one.why) for one in effects)
+    for owner in ("", *WORKS):
+        others = list(_named(owner, OTHERS.get(owner, {})))
+        less = {one.name for one in others}
+        works = WORKS[owner].split() if owner else _NAMES
+        yield from _sorted(
+            iter([*others, *(Entry(owner, one, Effect.WORKS) for one in works if one not in less)])
+        )
+    yield from options()
+    yield from patterns()

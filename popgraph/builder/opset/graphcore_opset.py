@@ -24,15 +24,19 @@ from popgraph.builder.opset.graphcore_operator import (
     Results,
     all_results,
     checked,
+    elementwise,
     one_result,
     without_operands,
 )
-from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
+from popgraph.builder.opset.windows import check_sets, checked_parameters, convolved_shape
 from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import CallError
 from popgraph.support.shapes import Shape
+
+_like, _like_or_nothing = Operands._like, Operands._like_or_nothing
+_broadcasting, _broadcasting_or_nothing = Operands._broadcasting, Operands._broadcasting_or_nothing
 
 
 class AiGraphcoreOpset1(Operands):
@@ -125,54 +129,16 @@ class AiGraphcoreOpset1(Operands):
 
     # one tensor in, one like it out
 
-    @one_result("Nop")
-    def nop(self, args: list[str], debugContext: object = "") -> Results:
-        """y = x."""
-        return self._type(args)
-
-    @one_result("Detach")
-    def detach(self, args: list[str], debugContext: object = "") -> Results:
-        """y = x, through which no gradient flows back."""
-        return self._type(args)
-
-    @one_result("Gelu")
-    def gelu(self, args: list[str], debugContext: object = "") -> Results:
-        """Gaussian error linear unit, by its tanh approximation."""
-        return self._type(args)
-
-    @one_result("GeluErf")
-    def geluerf(self, args: list[str], debugContext: object = "") -> Results:
-        """Gaussian error linear unit."""
-        return self._type(args)
-
-    @one_result("Swish")
-    def swish(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        """x * sigmoid(x)."""
-        return self._type(args)
-
-    @one_result("Round")
-    def round(self, args: list[str], debugContext: object = "") -> Results:
-        """To the nearest whole number."""
-        return self._type(args)
-
-    @one_result("NearbyInt")
-    def nearbyint(self, args: list[str], debugContext: object = "") -> Results:
-        """To the nearest whole number, halves to even."""
-        return self._type(args)
-
-    @one_result("Expm1")
-    def expm1(self, args: list[str], debugContext: object = "") -> Results:
-        """exp(x) - 1."""
-        return self._type(args)
-
-    @one_result("Log1p")
-    def log1p(self, args: list[str], debugContext: object = "") -> Results:
-        """log(x + 1)."""
-        return self._type(args)
-
-    @one_result("BitwiseNot")
-    def bitwisenot(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._type(args)
+    nop = elementwise("Nop", _like, "y = x.")
+    detach = elementwise("Detach", _like, "y = x, through which no gradient flows back.")
+    gelu = elementwise("Gelu", _like, "Gaussian error linear unit, by its tanh approximation.")
+    geluerf = elementwise("GeluErf", _like, "Gaussian error linear unit.")
+    swish = elementwise("Swish", _like_or_nothing, "x * sigmoid(x).")
+    round = elementwise("Round", _like, "To the nearest whole number.")
+    nearbyint = elementwise("NearbyInt", _like, "To the nearest whole number, halves to even.")
+    expm1 = elementwise("Expm1", _like, "exp(x) - 1.")
+    log1p = elementwise("Log1p", _like, "log(x + 1).")
+    bitwisenot = elementwise("BitwiseNot", _like_or_nothing)
 
     @one_result("Scale")
     def scale(self, args: list[str], scale: float, debugContext: object = "") -> Results:
@@ -267,20 +233,11 @@ class AiGraphcoreOpset1(Operands):
 
     # two tensors in
 
-    @one_result("Atan2")
-    def atan2(self, args: list[str], debugContext: object = "") -> Results:
-        """The angle of (x, y): args are y, x."""
-        return self._broadcast(args)
-
-    @one_result("Fmod")
-    def fmod(self, args: list[str], debugContext: object = "") -> Results:
-        """The remainder with the sign of the dividend."""
-        return self._broadcast(args)
-
-    @one_result("Remainder")
-    def remainder(self, args: list[str], debugContext: object = "") -> Results:
-        """The remainder with the sign of the divisor."""
-        return self._broadcast(args)
+    atan2 = elementwise("Atan2", _broadcasting, "The angle of (x, y): args are y, x.")
+    fmod = elementwise("Fmod", _broadcasting, "The remainder with the sign of the dividend.")
+    remainder = elementwise(
+        "Remainder", _broadcasting, "The remainder with the sign of the divisor."
+    )
 
     @one_result("ScaledAdd")
     def scaledadd(
@@ -289,21 +246,10 @@ class AiGraphcoreOpset1(Operands):
         """scale0 * a + scale1 * b."""
         return self._type(args)
 
-    @one_result("BitwiseAnd")
-    def bitwiseand(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseOr")
-    def bitwiseor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseXor")
-    def bitwisexor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseXnor")
-    def bitwisexnor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
+    bitwiseand = elementwise("BitwiseAnd", _broadcasting_or_nothing)
+    bitwiseor = elementwise("BitwiseOr", _broadcasting_or_nothing)
+    bitwisexor = elementwise("BitwiseXor", _broadcasting_or_nothing)
+    bitwisexnor = elementwise("BitwiseXnor", _broadcasting_or_nothing)
 
     @one_result("CopyVarUpdate")
     def copyvarupdate(self, args: list[str], debugContext: object = "") -> Results:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from logging import DEBUG
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32, i64
 from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.opset.checks import AT_ONCE, Node, complaint, complaint_at_once
@@ -25,9 +25,8 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
-from popgraph.popart.api.call_place import place_of_call
+from popgraph.popart.api.debug_infos import place_of_call
 from popgraph.popart.api.names import Names
-from popgraph.popart.api.places import to_narrow
 from popgraph.popart.api.refusals import refusal_note
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.arrays import Array
@@ -198,7 +197,7 @@ class Draft:
     def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
         """Which operands are places that must have 32 bits, as what they stand beside has."""
         values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
-        return to_narrow(self._class(op_type), values)
+        return _to_narrow(self._class(op_type), values)
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint_at_once(node)) is not None:
@@ -394,3 +393,39 @@ class Draft:
         if self.notes:
             about["metadata"] = MetadataAttr.of(self.notes.items())
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])
+
+
+_FINDERS = {("", "ArgMax"): 0, ("", "ArgMin"): 0, ("", "TopK"): 1}
+"""Which output of an operator is places."""
+
+
+def _to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set[int]:
+    """
+    Which operands are places that stand where others of one type with them have 32 bits.
+
+    ONNX gives places 64 bits, and PopART 32, so programs for PopART compare them with labels.
+    """
+    formals = kind.SCHEMA.inputs
+    types = [formals[min(at, len(formals) - 1)].type_str for at in range(len(operands))]
+    short = {type_ for type_, one in zip(types, operands, strict=True) if _has(one, i32)}
+    return {
+        at
+        for at, (type_, one) in enumerate(zip(types, operands, strict=True))
+        if type_ in short and one is not None and _has(one, i64) and _is_place(one)
+    }
+
+
+def _has(value: SSAValue | None, element: object) -> bool:
+    return (
+        value is not None
+        and isinstance(value.type, TensorType)
+        and value.type.element_type == element
+    )
+
+
+def _is_place(value: SSAValue) -> bool:
+    node = value.owner
+    if not isinstance(node, OnnxOp):
+        return False
+    output = _FINDERS.get((node.domain, node.op_type))
+    return output is not None and node.output_values()[output] is value

@@ -9,7 +9,7 @@ from typing import Any
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.passes.optimizer_spec import Scalar
-from popgraph.popart.api.deprecation import deprecated
+from popgraph.popart.api.logger import deprecated
 from popgraph.popart.exceptions import popart_exception
 
 

@@ -14,7 +14,7 @@ from popgraph.builder.opset.enums import (
     WeightDecayMode,
 )
 from popgraph.passes import optimizer_spec as ours
-from popgraph.popart.api.deprecation import deprecated
+from popgraph.popart.api.logger import deprecated
 from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types
 from popgraph.popart.api.optimizer_value import (
     ClipNormSettings,

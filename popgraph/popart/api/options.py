@@ -21,7 +21,7 @@ from popgraph.builder.opset.enums import (
     VirtualGraphMode,
 )
 from popgraph.passes.options import Options
-from popgraph.popart.api.deprecation import deprecated
+from popgraph.popart.api.logger import deprecated
 from popgraph.popart.api.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-MANDATORY = frozenset(
-    [
-        "AbsGradOp",
-        "AllReduceToIdentity",
-        "Atan2Arg0GradOp",
-        "Atan2Arg1GradOp",
-        "ConvDataGrad",
-        "ConvFlipWeightsGradOp",
-        "ConvTranspose",
-        "CosGradOp",
-        "CoshOp",
-        "DivArg0GradOp",
-        "DivArg1GradOp",
-        "ExpGradOp",
-        "Expm1GradOp",
-        "FmodArg0GradOp",
-        "Log1pGradOp",
-        "LogGradOp",
-        "LoopScanOut",
-        "MatMulLhsGradOp",
-        "MatMulOp",
-        "MatMulRhsGradOp",
-        "MulArgGradOp",
-        "PowArg0GradOp",
-        "PowArg1GradOp",
-        "RandomNormalLikeOpPattern",
-        "RandomUniformLikeOpPattern",
-        "ReciprocalGradOp",
-        "ScanToLoop",
-        "SinGradOp",
-        "SqrtGradOp",
-        "SubtractArg1GradOp",
-        "ZerosLikeOpPattern",
-    ]
-)
-DEFAULT = frozenset(
-    [
-        "ConvFlipWeightsDoubleFlip",
-        "DecomposeBinaryConstScalar",
-        "ExpandCast",
-        "InitAccumulate",
-        "LambSerialisedWeight",
-        "NegativeOneScale",
-        "NlllWithSoftmaxGradDirect",
-        "OpToIdentity",
-        "PackedDataBlock",
-        "PadSum",
-        "PostNRepl",
-        "PreUniRepl",
-        "RemoveUnnecessaryLossGradCast",
-        "SoftmaxGradDirect",
-        "SplitGradOpToConcat",
-        "SplitOp",
-        "SumToAdd",
-        "TransposeToIdentityOrReshapePattern",
-        "UpsampleToResize",
-    ]
-)
-OPTIONAL = frozenset(
-    ["LSTMOp", "Slice2SliceSubsample", "SplitGather", "TiedGather", "TiedGatherAccumulate"]
-)
+_NAMES = {
+    "mandatory": """
+        AbsGradOp AllReduceToIdentity Atan2Arg0GradOp Atan2Arg1GradOp ConvDataGrad
+        ConvFlipWeightsGradOp ConvTranspose CosGradOp CoshOp DivArg0GradOp DivArg1GradOp ExpGradOp
+        Expm1GradOp FmodArg0GradOp Log1pGradOp LogGradOp LoopScanOut MatMulLhsGradOp MatMulOp
+        MatMulRhsGradOp MulArgGradOp PowArg0GradOp PowArg1GradOp RandomNormalLikeOpPattern
+        RandomUniformLikeOpPattern ReciprocalGradOp ScanToLoop SinGradOp SqrtGradOp
+        SubtractArg1GradOp ZerosLikeOpPattern
+    """,
+    "default": """
+        ConvFlipWeightsDoubleFlip DecomposeBinaryConstScalar ExpandCast InitAccumulate
+        LambSerialisedWeight NegativeOneScale NlllWithSoftmaxGradDirect OpToIdentity
+        PackedDataBlock PadSum PostNRepl PreUniRepl RemoveUnnecessaryLossGradCast SoftmaxGradDirect
+        SplitGradOpToConcat SplitOp SumToAdd TransposeToIdentityOrReshapePattern UpsampleToResize
+    """,
+    "optional": "LSTMOp Slice2SliceSubsample SplitGather TiedGather TiedGatherAccumulate",
+}
+MANDATORY, DEFAULT, OPTIONAL = (frozenset(names.split()) for names in _NAMES.values())
 PRE_ALIAS = MANDATORY | DEFAULT | OPTIONAL
-OTHERS = frozenset(("InPlace", "UpdateInplacePrioritiesForIpu"))
+PATTERNS = PRE_ALIAS | {"InPlace", "UpdateInplacePrioritiesForIpu"}

@@ -6,20 +6,15 @@ from collections.abc import Sequence
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import PatternsLevel
-from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
-from popgraph.popart.api.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
+from popgraph.popart.api.pattern_names import DEFAULT, MANDATORY, PATTERNS, PRE_ALIAS
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.logs import log_of
 
 _LOG = log_of("pattern")
 
-PATTERNS = PRE_ALIAS | OTHERS
-
-_OURS = {
-    "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
-    "SoftmaxGradDirect": FuseSoftmaxLoss.name,
-}
-"""The patterns that one of our passes does; without any of its patterns the pass is left out."""
+FUSING = frozenset(("NlllWithSoftmaxGradDirect", "SoftmaxGradDirect"))
+"""Patterns that one of our passes does, which is left out where both are off."""
+FUSING_PASS = "fuse-softmax-loss"
 
 _LEVELS = {
     PatternsLevel.All: PRE_ALIAS | {"InPlace"},
@@ -121,8 +116,7 @@ class Patterns:
 
     def disabled_passes(self) -> frozenset[str]:
         """The names of our passes that are off."""
-        wanted = {ours for pattern, ours in _OURS.items() if pattern in self._enabled}
-        return frozenset(set(_OURS.values()) - wanted)
+        return frozenset() if FUSING & self._enabled else frozenset([FUSING_PASS])
 
     def __getattr__(self, name: str) -> bool:
         if name in _PROPERTIES:
@@ -142,21 +136,12 @@ class Patterns:
         return "\n".join(f"{name}: {'On' if name in self._enabled else 'Off'}" for name in names)
 
 
+_PLAIN = """
+    PreUniRepl PostNRepl OpToIdentity SubtractArg1GradOp MulArgGradOp MatMulOp MatMulLhsGradOp
+    MatMulRhsGradOp InPlace
+"""
 _PROPERTIES = {
-    name: name
-    for name in [
-        "PreUniRepl",
-        "PostNRepl",
-        "SoftMaxGradDirect",
-        "OpToIdentity",
-        "SubtractArg1GradOp",
-        "MulArgGradOp",
-        "MatMulOp",
-        "MatMulLhsGradOp",
-        "MatMulRhsGradOp",
-        "InPlace",
-    ]
-} | {
+    **{name: name for name in _PLAIN.split()},
     "SoftMaxGradDirect": "SoftmaxGradDirect",
     "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect",
 }

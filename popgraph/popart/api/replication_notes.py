@@ -12,7 +12,7 @@ from popgraph.builder.opset.enums import (
     TileSet,
     VariableRetrievalMode,
 )
-from popgraph.popart.api.input_settings import InputSettings
+from popgraph.popart.api.settings import InputSettings
 from popgraph.popart.api.variable_settings import VariableSettings
 
 REPLICATION = "__replicationFactor"

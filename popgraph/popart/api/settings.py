@@ -1,4 +1,4 @@
-"""The groups of settings inside of session options."""
+"""The groups of settings inside of session options, and those of an input."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from popgraph.builder.opset.enums import (
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
+    ExchangeStrategy,
     ExecutionPhaseIOSchedule,
     ExecutionPhaseSchedule,
     GradientTensorTrackingMethod,
+    ReplicatedStreamMode,
     ReplicatedTensorSharding,
     TensorStorage,
     TileSet,
@@ -176,3 +178,30 @@ class ExperimentalSettings:
 
     _customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
     createHostTransferableTensorWithOffset: bool = False
+
+
+@typed
+class InputSettings:
+    """Placement of one input's stream."""
+
+    def __init__(
+        self,
+        tileSet: TileSet | ReplicatedStreamMode = TileSet.Compute,
+        exchangeStrategy: ExchangeStrategy = ExchangeStrategy.JustInTime,
+        *,
+        relicatedStreamMode: ReplicatedStreamMode = ReplicatedStreamMode.Replicate,
+    ) -> None:
+        if isinstance(tileSet, ReplicatedStreamMode):
+            relicatedStreamMode = tileSet
+        self._tile_set = tileSet if isinstance(tileSet, TileSet) else TileSet.Compute
+        self._exchange = exchangeStrategy
+        self._mode = relicatedStreamMode
+
+    def tileSet(self) -> TileSet:
+        return self._tile_set
+
+    def exchangeStrategy(self) -> ExchangeStrategy:
+        return self._exchange
+
+    def replicatedStreamMode(self) -> ReplicatedStreamMode:
+        return self._mode
