@@ -73,7 +73,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "numerics": "exceptions sessions",
         "about": "",
         "operators": "model ir",
-        "surface": "api",
+        "surface": "api sessions",
         "eras": "exceptions api builder programs reports sessions about",
         "net_writer": "",
         "torch_writer": "api net_writer",

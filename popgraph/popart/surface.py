@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from popgraph import popart
 from popgraph.builder.opset import enums
+from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.names import RESERVED_PREFIXES
-from popgraph.popart.api.pattern_names import MANDATORY, PATTERNS
-from popgraph.popart.api.patterns import FUSING
+from popgraph.popart.api.patterns import FUSING, MANDATORY, PATTERNS
+from popgraph.popart.sessions.inference_session import InferenceSession
+from popgraph.popart.sessions.session import Session
+from popgraph.popart.sessions.training_session import TrainingSession
 
 
 class Effect(Enum):
@@ -194,40 +197,16 @@ _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
-WORKS: Mapping[str, str] = {
+OURS: Mapping[str, str] = {
     "Builder": """
-        addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
-        commGroup
-        addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx aiOnnxMlOpset1
-        aiOnnxOpset aiOnnxOpsetVersion checkpointOutput createSubgraphBuilder customOp
-        embedReplicationFactor executionPhase getAllNodeAttributeNames getExecutionPhase
-        getFloatNodeAttribute getFloatVectorNodeAttribute getInputTensorIds
-        getInt64NodeAttribute getInt64VectorNodeAttribute getModelProto getNameScope
-        getNodeAttribute getOutputTensorIds getPartialsType getPipelineStage
-        getRecomputeOutputInBackwardPass getStringNodeAttribute getStringVectorNodeAttribute
-        getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
-        getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
-        isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
-        pipelineStage removeNodeAttribute reshape_const saveInitializersExternally saveModelProto
-        setGraphName virtualGraph
+        DEFAULT_OPSET add_custom_node add_node annotate called_graph called_inputs graph module
+        named_node of plain_node refuses take to_pgraph type_of value_of
     """,
-    "InferenceSession": """
-        areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
-        markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
-    """,
-    "TrainingSession": """
-        broadcastWeights getTensorIds updateOptimizer updateOptimizerFromHost
-    """,
-    "Session": """
-        accumulationFactor dataFlow getInfo getIr getRandomSeed getRNGState initAnchorArrays
-        loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
-        replicationFactor resetHostWeights run setDevice setRandomSeed setRNGState weights
-        weightsFromHost weightsToHost writeWeights getExecutionReport getGraphReport getReport
-        getCycleCount getSerializedGraph getSummaryReport getTensorTileMap
-        updateExternallySavedTensorLocations
-    """,
+    "InferenceSession": "",
+    "TrainingSession": "selection",
+    "Session": "save tuned wait",
 }
-"""What each class has that does what it says; the module has more names than those below."""
+"""What classes have for PopGraph itself: PopART has no such names."""
 
 OTHERS: Mapping[str, Table] = {
     "": {
@@ -261,16 +240,24 @@ OTHERS: Mapping[str, Table] = {
 """What does less than its name says, or is not here, by what it does and why."""
 
 
-_NAMES = set(dir(popart)) - RESERVED_PREFIXES.keys() - vars(enums).keys()
-"""The names of the module itself that are listed."""
-
-
 def _named(owner: str, table: Table) -> Iterator[Entry]:
     for (effect, why), names in table.items():
         yield from (Entry(owner, name, effect, why) for name in names.split())
 
 
-def _sorted(found: Iterator[Entry]) -> list[Entry]:
+def _names() -> dict[str, set[str]]:
+    """PopART's public names, by what they belong to; "" is the module itself."""
+    owners = [Builder, InferenceSession, TrainingSession, Session]
+    found = {one.__name__: {name for name in dir(one) if name[0] != "_"} for one in owners}
+    for kind in ("InferenceSession", "TrainingSession"):
+        found[kind] -= found["Session"]
+    of_module = set(dir(popart)) - RESERVED_PREFIXES.keys() - vars(enums).keys()
+    return {"": of_module} | {
+        owner: names - set(OURS[owner].split()) for owner, names in found.items()
+    }
+
+
+def _sorted(found: Iterable[Entry]) -> list[Entry]:
     return sorted(found, key=lambda one: one.name.lower())
 
 
@@ -286,7 +273,7 @@ def patterns() -> list[Entry]:
         why = _FUSED if name in FUSING else _NEEDED if name in MANDATORY else _REWRITTEN
         effect = Effect.PROGRAM if name in FUSING else Effect.NONE
         found[name] = Entry("Patterns", name, effect, why)
-    return _sorted(iter(found.values()))
+    return _sorted(found.values())
 
 
 def entries() -> Iterator[Entry]:
@@ -294,12 +281,9 @@ def entries() -> Iterator[Entry]:
     Every public name of PopART but enumerations, their members and the functions of prefixes,
     classes one after the other, and then the patterns.
     """
-    for owner in ("", *WORKS):
+    for owner, names in _names().items():
         others = list(_named(owner, OTHERS.get(owner, {})))
-        less = {one.name for one in others}
-        works = WORKS[owner].split() if owner else _NAMES
-        yield from _sorted(
-            iter([*others, *(Entry(owner, one, Effect.WORKS) for one in works if one not in less)])
-        )
+        works = names - {one.name for one in others}
+        yield from _sorted([*others, *(Entry(owner, one, Effect.WORKS) for one in works)])
     yield from options()
     yield from patterns()

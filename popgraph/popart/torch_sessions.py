@@ -39,14 +39,25 @@ class _OfModule(Session):
     _mode: Any
     """Whether the module is exported as it trains."""
 
-    def _describe(
-        self, module: Any, inputs: Any, targets: Any, losses: Any, sizes: tuple[int, int]
+    def _of_module(
+        self,
+        torchModel: Any,
+        inputs: Any,
+        targets: Any,
+        losses: Any,
+        deviceInfo: DeviceInfo,
+        batch_size: int = 1,
+        batches_per_step: int = 1,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        passes: Patterns | None = None,
     ) -> dict[str, Any]:
         """What a session of the module takes; the data are those of a step, all batches of it."""
-        self._torch_batch, self._torch_batches = sizes
+        self._torch_batch, self._torch_batches = batch_size, batches_per_step
         given = [self._first(one) for one in _several(inputs)]
         wanted = [self._first(one) for one in _several(targets)]
-        outputs = _several(module(*given))
+        outputs = _several(torchModel(*given))
         pairs = list(zip(range(len(outputs)), wanted, strict=False))
         self._torch_names = [
             *(f"input_{at}" for at in range(len(given))),
@@ -56,10 +67,13 @@ class _OfModule(Session):
         anchored = [f"{kind}_{at}" for at, _ in pairs for kind in kinds]
         returned = AnchorReturnType("All")
         return {
-            "fnModel": _exported(module, given, len(outputs), self._mode),
-            "targets": {f"target_{at}": _info(one) for at, one in pairs},
+            "fnModel": _exported(torchModel, given, len(outputs), self._mode),
             "losses": [_loss(losses, at) for at, _ in pairs],
             "dataFlow": DataFlow(self._torch_batches, dict.fromkeys(anchored, returned)),
+            "deviceInfo": deviceInfo,
+            "inputShapeInfo": _shapes(inputShapeInfo, pairs),
+            "patterns": patterns or passes,
+            "userOptions": userOptions,
         }
 
     def _first(self, tensor: Any) -> Any:
@@ -94,28 +108,8 @@ class InferenceSession(_OfModule, sessions.InferenceSession):
 
     _mode = torch.onnx.TrainingMode.EVAL
 
-    def __init__(
-        self,
-        torchModel: Any,
-        inputs: Any,
-        targets: Any,
-        losses: Any,
-        deviceInfo: DeviceInfo,
-        batch_size: int = 1,
-        batches_per_step: int = 1,
-        inputShapeInfo: InputShapeInfo | None = None,
-        patterns: Patterns | None = None,
-        userOptions: SessionOptions | None = None,
-        passes: Patterns | None = None,
-    ) -> None:
-        made = self._describe(torchModel, inputs, targets, losses, (batch_size, batches_per_step))
-        super().__init__(
-            deviceInfo=deviceInfo,
-            inputShapeInfo=_shapes(inputShapeInfo, made.pop("targets")),
-            patterns=patterns or passes,
-            userOptions=userOptions,
-            **made,
-        )
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(**self._of_module(*args, **named))
 
 
 class TrainingSession(_OfModule, sessions.TrainingSession):
@@ -124,43 +118,20 @@ class TrainingSession(_OfModule, sessions.TrainingSession):
     _mode = torch.onnx.TrainingMode.TRAINING
 
     def __init__(
-        self,
-        torchModel: Any,
-        inputs: Any,
-        targets: Any,
-        optimizer: Any,
-        losses: Any,
-        deviceInfo: DeviceInfo,
-        batch_size: int = 1,
-        batches_per_step: int = 1,
-        inputShapeInfo: InputShapeInfo | None = None,
-        patterns: Patterns | None = None,
-        userOptions: SessionOptions | None = None,
-        passes: Patterns | None = None,
+        self, torchModel: Any, inputs: Any, targets: Any, optimizer: Any, *args: Any, **named: Any
     ) -> None:
-        made = self._describe(torchModel, inputs, targets, losses, (batch_size, batches_per_step))
-        super().__init__(
-            optimizer=_optimizer(optimizer),
-            deviceInfo=deviceInfo,
-            inputShapeInfo=_shapes(inputShapeInfo, made.pop("targets")),
-            patterns=patterns or passes,
-            userOptions=userOptions,
-            **made,
-        )
+        given = self._of_module(torchModel, inputs, targets, *args, **named)
+        super().__init__(optimizer=_optimizer(optimizer), **given)
 
 
 def _several(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
-def _info(tensor: Any) -> TensorInfo:
-    return TensorInfo(_TYPES[tensor.type()], list(tensor.shape))
-
-
-def _shapes(given: InputShapeInfo | None, targets: dict[str, TensorInfo]) -> InputShapeInfo:
+def _shapes(given: InputShapeInfo | None, targets: list[tuple[int, Any]]) -> InputShapeInfo:
     found = given or InputShapeInfo()
-    for name, info in targets.items():
-        found.add(name, info)
+    for at, one in targets:
+        found.add(f"target_{at}", TensorInfo(_TYPES[one.type()], list(one.shape)))
     return found
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import popgraph.popart as popart
-from popgraph.popart.api.pattern_names import PATTERNS
-from popgraph.popart.api.patterns import FUSING
+from popgraph.popart.api.patterns import FUSING, PATTERNS
 from popgraph.popart.surface import Effect, options, patterns
 from tests.popart.observing import Given, Setting, differing, observed
 

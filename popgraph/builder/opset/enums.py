@@ -80,26 +80,9 @@ class DataType(PopartEnum):
     """The element types."""
 
     (
-        UINT8,
-        INT8,
-        FLOAT8_143,
-        FLOAT8_152,
-        UINT16,
-        INT16,
-        INT32,
-        INT64,
-        UINT32,
-        UINT64,
-        BOOL,
-        FLOAT,
-        FLOAT16,
-        BFLOAT16,
-        DOUBLE,
-        COMPLEX64,
-        COMPLEX128,
-        STRING,
-        UNDEFINED,
-    ) = range(19)
+        UINT8, INT8, FLOAT8_143, FLOAT8_152, UINT16, INT16, INT32, INT64, UINT32, UINT64,
+        BOOL, FLOAT, FLOAT16, BFLOAT16, DOUBLE, COMPLEX64, COMPLEX128, STRING, UNDEFINED,
+    ) = range(19)  # fmt: skip
 
 
 class DeviceConnectionType(PopartEnum):

@@ -88,21 +88,13 @@ class Operands:
     def _like(self, args: list[str], debugContext: object = "") -> Results:
         return self._type(args)
 
-    def _like_or_nothing(
-        self,
-        args: list[str] = [],  # noqa: B006
-        debugContext: object = "",
-    ) -> Results:
+    def _like_or_nothing(self, args: list[str] = [], debugContext: object = "") -> Results:
         return self._type(args)
 
     def _broadcasting(self, args: list[str], debugContext: object = "") -> Results:
         return self._broadcast(args)
 
-    def _broadcasting_or_nothing(
-        self,
-        args: list[str] = [],  # noqa: B006
-        debugContext: object = "",
-    ) -> Results:
+    def _broadcasting_or_nothing(self, args: list[str] = [], debugContext: object = "") -> Results:
         return self._broadcast(args)
 
     def _reduced(

@@ -211,7 +211,7 @@ class AiGraphcoreOpset1(Operands):
         return self._type(args)
 
     @checked
-    def abort(self, args: list[str] = [], debugContext: object = "") -> None:  # noqa: B006
+    def abort(self, args: list[str] = [], debugContext: object = "") -> None:
         """Ends a session's step with an error if args[0] is not 0, or if there is no argument."""
         self._refuses("Abort", args, {})
         self._add("Abort", args, {}, [], debugContext)
@@ -261,7 +261,7 @@ class AiGraphcoreOpset1(Operands):
         return self._type(args)
 
     @one_result("SplineWeighting")
-    def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
+    def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:
         """Rows times weights, mixed for each row: args are rows, weights, basis, numbers."""
         rows, weights = self._shape(args), self._shape(args, 1)
         if rows is None or weights is None:
@@ -270,10 +270,7 @@ class AiGraphcoreOpset1(Operands):
 
     @all_results("SplineBasis", 2)
     def splinebasis(
-        self,
-        args: list[str] = [],  # noqa: B006
-        degree: int = 1,
-        debugContext: object = "",
+        self, args: list[str] = [], degree: int = 1, debugContext: object = ""
     ) -> Results:
         """B-splines at points, and which weights they belong to: args say knots and openness."""
         shape = self._shape(args)
@@ -281,19 +278,14 @@ class AiGraphcoreOpset1(Operands):
         return [self._shaped(args, result), _of(result, "i32")]
 
     @one_result("Bucketize")
-    def bucketize(
-        self,
-        args: list[str] = [],  # noqa: B006
-        right: int = 0,
-        debugContext: object = "",
-    ) -> Results:
+    def bucketize(self, args: list[str] = [], right: int = 0, debugContext: object = "") -> Results:
         """Between which boundaries, args[1], each element stands."""
         return _of(self._shape(args), "i32")
 
     @all_results("Sort", 2)
     def sort(
         self,
-        args: list[str] = [],  # noqa: B006
+        args: list[str] = [],
         axis: int = -1,
         descending: int = 0,
         stable: int = 0,
@@ -306,11 +298,7 @@ class AiGraphcoreOpset1(Operands):
 
     @one_result("GroupedGather")
     def groupedgather(
-        self,
-        args: list[str] = [],  # noqa: B006
-        axis: int = 0,
-        group_size: int = 1,
-        debugContext: object = "",
+        self, args: list[str] = [], axis: int = 0, group_size: int = 1, debugContext: object = ""
     ) -> Results:
         """Gather in each group along the first axis, by indices of its own."""
         data, indices = self._shape(args), self._shape(args, 1)
@@ -348,7 +336,7 @@ class AiGraphcoreOpset1(Operands):
         args: list[str],
         ends: list[int],
         starts: list[int],
-        axes: list[int] = [],  # noqa: B006
+        axes: list[int] = [],
         debugContext: object = "",
     ) -> Results:
         whole = self._shape(args)
@@ -534,17 +522,17 @@ class AiGraphcoreOpset1(Operands):
     def multiconv(
         self,
         args: list[list[str]],
-        dilations: list[list[int]] = [],  # noqa: B006
-        inDilations: list[list[int]] = [],  # noqa: B006
-        pads: list[list[int]] = [],  # noqa: B006
-        outPads: list[list[int]] = [],  # noqa: B006
-        strides: list[list[int]] = [],  # noqa: B006
-        availableMemoryProportions: list[float] = [],  # noqa: B006
-        partialsTypes: list[str] = [],  # noqa: B006
+        dilations: list[list[int]] = [],
+        inDilations: list[list[int]] = [],
+        pads: list[list[int]] = [],
+        outPads: list[list[int]] = [],
+        strides: list[list[int]] = [],
+        availableMemoryProportions: list[float] = [],
+        partialsTypes: list[str] = [],
         planType: str | None = None,
         perConvReservedTiles: int | None = None,
         cycleBackOff: float | None = None,
-        enableConvDithering: list[int] = [],  # noqa: B006
+        enableConvDithering: list[int] = [],
         debugContext: object = "",
     ) -> list[str]:
         """Convolutions side by side; each has data, weights and perhaps a bias."""

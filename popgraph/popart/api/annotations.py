@@ -36,7 +36,7 @@ from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
 from popgraph.dialects.onnx.op import OnnxOp, to_python
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import WeightStore
-from popgraph.popart.api.pattern_names import PATTERNS
+from popgraph.popart.api.patterns import PATTERNS
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 
 NodeIds = str | Sequence[str] | set[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from logging import DEBUG
 
 import numpy as np
@@ -155,8 +156,9 @@ class Draft:
             with as_popart_errors():
                 check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
+        seen = partial(self.seen, op_type, domain, args, attributes, ids, name)
         if (domain, op_type) in AT_ONCE:
-            self._check_at_once(self.seen(op_type, domain, args, attributes, ids, name))
+            self._check_at_once(seen())
         for id in ids:
             self.names.take(id)
         with as_popart_errors():
@@ -171,7 +173,7 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
-                said = self._refused(error, op_type, domain, name, args, ids, attributes)
+                said = error if domain else _in_words_of_popart(error, seen())
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
                     raise said from error
                 values = self._inferred_anyway(error.node)
@@ -220,22 +222,6 @@ class Draft:
     def _log_node(self, op: OnnxOp, domain: str) -> None:
         name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"
         _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets.get(domain, 1))
-
-    def _refused(
-        self,
-        error: TypeMismatchError,
-        op_type: str,
-        domain: str,
-        name: str,
-        args: Sequence[str],
-        ids: Sequence[str],
-        attributes: Mapping[str, object],
-    ) -> TypeMismatchError:
-        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
-        if domain:
-            return error
-        said = complaint(self.seen(op_type, domain, args, attributes, ids, name))
-        return TypeMismatchError(said, error.where, error.what) if said else error
 
     def seen(
         self,
@@ -393,6 +379,12 @@ class Draft:
         if self.notes:
             about["metadata"] = MetadataAttr.of(self.notes.items())
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])
+
+
+def _in_words_of_popart(error: TypeMismatchError, node: Node) -> TypeMismatchError:
+    """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+    said = complaint(node)
+    return TypeMismatchError(said, error.where, error.what) if said else error
 
 
 _FINDERS = {("", "ArgMax"): 0, ("", "ArgMin"): 0, ("", "TopK"): 1}

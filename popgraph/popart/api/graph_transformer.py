@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from popgraph.builder.onnx import conversions
@@ -10,10 +10,13 @@ from popgraph.builder.onnx.conversions import Conversion
 from popgraph.builder.onnx.external_weights import mark, save_externally
 from popgraph.builder.onnx.message import read_message
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import DataType
 from popgraph.popart.api.unreadable import reading_model
 from popgraph.popart.exceptions import as_popart_errors
 from popgraph.support import dtypes
+
+
+def _conversion(source: str, target: str) -> Callable[[GraphTransformer], None]:
+    return lambda self: self._convert(source, target)
 
 
 @typed
@@ -33,38 +36,23 @@ class GraphTransformer:
     def getModelProto(self) -> bytes:
         return bytes(self._model.SerializeToString())
 
-    def _convert(self, source: DataType, target: DataType, clip: bool = False) -> None:
-        before, after = (dtypes.BY_POPART[one.name].onnx for one in (source, target))
+    def _convert(self, source: str, target: str, clip: bool = False) -> None:
+        before, after = (dtypes.BY_POPART[one].onnx for one in (source, target))
         with as_popart_errors():
             Conversion(before, after, clip).convert(self._model)
 
-    def convertFloatsToHalfs(self) -> None:
-        self._convert(DataType.FLOAT, DataType.FLOAT16)
-
-    def convertUINT8ToINT32(self) -> None:
-        self._convert(DataType.UINT8, DataType.INT32)
-
-    def convertUINT16ToINT32(self) -> None:
-        self._convert(DataType.UINT16, DataType.INT32)
-
-    def convertINT8ToINT32(self) -> None:
-        self._convert(DataType.INT8, DataType.INT32)
-
-    def convertINT16ToINT32(self) -> None:
-        self._convert(DataType.INT16, DataType.INT32)
+    convertBFloats16ToFloat32 = _conversion("BFLOAT16", "FLOAT")
+    convertDoublesToFloats = _conversion("DOUBLE", "FLOAT")
+    convertDoublesToHalfs = _conversion("DOUBLE", "FLOAT16")
+    convertFloatsToHalfs = _conversion("FLOAT", "FLOAT16")
+    convertINT16ToINT32 = _conversion("INT16", "INT32")
+    convertINT8ToINT32 = _conversion("INT8", "INT32")
+    convertUINT16ToINT32 = _conversion("UINT16", "INT32")
+    convertUINT8ToINT32 = _conversion("UINT8", "INT32")
 
     def convertINT64ToINT32(self, clip: bool = False) -> None:
         """Numbers that do not fit are an error, unless `clip`, which takes the nearest."""
-        self._convert(DataType.INT64, DataType.INT32, clip)
-
-    def convertDoublesToFloats(self) -> None:
-        self._convert(DataType.DOUBLE, DataType.FLOAT)
-
-    def convertDoublesToHalfs(self) -> None:
-        self._convert(DataType.DOUBLE, DataType.FLOAT16)
-
-    def convertBFloats16ToFloat32(self) -> None:
-        self._convert(DataType.BFLOAT16, DataType.FLOAT)
+        self._convert("INT64", "INT32", clip)
 
     def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
         with as_popart_errors():

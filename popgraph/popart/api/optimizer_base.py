@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,6 +59,11 @@ class Parameter:
     @property
     def about(self) -> str:
         return self.plural or f"{self.words}s"
+
+
+def values_of(name: str) -> Callable[[Optimizer], OptimizerValueMap]:
+    """A method that gives the values of a parameter."""
+    return lambda self: self._maps[name]
 
 
 @typed
@@ -120,11 +125,8 @@ class Optimizer(ABC):
     def getLossScalingVal(self) -> float:
         return self._loss_scaling.val()
 
-    def learningRates(self) -> OptimizerValueMap:
-        return self._maps["learningRate"]
-
-    def weightDecays(self) -> OptimizerValueMap:
-        return self._maps["weightDecay"]
+    learningRates = values_of("learningRate")
+    weightDecays = values_of("weightDecay")
 
     def validate_replacement(self, new: Optimizer) -> None:
         """Refuses what the compiled program cannot become."""

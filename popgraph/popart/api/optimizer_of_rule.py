@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from typing import Any
+
 from popgraph.builder.opset.enums import DataType, SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.passes import optimizer_spec as ours
 from popgraph.passes.optimizer_spec import OptimizerSpec, Scalar
@@ -12,17 +16,18 @@ from popgraph.popart.api.optimizers import SGD, Adam, Adaptive
 
 def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
     """The optimizer of PopART that stands for an update rule."""
-    made: dict[type[OptimizerSpec], type[Optimizer]] = {
-        ours.SGD: SGD,
-        ours.Adam: Adam,
-        ours.Adaptive: Adaptive,
-    }
-    kind = made[type(spec)]
+    made = {ours.SGD: SGD, ours.Adam: Adam, ours.Adaptive: Adaptive}
+    kind: Any = made[type(spec)]
     values: dict[str, object] = {"lossScaling": _pair(spec.loss_scaling)}
     for one in kind.PARAMETERS:
         if one.ours:
             values[one.default_key] = _pair(getattr(spec, one.ours))
     clip = [ClipNormSettings.clipAllWeights(one.maximum) for one in spec.clip]
+    types = {
+        one.name: _type(getattr(spec, one.name))
+        for one in fields(spec)
+        if re.fullmatch(r"acc(um|l\d)_type", one.name)
+    }
     match spec:
         case ours.SGD():
             values["nesterov"] = (float(spec.nesterov), True)
@@ -32,33 +37,19 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
                 values,
                 clip_norm_settings=clip,
                 accumulatorAndMomentum=state,
-                accumType=_type(spec.accum_type),
-                accl1Type=_type(spec.accl1_type),
+                accumType=types["accum_type"],
+                accl1Type=types["accl1_type"],
             )
         case ours.Adam():
-            return Adam(
-                values,
-                mode=Adam.mode_of(spec.mode),
-                weight_decay_mode=_decay(spec.decay),
-                clip_norm_settings=clip,
-                scaled_optimizer_state=spec.scaled_state,
-                accum_type=_type(spec.accum_type),
-                accl1_type=_type(spec.accl1_type),
-                accl2_type=_type(spec.accl2_type),
-            )
+            own: dict[str, Any] = {"scaled_optimizer_state": spec.scaled_state}
         case ours.Adaptive():
-            return Adaptive(
-                values,
-                mode=Adaptive.mode_of(spec.mode),
-                weight_decay_mode=_decay(spec.decay),
-                rmsprop_tf_variant=spec.tf_variant,
-                accum_type=_type(spec.accum_type),
-                accl1_type=_type(spec.accl1_type),
-                accl2_type=_type(spec.accl2_type),
-                accl3_type=_type(spec.accl3_type),
-                clip_norm_settings=clip,
-            )
-    raise AssertionError("every optimizer is one of these")
+            own = {"rmsprop_tf_variant": spec.tf_variant}
+        case _:
+            raise AssertionError("every optimizer is one of these")
+    decay = WeightDecayMode.Decay if spec.decay else WeightDecayMode.L2Regularization
+    mode = kind.mode_of(spec.mode)
+    optimizer: Optimizer = kind(values, mode, decay, clip_norm_settings=clip, **types, **own)
+    return optimizer
 
 
 def _type(name: str) -> DataType:
@@ -68,7 +59,3 @@ def _type(name: str) -> DataType:
 
 def _pair(scalar: Scalar) -> tuple[float, bool]:
     return scalar.value, scalar.constant
-
-
-def _decay(decoupled: bool) -> WeightDecayMode:
-    return WeightDecayMode.Decay if decoupled else WeightDecayMode.L2Regularization

@@ -132,15 +132,12 @@ class ClipNormSettings:
             "deprecated. These shall all be removed from a future release. Please use the static "
             "creation methods, 'clipWeights' and 'clipAllWeights' instead."
         )
-        self._set(weightIds, maxNorm, everything=False)
-
-    def _set(self, weightIds: list[str], maxNorm: float, *, everything: bool) -> None:
-        self.weightIds, self.maxNorm, self.everything = list(weightIds), maxNorm, everything
+        self.weightIds, self.maxNorm, self.everything = list(weightIds), maxNorm, False
 
     @classmethod
     def _made(cls, weightIds: list[str], maxNorm: float, *, everything: bool) -> ClipNormSettings:
         made = cls.__new__(cls)
-        made._set(weightIds, maxNorm, everything=everything)
+        made.weightIds, made.maxNorm, made.everything = list(weightIds), maxNorm, everything
         return made
 
     @staticmethod

@@ -15,10 +15,9 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.passes import optimizer_spec as ours
 from popgraph.popart.api.logger import deprecated
-from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types
+from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types, values_of
 from popgraph.popart.api.optimizer_value import (
     ClipNormSettings,
-    OptimizerValueMap,
 )
 from popgraph.popart.exceptions import (
     popart_exception,
@@ -93,17 +92,10 @@ class SGD(Optimizer):
     def _nesterov(self) -> bool:
         return bool(self._maps["nesterov"].default.val())
 
-    def momentums(self) -> OptimizerValueMap:
-        return self._maps["momentum"]
-
-    def dampenings(self) -> OptimizerValueMap:
-        return self._maps["dampening"]
-
-    def velocityScalings(self) -> OptimizerValueMap:
-        return self._maps["velocityScaling"]
-
-    def nesterov(self) -> OptimizerValueMap:
-        return self._maps["nesterov"]
+    momentums = values_of("momentum")
+    dampenings = values_of("dampening")
+    velocityScalings = values_of("velocityScaling")
+    nesterov = values_of("nesterov")
 
     def _validate(self, new: SGD) -> None:
         super()._validate(new)
@@ -180,8 +172,40 @@ def _from_numbers(numbers: Mapping[str, float], constant: bool) -> dict[str, obj
     return {keys[name]: (float(value), constant) for name, value in numbers.items()}
 
 
+class _WithModes(Optimizer):
+    """What Adam and Adaptive have in common: a mode, and a way of weight decay."""
+
+    _MODES: ClassVar[Mapping[Any, str]]
+    _mode: Any
+    _decay: WeightDecayMode
+    _types: dict[str, Any]
+
+    @classmethod
+    def mode_of(cls, mode: str) -> Any:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
+
+    def _validate(self, new: _WithModes) -> None:
+        if self._mode is not new._mode:
+            raise popart_exception(f"{self.KIND} modes do not match")
+        if self._decay is not new._decay:
+            raise popart_exception("Weight decay modes do not match")
+        super()._validate(new)
+
+    def _of_all(self) -> dict[str, Any]:
+        """What specifications of both kinds have."""
+        return {
+            **self._scalars(),
+            **self._types,
+            "specific": self._specifics(),
+            "clip": self._clips(),
+            "mode": self._MODES[self._mode],
+            "decay": self._decay is WeightDecayMode.Decay,
+        }
+
+
 @typed
-class Adam(Optimizer):
+class Adam(_WithModes):
     """Adam, AdamW (`weight_decay_mode` Decay), AdaMax, Lamb."""
 
     KIND = "Adam"
@@ -201,11 +225,6 @@ class Adam(Optimizer):
         AdamMode.LambNoBias: "lamb_no_bias",
         AdamMode.AdaMax: "ada_max",
     }
-
-    @classmethod
-    def mode_of(cls, mode: str) -> AdamMode:
-        """PopART's name of a mode."""
-        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
 
     def __init__(
         self,
@@ -233,39 +252,20 @@ class Adam(Optimizer):
             values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
         super().__init__(values, clip_norm_settings)
 
-    def beta1s(self) -> OptimizerValueMap:
-        return self._maps["beta1"]
-
-    def beta2s(self) -> OptimizerValueMap:
-        return self._maps["beta2"]
-
-    def epss(self) -> OptimizerValueMap:
-        return self._maps["eps"]
-
-    def maxWeightNorms(self) -> OptimizerValueMap:
-        return self._maps["maxWeightNorm"]
-
-    def _validate(self, new: Adam) -> None:
-        _validate_modes(self, new)
-        super()._validate(new)
+    beta1s = values_of("beta1")
+    beta2s = values_of("beta2")
+    epss = values_of("eps")
+    maxWeightNorms = values_of("maxWeightNorm")
 
     def _structure(self) -> tuple[object, ...]:
         return (self._scaled, *self._types.values())
 
     def spec(self) -> ours.Adam:
-        return ours.Adam(
-            **self._scalars(),
-            specific=self._specifics(),
-            clip=self._clips(),
-            mode=self._MODES[self._mode],
-            decay=self._decay is WeightDecayMode.Decay,
-            scaled_state=self._scaled,
-            **self._types,
-        )
+        return ours.Adam(**self._of_all(), scaled_state=self._scaled)
 
 
 @typed
-class Adaptive(Optimizer):
+class Adaptive(_WithModes):
     """AdaGrad, RMSProp, centered RMSProp, AdaDelta."""
 
     KIND = "Adaptive"
@@ -282,11 +282,6 @@ class Adaptive(Optimizer):
         AdaptiveMode.CenteredRMSProp: "centered_rms_prop",
         AdaptiveMode.AdaDelta: "ada_delta",
     }
-
-    @classmethod
-    def mode_of(cls, mode: str) -> AdaptiveMode:
-        """PopART's name of a mode."""
-        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
 
     def __init__(
         self,
@@ -316,36 +311,12 @@ class Adaptive(Optimizer):
         self._mode, self._decay, self._tf = mode, weight_decay_mode, rmsprop_tf_variant
         super().__init__(values, clip_norm_settings)
 
-    def alphas(self) -> OptimizerValueMap:
-        return self._maps["alpha"]
-
-    def momentums(self) -> OptimizerValueMap:
-        return self._maps["momentum"]
-
-    def epss(self) -> OptimizerValueMap:
-        return self._maps["eps"]
-
-    def _validate(self, new: Adaptive) -> None:
-        _validate_modes(self, new)
-        super()._validate(new)
+    alphas = values_of("alpha")
+    momentums = values_of("momentum")
+    epss = values_of("eps")
 
     def _structure(self) -> tuple[object, ...]:
         return (self._tf, *self._types.values())
 
     def spec(self) -> ours.Adaptive:
-        return ours.Adaptive(
-            **self._scalars(),
-            specific=self._specifics(),
-            clip=self._clips(),
-            mode=self._MODES[self._mode],
-            decay=self._decay is WeightDecayMode.Decay,
-            tf_variant=self._tf,
-            **self._types,
-        )
-
-
-def _validate_modes(old: Adam | Adaptive, new: Adam | Adaptive) -> None:
-    if old._mode is not new._mode:
-        raise popart_exception(f"{old.KIND} modes do not match")
-    if old._decay is not new._decay:
-        raise popart_exception("Weight decay modes do not match")
+        return ours.Adaptive(**self._of_all(), tf_variant=self._tf)

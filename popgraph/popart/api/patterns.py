@@ -6,11 +6,32 @@ from collections.abc import Sequence
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import PatternsLevel
-from popgraph.popart.api.pattern_names import DEFAULT, MANDATORY, PATTERNS, PRE_ALIAS
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.logs import log_of
 
 _LOG = log_of("pattern")
+
+_NAMES = {
+    "mandatory": """
+        AbsGradOp AllReduceToIdentity Atan2Arg0GradOp Atan2Arg1GradOp ConvDataGrad
+        ConvFlipWeightsGradOp ConvTranspose CosGradOp CoshOp DivArg0GradOp DivArg1GradOp ExpGradOp
+        Expm1GradOp FmodArg0GradOp Log1pGradOp LogGradOp LoopScanOut MatMulLhsGradOp MatMulOp
+        MatMulRhsGradOp MulArgGradOp PowArg0GradOp PowArg1GradOp RandomNormalLikeOpPattern
+        RandomUniformLikeOpPattern ReciprocalGradOp ScanToLoop SinGradOp SqrtGradOp
+        SubtractArg1GradOp ZerosLikeOpPattern
+    """,
+    "default": """
+        ConvFlipWeightsDoubleFlip DecomposeBinaryConstScalar ExpandCast InitAccumulate
+        LambSerialisedWeight NegativeOneScale NlllWithSoftmaxGradDirect OpToIdentity
+        PackedDataBlock PadSum PostNRepl PreUniRepl RemoveUnnecessaryLossGradCast SoftmaxGradDirect
+        SplitGradOpToConcat SplitOp SumToAdd TransposeToIdentityOrReshapePattern UpsampleToResize
+    """,
+    "optional": "LSTMOp Slice2SliceSubsample SplitGather TiedGather TiedGatherAccumulate",
+}
+MANDATORY, DEFAULT, OPTIONAL = (frozenset(names.split()) for names in _NAMES.values())
+PRE_ALIAS = MANDATORY | DEFAULT | OPTIONAL
+PATTERNS = PRE_ALIAS | {"InPlace", "UpdateInplacePrioritiesForIpu"}
+"""The names of PopART's patterns, and which are always on, on by default, or off."""
 
 FUSING = frozenset(("NlllWithSoftmaxGradDirect", "SoftmaxGradDirect"))
 """Patterns that one of our passes does, which is left out where both are off."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
@@ -36,32 +36,25 @@ def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
     return notes
 
 
+def _noted(prefix: str, notes: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The tensors of which notes of a kind speak, and what they say."""
+    return ((key.removeprefix(prefix), value) for key, value in notes if key.startswith(prefix))
+
+
 def exchange_strategies(notes: Iterable[tuple[str, str]]) -> dict[str, ExchangeStrategy]:
     """When inputs come, where it is not just in time."""
-    return {
-        key.removeprefix(_EXCHANGE): ExchangeStrategy(int(value))
-        for key, value in notes
-        if key.startswith(_EXCHANGE)
-    }
+    return {id: ExchangeStrategy(int(value)) for id, value in _noted(_EXCHANGE, notes)}
 
 
 def input_tiles(notes: Iterable[tuple[str, str]]) -> dict[str, TileSet]:
     """The tiles to which inputs come that are not those that compute."""
-    return {
-        key.removeprefix(_TILES): TileSet(int(value))
-        for key, value in notes
-        if key.startswith(_TILES)
-    }
+    return {id: TileSet(int(value)) for id, value in _noted(_TILES, notes)}
 
 
 def broadcast_inputs(notes: Iterable[tuple[str, str]]) -> frozenset[str]:
     """The inputs of which all replicas get the same."""
     broadcast = str(int(ReplicatedStreamMode.Broadcast))
-    return frozenset(
-        key.removeprefix(_STREAM_MODE)
-        for key, value in notes
-        if key.startswith(_STREAM_MODE) and value == broadcast
-    )
+    return frozenset(id for id, value in _noted(_STREAM_MODE, notes) if value == broadcast)
 
 
 def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
@@ -78,9 +71,7 @@ def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
 
 def grouped_weights(notes: Iterable[tuple[str, str]]) -> dict[str, VariableSettings]:
     """The weights that not all replicas share, or of which not one value comes back."""
-    return {
-        key.removeprefix(GROUPS): _settings(value) for key, value in notes if key.startswith(GROUPS)
-    }
+    return {id: _settings(value) for id, value in _noted(GROUPS, notes)}
 
 
 def _settings(text: str) -> VariableSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -63,45 +63,40 @@ class Era:
 
 
 _SHAPES = ("inputShapeInfo", "passes", "userOptions")
-_UNREADABLE = "Failed to parse ModelProto from string"
+_DECEMBER_2018 = Era(
+    "2018-12",
+    "poponnx",
+    replicas_first=True,
+    checked=False,
+    anchored=False,
+    constant_weights=False,
+    unreadable="Failed to parse ModelProto from string",
+    opset=9,
+    gradient="d__",
+    numbered=True,
+    group_variances=True,
+    inference=("dataFeed", "losses", *_SHAPES),
+    training=("dataFeed", "losses", "optimizer", *_SHAPES),
+    signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
+)
+PLAIN_POPONNX = replace(
+    _DECEMBER_2018,
+    name="2019-03",
+    anchored=True,
+    numbered=False,
+    signs=frozenset(["enableAutoRecomputation", "setDevice"]),
+)
+"""What `import poponnx` is where nobody says more."""
 ERAS = (
-    Era(
-        "2018-12",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        anchored=False,
-        constant_weights=False,
-        unreadable=_UNREADABLE,
-        opset=9,
-        gradient="d__",
-        numbered=True,
-        group_variances=True,
-        inference=("dataFeed", "losses", *_SHAPES),
-        training=("dataFeed", "losses", "optimizer", *_SHAPES),
-        signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
-    ),
-    Era(
-        "2019-03",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        constant_weights=False,
-        unreadable=_UNREADABLE,
-        opset=9,
-        gradient="d__",
-        group_variances=True,
-        inference=("dataFeed", "losses", *_SHAPES),
-        training=("dataFeed", "losses", "optimizer", *_SHAPES),
-        signs=frozenset(["enableAutoRecomputation", "setDevice"]),
-    ),
-    Era(
-        "2019-07",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        unreadable=_UNREADABLE,
+    _DECEMBER_2018,
+    PLAIN_POPONNX,
+    replace(
+        PLAIN_POPONNX,
+        name="2019-07",
+        constant_weights=True,
+        opset=10,
         gradient="D___",
+        group_variances=False,
         inference=("dataFeed", "deviceInfo", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", "deviceInfo", *_SHAPES),
         signs=frozenset(["ReductionType", "deviceInfo", "autoRecomputation", "PyWeightsIO"]),
@@ -131,8 +126,6 @@ ERAS = (
 )
 """All eras, oldest first; the last is what `popgraph.popart` is."""
 
-PLAIN_POPONNX = next(era for era in ERAS if era.name == "2019-03")
-"""What `import poponnx` is where nobody says more."""
 LAST = ERAS[-1]
 
 

@@ -19,8 +19,7 @@ from popgraph.builder.opset.enums import (
 from popgraph.popart.api import devices, options
 from popgraph.popart.api import patterns as modern
 from popgraph.popart.api.logger import getLogger
-from popgraph.popart.api.pattern_names import PATTERNS
-from popgraph.popart.api.patterns import spelt
+from popgraph.popart.api.patterns import PATTERNS, spelt
 from popgraph.popart.api.settings import (
     AutomaticLossScalingSettings,
     BatchSerializationSettings,
