@@ -11,12 +11,12 @@ from popgraph.builder.opset import enums as _enums
 from popgraph.popart.api.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
 
 if TYPE_CHECKING:
-    from popgraph.builder.opset.comm_group import *  # noqa: F403
     from popgraph.builder.opset.enums import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.popart.about import *  # noqa: F403
     from popgraph.popart.api.annotations import *  # noqa: F403
     from popgraph.popart.api.dataflow import *  # noqa: F403
+    from popgraph.popart.api.debug_infos import *  # noqa: F403
     from popgraph.popart.api.debugging import *  # noqa: F403
     from popgraph.popart.api.devices import *  # noqa: F403
     from popgraph.popart.api.graph_transformer import *  # noqa: F403
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from popgraph.popart.sessions.training_session import *  # noqa: F403
 
 _MODULES = {
-    "builder.opset.comm_group": "CommGroup",
+    "builder.opset.enums": "CommGroup",
     "builder.opset.graphcore_opset": "AiGraphcoreOpset1",
     "popart.about": """
         defaultAiGraphcoreOpset defaultAiOnnxMlOpset defaultAiOnnxOpset packageHash versionNumber
@@ -48,8 +48,9 @@ _MODULES = {
     """,
     "popart.api.annotations": "AttributeContextManager KeyValueContextManager NameContextManager",
     "popart.api.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
+    "popart.api.debug_infos": "SourceLocation",
     "popart.api.debugging": """
-        DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo
+        DebugContext DebugInfo NumIOTiles OutOfMemoryError closePoplarDebugInfo
         initializePoplarDebugInfo
     """,
     "popart.api.devices": "DeviceInfo DeviceManager syncPatternFromString syncPatternToString",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from popgraph import popart
-from popgraph.builder.opset import enums
+from popgraph.builder.opset.enums import PopartEnum
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.names import RESERVED_PREFIXES
 from popgraph.popart.api.patterns import FUSING, MANDATORY, PATTERNS
@@ -41,7 +41,7 @@ class Entry:
     why: str = ""
 
 
-Table = Mapping[tuple[Effect, str], str]
+Table = Mapping[Effect, Mapping[str, str]]
 """Names, by their effect and the reason."""
 
 
@@ -56,136 +56,113 @@ _MISSING = "instruments, logs or draws what only an IPU has; `popgraph print` sh
 _CACHE = "kernels are always cached, in the user's cache directory"
 
 OPTIONS: Table = {
-    (Effect.PROGRAM, _COUNTS): """
-        accumulationFactor enableGradientAccumulation enableReplicatedGraphs replicatedGraphCount
-    """,
-    (Effect.PROGRAM, "results: gradients are added up or averaged"): """
-        accumulationAndReplicationReductionType
-    """,
-    (Effect.PROGRAM, "results: when the mean of gradients is taken, which rounds differently"): """
-        meanAccumulationAndReplicationReductionStrategy
-    """,
-    (Effect.PROGRAM, _RANKS): """
-        enableDistributedReplicatedGraphs getGlobalReplicationFactor globalReplicaOffset
-        globalReplicationFactor
-    """,
-    (Effect.PROGRAM, _ACROSS): """
-        accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
-        weightTensorLocationSettings
-    """,
-    (Effect.PROGRAM, "results: the loss scale follows the gradients"): """
-        automaticLossScalingSettings
-    """,
-    (Effect.PROGRAM, "memory: gradients recompute activations instead of keeping them"): """
-        autoRecomputation
-    """,
-    (Effect.PROGRAM, "speed: weights of inference are constants, which the host cannot change"): """
-        constantWeights
-    """,
-    (Effect.PROGRAM, "without it, `prepareDevice` compiles nothing, and nothing can run"): """
-        compileEngine
-    """,
-    (Effect.PROGRAM, "a second program, which `run` of its handle calls"): """
-        createImplicitPipeliningFwdOnlyProgram
-    """,
-    (Effect.PROGRAM, "which states `modelToHost` writes"): """
-        disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
-    """,
-    (Effect.PROGRAM, "results: a step with NaN or infinity ends with an error"): """
-        enableFloatingPointChecks
-    """,
-    (Effect.PROGRAM, "whether `getRNGState` and `setRNGState` may be called"): """
-        enableLoadAndOffloadRNGState
-    """,
-    (Effect.PROGRAM, "results: later stages meet older weights unless gradients accumulate"): """
-        enablePipelining
-    """,
-    (Effect.PROGRAM, "results: halves are rounded at random"): "enableStochasticRounding",
-    (Effect.PROGRAM, "results: which channels are a group"): "groupNormStridedChannelGrouping",
-    (Effect.PROGRAM, "results: inputs are drawn here, and the host's are not read"): """
-        syntheticDataMode
-    """,
-    (Effect.PROGRAM, "results: which stage of a pipeline by cost computes what"): """
-        virtualGraphSplitRatios
-    """,
-    (Effect.PROGRAM, "which devices stages of a pipeline have, and what is refused"): """
-        virtualGraphMode
-    """,
-    (Effect.REPORTS, "summaries show more"): "reportOptions",
-    (Effect.REPORTS, "summaries name tensors that an IPU would have off chip"): """
-        tensorLocationSettingsOverride
-    """,
-    (Effect.REPORTS, "lets `getCycleCount` give the modelled cycles"): """
-        instrumentWithHardwareCycleCounter
-    """,
-    (Effect.REPORTS, "`debug.allowOutOfMemory`: what the error of a full IPU says"): """
-        engineOptions
-    """,
-    (Effect.IR, "which pictures of the IR are drawn, where and of what"): """
-        dotChecks dotOpNames finalDotOp firstDotOp logDir
-    """,
-    (Effect.NONE, _IPU): """
-        accumulateOuterFragmentSettings activationTensorLocationSettings
-        batchSerializationSettings
-        delayVarUpdates enableFullyConnectedPass enableMergeExchange enableOutlining
-        executionPhaseSettings kahnTieBreaker mergeVarUpdate mergeVarUpdateMemThreshold numIOTiles
-        outlineThreshold partialsTypeMatMuls replicatedCollectivesSettings
-        scheduleNonWeightUpdateGradientConsumersEarly swapLimitScheduler timeLimitScheduler
-    """,
-    (Effect.NONE, "sums of gradients are written as they come"): "decomposeGradSum",
-    (Effect.NONE, "the program computes the loss scale in the type of the loss"): """
-        ensureFp32LossScaleTensor
-    """,
-    (Effect.NONE, "a step is a loop of the host; overlap of exchanges needs it"): """
-        enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
-    """,
-    (Effect.REFUSED, "other values than the default would change results"): "customCodelets",
-    (Effect.NONE, _ONE_DEVICE): "groupHostSync",
-    (Effect.NONE, _HOST): """
-        aliasZeroCopy bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
-        enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
-        rearrangeAnchorsOnHost rearrangeStreamsOnHost
-    """,
-    (Effect.NONE, "orders or copies the work of an IPU; the passes here decide themselves"): """
-        enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
-        enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
-        separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
-        transitiveClosureOptimizationThreshold useLoopCandidateCreator
-    """,
-    (Effect.NONE, _LIBRARIES): """
-        _enableRngStateManagement convolutionOptions customCodeletCompileFlags
-        enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
-        throwIfLog2ScaleTensorNotInRange
-    """,
-    (Effect.NONE, "all weights are sent alike: PopART's Python has no buffersFromHost"): """
-        updatableNamedBuffers
-    """,
-    (Effect.NONE, "64-bit numbers stay what they are"): "enableSupportedDataTypeCasting",
-    (Effect.NONE, "every operator keeps the version that its model asks for"): "strictOpVersions",
-    (Effect.NONE, _MISSING): """
-        exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
-        opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
-        serializedPoprithmsShiftGraphsDir
-    """,
-    (Effect.NONE, _CACHE): "cachePath enableEngineCaching enableVariablesCaching",
+    Effect.PROGRAM: {
+        _COUNTS: """
+            accumulationFactor enableGradientAccumulation enableReplicatedGraphs
+            replicatedGraphCount
+        """,
+        "results: gradients are added up or averaged": "accumulationAndReplicationReductionType",
+        "results: when the mean of gradients is taken, which rounds differently": """
+            meanAccumulationAndReplicationReductionStrategy
+        """,
+        _RANKS: """
+            enableDistributedReplicatedGraphs getGlobalReplicationFactor globalReplicaOffset
+            globalReplicationFactor
+        """,
+        _ACROSS: """
+            accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
+            weightTensorLocationSettings
+        """,
+        "results: the loss scale follows the gradients": "automaticLossScalingSettings",
+        "memory: gradients recompute activations instead of keeping them": "autoRecomputation",
+        "speed: weights of inference are constants, which the host cannot change": """
+            constantWeights
+        """,
+        "without it, `prepareDevice` compiles nothing, and nothing can run": "compileEngine",
+        "a second program, which `run` of its handle calls": """
+            createImplicitPipeliningFwdOnlyProgram
+        """,
+        "which states `modelToHost` writes": """
+            disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
+        """,
+        "results: a step with NaN or infinity ends with an error": "enableFloatingPointChecks",
+        "whether `getRNGState` and `setRNGState` may be called": "enableLoadAndOffloadRNGState",
+        "results: later stages meet older weights unless gradients accumulate": "enablePipelining",
+        "results: halves are rounded at random": "enableStochasticRounding",
+        "results: which channels are a group": "groupNormStridedChannelGrouping",
+        "results: inputs are drawn here, and the host's are not read": "syntheticDataMode",
+        "results: which stage of a pipeline by cost computes what": "virtualGraphSplitRatios",
+        "which devices stages of a pipeline have, and what is refused": "virtualGraphMode",
+    },
+    Effect.REPORTS: {
+        "summaries show more": "reportOptions",
+        "summaries name tensors that an IPU would have off chip": "tensorLocationSettingsOverride",
+        "lets `getCycleCount` give the modelled cycles": "instrumentWithHardwareCycleCounter",
+        "`debug.allowOutOfMemory`: what the error of a full IPU says": "engineOptions",
+    },
+    Effect.IR: {
+        "which pictures of the IR are drawn, where and of what": """
+            dotChecks dotOpNames finalDotOp firstDotOp logDir
+        """,
+    },
+    Effect.NONE: {
+        _IPU: """
+            accumulateOuterFragmentSettings activationTensorLocationSettings
+            batchSerializationSettings delayVarUpdates enableFullyConnectedPass enableMergeExchange
+            enableOutlining executionPhaseSettings kahnTieBreaker mergeVarUpdate
+            mergeVarUpdateMemThreshold numIOTiles outlineThreshold partialsTypeMatMuls
+            replicatedCollectivesSettings scheduleNonWeightUpdateGradientConsumersEarly
+            swapLimitScheduler timeLimitScheduler
+        """,
+        "sums of gradients are written as they come": "decomposeGradSum",
+        "the program computes the loss scale in the type of the loss": "ensureFp32LossScaleTensor",
+        "a step is a loop of the host; overlap of exchanges needs it": """
+            enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
+        """,
+        _ONE_DEVICE: "groupHostSync",
+        _HOST: """
+            aliasZeroCopy bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
+            enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
+            rearrangeAnchorsOnHost rearrangeStreamsOnHost
+        """,
+        "orders or copies the work of an IPU; the passes here decide themselves": """
+            enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
+            enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
+            separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
+            transitiveClosureOptimizationThreshold useLoopCandidateCreator
+        """,
+        _LIBRARIES: """
+            _enableRngStateManagement convolutionOptions customCodeletCompileFlags
+            enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
+            throwIfLog2ScaleTensorNotInRange
+        """,
+        "all weights are sent alike: PopART's Python has no buffersFromHost": """
+            updatableNamedBuffers
+        """,
+        "64-bit numbers stay what they are": "enableSupportedDataTypeCasting",
+        "every operator keeps the version that its model asks for": "strictOpVersions",
+        _MISSING: """
+            exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
+            opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
+            serializedPoprithmsShiftGraphsDir
+        """,
+        _CACHE: "cachePath enableEngineCaching enableVariablesCaching",
+    },
+    Effect.REFUSED: {
+        "other values than the default would change results": "customCodelets",
+    },
 }
 """What each of PopART's options changes."""
 
 _PATTERNS_WITHOUT: Table = {
-    (Effect.NONE, "only operators of PopXL need it"): """
-        AllReduceToIdentity DecomposeBinaryConstScalar
-    """,
-    (Effect.NONE, "says where an IPU's tiles keep or overwrite what"): "InitAccumulate",
-    (Effect.NONE, "the operator, and the bodies of loops, stay as written"): """
-        LoopScanOut PackedDataBlock
-    """,
-    (Effect.NONE, "the norm is that of a weight, be it used in parts or not"): """
-        LambSerialisedWeight
-    """,
-    (Effect.NONE, "a loss scale is made in the type that the loss has"): """
-        RemoveUnnecessaryLossGradCast
-    """,
-    (Effect.NONE, _ONE_DEVICE): "SplitGather",
+    Effect.NONE: {
+        "only operators of PopXL need it": "AllReduceToIdentity DecomposeBinaryConstScalar",
+        "says where an IPU's tiles keep or overwrite what": "InitAccumulate",
+        "the operator, and the bodies of loops, stay as written": "LoopScanOut PackedDataBlock",
+        "the norm is that of a weight, be it used in parts or not": "LambSerialisedWeight",
+        "a loss scale is made in the type that the loss has": "RemoveUnnecessaryLossGradCast",
+        _ONE_DEVICE: "SplitGather",
+    },
 }
 
 _FUSED = "speed: the gradient of Softmax with a loss is one operation, unless both are off"
@@ -210,39 +187,45 @@ OURS: Mapping[str, str] = {
 
 OTHERS: Mapping[str, Table] = {
     "": {
-        (Effect.QUIET, _ONE_DEVICE): """
-            ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
-        """,
-        (Effect.QUIET, _SCHEDULE): """
-            AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
-            ExecutionPhaseSettings ExperimentalSettings
-        """,
-        (Effect.QUIET, "kept, but nothing reads it"): "NumIOTiles",
+        Effect.QUIET: {
+            _ONE_DEVICE: "ReplicatedCollectivesSettings TensorLocation TensorLocationSettings",
+            _SCHEDULE: """
+                AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
+                ExecutionPhaseSettings ExperimentalSettings
+            """,
+            "kept, but nothing reads it": "NumIOTiles",
+        },
     },
     "Builder": {
-        (Effect.QUIET, "a note in the model; the passes of the CPU decide themselves"): """
-            excludePatterns outlineAttributes schedulePriority
-            setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
-            setPartialsType setSerializeMatMul
-        """,
-        (Effect.QUIET, _ONE_DEVICE): "outputTensorLocation",
+        Effect.QUIET: {
+            "a note in the model; the passes of the CPU decide themselves": """
+                excludePatterns outlineAttributes schedulePriority setAvailableMemoryProportion
+                setEnableConvDithering setInplacePreferences setPartialsType setSerializeMatMul
+            """,
+            _ONE_DEVICE: "outputTensorLocation",
+        },
     },
     "Session": {
-        (Effect.REFUSED, _POPEF): """
-            compileAndExport loadExecutable saveExecutable saveVariables
-        """,
+        Effect.REFUSED: {
+            _POPEF: "compileAndExport loadExecutable saveExecutable saveVariables",
+        },
     },
     "TrainingSession": {
-        (Effect.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
-        (Effect.REFUSED, _POPLAR): "connectStreamToCallback",
+        Effect.QUIET: {
+            "cached kernels are looked up whenever needed": "updateEngineCache",
+        },
+        Effect.REFUSED: {
+            _POPLAR: "connectStreamToCallback",
+        },
     },
 }
 """What does less than its name says, or is not here, by what it does and why."""
 
 
 def _named(owner: str, table: Table) -> Iterator[Entry]:
-    for (effect, why), names in table.items():
-        yield from (Entry(owner, name, effect, why) for name in names.split())
+    for effect, reasons in table.items():
+        for why, names in reasons.items():
+            yield from (Entry(owner, name, effect, why) for name in names.split())
 
 
 def _names() -> dict[str, set[str]]:
@@ -251,7 +234,8 @@ def _names() -> dict[str, set[str]]:
     found = {one.__name__: {name for name in dir(one) if name[0] != "_"} for one in owners}
     for kind in ("InferenceSession", "TrainingSession"):
         found[kind] -= found["Session"]
-    of_module = set(dir(popart)) - RESERVED_PREFIXES.keys() - vars(enums).keys()
+    enums = {one.__name__ for one in PopartEnum.__subclasses__()}
+    of_module = set(dir(popart)) - RESERVED_PREFIXES.keys() - enums
     return {"": of_module} | {
         owner: names - set(OURS[owner].split()) for owner, names in found.items()
     }

@@ -1,8 +1,11 @@
-"""PopART's enumerations, with its numbering."""
+"""PopART's enumerations, with its numbering, and groups of replicas."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+
+from popgraph.builder.opset.arguments import typed
 
 
 class PopartEnum(Enum):
@@ -273,3 +276,12 @@ class WeightDecayMode(PopartEnum):
     """Whether decay enters the gradient or the update."""
 
     Decay, L2Regularization = range(2)
+
+
+@typed
+@dataclass
+class CommGroup:
+    """Which replicas form a group, and how many of them."""
+
+    type: CommGroupType = CommGroupType.All
+    replicaGroupSize: int = 0

@@ -91,6 +91,11 @@ class Operands:
     def _like_or_nothing(self, args: list[str] = [], debugContext: object = "") -> Results:
         return self._type(args)
 
+    def _placed(
+        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
+    ) -> Results:
+        return self._type(args)
+
     def _broadcasting(self, args: list[str], debugContext: object = "") -> Results:
         return self._broadcast(args)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.element_types import named_row
 from popgraph.builder.opset.enums import (
     CollectiveOperator,
+    CommGroup,
     DataType,
     InitType,
     PopartEnum,
@@ -409,17 +409,8 @@ class AiGraphcoreOpset1(Operands):
         """args[0] with args[2] put in at the offsets args[1]."""
         return self._type(args)
 
-    @one_result("DynamicZero")
-    def dynamiczero(
-        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
-    ) -> Results:
-        return self._type(args)
-
-    @one_result("DynamicAdd")
-    def dynamicadd(
-        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
-    ) -> Results:
-        return self._type(args)
+    dynamiczero = elementwise("DynamicZero", Operands._placed)
+    dynamicadd = elementwise("DynamicAdd", Operands._placed)
 
     # normalization, reduction, scattering
 

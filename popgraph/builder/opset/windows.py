@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from popgraph.builder.opset.checks.node import spaced
 from popgraph.support.errors import CallError
@@ -44,9 +44,16 @@ def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _pairs(pads: Sequence[int], axes: int) -> Iterable[tuple[int, int]]:
-    """What is added before and behind each axis."""
-    return zip(pads[:axes], pads[axes:], strict=True) if pads else [(0, 0)] * axes
+def _added(pads: Sequence[int], axes: int) -> Sequence[int]:
+    """What is added to each axis, at both of its ends."""
+    return [low + high for low, high in zip(pads[:axes], pads[axes:], strict=True)] or [0] * axes
+
+
+def _outputs(axis: tuple[int, ...], rounded: Callable[[float], int] = math.floor) -> int:
+    """How many places a window has along an axis."""
+    size, kernel, stride, dilation, spread, padded, behind = axis
+    room = (size - 1) * spread + padded - dilation * (kernel - 1)
+    return 1 + rounded(room / stride) + behind
 
 
 def _kernel_of_weights(
@@ -91,14 +98,11 @@ def _check_room(
     axes = len(sizes)
     if len(kernel) != axes or attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
         return
-    ends = [low + high for low, high in _pairs(pads, axes)]
-    behind = [low + high for low, high in _pairs(_numbers(attributes, "outPads"), axes)]
     strides, dilations, spreads = (_numbers(attributes, name) or [1] * axes for name in _PER_AXIS)
     rounded = math.ceil if attributes.get("ceil_mode") else math.floor
-    found = []
-    for k, size in enumerate(sizes):
-        room = (size - 1) * spreads[k] + ends[k] - dilations[k] * (kernel[k] - 1)
-        found += [1 + rounded(room / strides[k]) + behind[k]] if strides[k] > 0 else []
+    added = _added(pads, axes), _added(_numbers(attributes, "outPads"), axes)
+    places = zip(sizes, kernel, strides, dilations, spreads, *added, strict=True)
+    found = [_outputs(one, rounded) for one in places if one[2] > 0]
     if any(size < 0 for size in found):
         raise CallError(
             f"Window parameter values combine to give invalid spatial output shape: {spaced(found)}"
@@ -157,10 +161,6 @@ def convolved_shape(
         return given[name][place] if given[name] else [default] * wanted
 
     ones = (of(name, 1) for name in ("strides", "dilations", "inDilations"))
-    pads, behind = of("pads", 0), of("outPads", 0)
-    spatial = []
-    for axis, (stride, dilation, spread) in enumerate(zip(*ones, strict=True)):
-        size = (data[2 + axis] - 1) * spread + 1 + pads[axis] + pads[rank + axis]
-        room = size - dilation * (weights[2 + axis] - 1) - 1
-        spatial.append(room // stride + 1 + behind[axis] + behind[rank + axis])
-    return (data[0], weights[0], *spatial)
+    added = (_added(of(name, 0), rank) for name in ("pads", "outPads"))
+    axes = zip(data[2:], weights[2:], *ones, *added, strict=True)
+    return (data[0], weights[0], *(_outputs(one) for one in axes))

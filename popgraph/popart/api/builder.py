@@ -41,11 +41,15 @@ from popgraph.popart.api.opsets import (
     method_name,
     onnx_opset,
 )
-from popgraph.popart.api.replication_notes import REPLICATION, groups_note, stream_notes
 from popgraph.popart.api.settings import InputSettings
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.api.unreadable import reading_model
-from popgraph.popart.api.variable_settings import VariableSettings
+from popgraph.popart.api.variable_settings import (
+    REPLICATION,
+    VariableSettings,
+    groups_note,
+    stream_notes,
+)
 from popgraph.popart.exceptions import as_popart_errors, popart_exception, writing
 from popgraph.support.dtypes import BY_POPART
 from popgraph.support.writing import write_file
@@ -256,7 +260,7 @@ class Builder(Annotations, ModelSource):
             for name, value in attributes.items()
         }
         if domain:
-            return self._node(op_type, domain, args, given, outputs, None, debugContext)
+            return self.plain_node(op_type, args, given, outputs, debugContext, domain)
         version = self._root._version
         return popart_node(self, version, op_type, args, given, outputs, debugContext)
 
@@ -267,9 +271,12 @@ class Builder(Annotations, ModelSource):
         attributes: Mapping[str, object],
         outputs: int,
         debugContext: object,
+        domain: str = "",
+        result_types: Sequence[Attribute] | None = None,
     ) -> list[str]:
-        """A node of ONNX as ONNX means it."""
-        return self._node(op_type, "", args, attributes, outputs, None, debugContext)
+        """A node of ONNX as ONNX means it, or of another domain."""
+        ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
+        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
     def add_custom_node(
         self,
@@ -283,26 +290,13 @@ class Builder(Annotations, ModelSource):
         """A node of another domain; its maker says the types of its results."""
         self._root._draft.writer.opsets.setdefault(domain, 1)
         count = len(result_types)
-        return self._node(op_type, domain, args, attributes, count, result_types, debugContext)
+        return self.plain_node(op_type, args, attributes, count, debugContext, domain, result_types)
 
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
         """Whether a session will not take the node: then nobody needs to know its types."""
         return self._draft.refuses(op_type, domain, args, attributes)
-
-    def _node(
-        self,
-        op_type: str,
-        domain: str,
-        args: Sequence[str],
-        attributes: Mapping[str, object],
-        outputs: int,
-        result_types: Sequence[Attribute] | None,
-        debugContext: object,
-    ) -> list[str]:
-        ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
-        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
     def named_node(
         self,
@@ -341,7 +335,7 @@ class Builder(Annotations, ModelSource):
             infos.made_by |= dict.fromkeys(ids, number)
 
     def _as_int32(self, id: str) -> str:
-        return self._node("Cast", "", [id], {"to": BY_POPART["INT32"].onnx}, 1, None, "")[0]
+        return self.plain_node("Cast", [id], {"to": BY_POPART["INT32"].onnx}, 1, "")[0]
 
     def customOp(
         self,

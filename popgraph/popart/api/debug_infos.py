@@ -15,6 +15,8 @@ from types import FrameType
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 
+from popgraph.builder.opset.arguments import typed
+
 PACKAGE = __name__.partition(".")[0]
 COLUMN = IntAttr(0)
 """Unknown."""
@@ -55,21 +57,22 @@ def new_id() -> int:
     return next(_IDS)
 
 
+@typed
 @dataclass(frozen=True)
-class Location:
-    """A line of a program."""
+class SourceLocation:
+    """A place in a program."""
 
-    function: str
-    file: str
-    line: int
+    functionName: str = ""
+    fileName: str = ""
+    lineNumber: int = 0
 
 
-def location_of_call() -> Location | None:
+def location_of_call() -> SourceLocation | None:
     """The line outside of this package that called it, if there is one."""
     frame = caller()
     if frame is None:
         return None
-    return Location(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
+    return SourceLocation(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
 
 
 @dataclass
@@ -96,7 +99,7 @@ class DebugInfos:
         number: int | None = None,
         name: str = "",
         parent: int | None = None,
-        location: Location | None = None,
+        location: SourceLocation | None = None,
     ) -> int:
         """Adds an entry, whose values may still change; its number."""
         entry: dict[str, Json] = {"id": number or new_id(), "layer": layer}
@@ -106,9 +109,9 @@ class DebugInfos:
             entry["parentId"] = parent
         if location is not None:
             entry["location"] = {
-                "functionName": self._index(location.function),
-                "fileName": self._index(location.file),
-                "lineNumber": location.line,
+                "functionName": self._index(location.functionName),
+                "fileName": self._index(location.fileName),
+                "lineNumber": location.lineNumber,
             }
         self._contexts.append((entry, values))
         return int(str(entry["id"]))

@@ -7,24 +7,10 @@ from dataclasses import dataclass, field
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.popart.api import debug_infos
-from popgraph.popart.api.debug_infos import Json, Location, location_of_call
+from popgraph.popart.api.debug_infos import Json, SourceLocation, location_of_call
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.cbor import to_cbor
 from popgraph.support.writing import write_file
-
-
-@typed
-@dataclass(frozen=True)
-class SourceLocation:
-    """A place in a program."""
-
-    functionName: str = ""
-    fileName: str = ""
-    lineNumber: int = 0
-
-    @property
-    def location(self) -> Location:
-        return Location(self.functionName, self.fileName, self.lineNumber)
 
 
 @typed
@@ -45,7 +31,7 @@ class DebugContext:
         self.name = next((one for one in given if isinstance(one, str)), name)
         self.debugInfo = next((one for one in given if isinstance(one, DebugInfo)), debugInfo)
         self.loc = next((one for one in given if isinstance(one, SourceLocation)), loc)
-        self.location = location_of_call() if self.loc is None else self.loc.location
+        self.location = location_of_call() if self.loc is None else self.loc
         """The line that made it, unless another one is given."""
 
     def _key(self) -> tuple[object, ...]:

@@ -1,8 +1,10 @@
-"""PopART's optimizers, and their translation to optimizer specifications."""
+"""PopART's optimizers, and their translation to optimizer specifications and back."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from popgraph.builder.opset.arguments import typed
@@ -320,3 +322,50 @@ class Adaptive(_WithModes):
 
     def spec(self) -> ours.Adaptive:
         return ours.Adaptive(**self._of_all(), tf_variant=self._tf)
+
+
+def popart_optimizer(spec: ours.OptimizerSpec) -> Optimizer:
+    """The optimizer of PopART that stands for an update rule."""
+    made = {ours.SGD: SGD, ours.Adam: Adam, ours.Adaptive: Adaptive}
+    kind: Any = made[type(spec)]
+    values: dict[str, object] = {"lossScaling": _pair(spec.loss_scaling)}
+    for one in kind.PARAMETERS:
+        if one.ours:
+            values[one.default_key] = _pair(getattr(spec, one.ours))
+    clip = [ClipNormSettings.clipAllWeights(one.maximum) for one in spec.clip]
+    types = {
+        one.name: _type(getattr(spec, one.name))
+        for one in fields(spec)
+        if re.fullmatch(r"acc(um|l\d)_type", one.name)
+    }
+    match spec:
+        case ours.SGD():
+            values["nesterov"] = (float(spec.nesterov), True)
+            kinds = SGDAccumulatorAndMomentum
+            state = kinds.Combined if spec.combined else kinds.Separate
+            return SGD(
+                values,
+                clip_norm_settings=clip,
+                accumulatorAndMomentum=state,
+                accumType=types["accum_type"],
+                accl1Type=types["accl1_type"],
+            )
+        case ours.Adam():
+            own: dict[str, Any] = {"scaled_optimizer_state": spec.scaled_state}
+        case ours.Adaptive():
+            own = {"rmsprop_tf_variant": spec.tf_variant}
+        case _:
+            raise AssertionError("every optimizer is one of these")
+    decay = WeightDecayMode.Decay if spec.decay else WeightDecayMode.L2Regularization
+    mode = kind.mode_of(spec.mode)
+    optimizer: Optimizer = kind(values, mode, decay, clip_norm_settings=clip, **types, **own)
+    return optimizer
+
+
+def _type(name: str) -> DataType:
+    known = {ours.OF_WEIGHT: DataType.UNDEFINED, "f16": DataType.FLOAT16}
+    return known.get(name, DataType.FLOAT)
+
+
+def _pair(scalar: ours.Scalar) -> tuple[float, bool]:
+    return scalar.value, scalar.constant

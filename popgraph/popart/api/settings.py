@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass, field
 
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AutodiffStitchStrategy,
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
+    CommGroup,
     ExchangeStrategy,
     ExecutionPhaseIOSchedule,
     ExecutionPhaseSchedule,

@@ -57,36 +57,39 @@ def _virtual_graphs(old: Mapping[str, Any]) -> VirtualGraphMode:
     return VirtualGraphMode.Manual if old["enableVirtualGraphs"] else VirtualGraphMode.Off
 
 
+def _alone(
+    name: str, default: object, today: str, value: Callable[[Any], object]
+) -> dict[str, _Renamed]:
+    """An old option that today's is set by alone."""
+    return {name: _Renamed(default, today, lambda old: value(old[name]))}
+
+
+def _synthetic(ignored: bool) -> SyntheticDataMode:
+    return SyntheticDataMode.Zeros if ignored else SyntheticDataMode.Off
+
+
 _RENAMED = {
     "enableVirtualGraphs": _Renamed(False, "virtualGraphMode", _virtual_graphs),
     "autoVirtualGraph": _Renamed(False, "virtualGraphMode", _virtual_graphs),
-    "ignoreData": _Renamed(
-        False,
-        "syntheticDataMode",
-        lambda old: SyntheticDataMode.Zeros if old["ignoreData"] else SyntheticDataMode.Off,
-    ),
     "enableRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
     "enableAutoRecomputation": _Renamed(False, "autoRecomputation", _recomputation),
-    "accumulationReductionType": _Renamed(
+    **_alone("ignoreData", False, "syntheticDataMode", _synthetic),
+    **_alone(
+        "accumulationReductionType",
         ReductionType.Sum,
         "accumulationAndReplicationReductionType",
-        lambda old: old["accumulationReductionType"],
+        lambda value: value,
     ),
-    "enableAutomaticLossScaling": _Renamed(
+    **_alone(
+        "enableAutomaticLossScaling",
         False,
         "automaticLossScalingSettings",
-        lambda old: AutomaticLossScalingSettings(enabled=old["enableAutomaticLossScaling"]),
+        AutomaticLossScalingSettings,
     ),
-    "batchSerializationFactor": _Renamed(
-        0,
-        "batchSerializationSettings",
-        lambda old: BatchSerializationSettings(factor=old["batchSerializationFactor"]),
+    **_alone(
+        "batchSerializationFactor", 0, "batchSerializationSettings", BatchSerializationSettings
     ),
-    "pingPongPhases": _Renamed(
-        0,
-        "executionPhaseSettings",
-        lambda old: ExecutionPhaseSettings(phases=old["pingPongPhases"]),
-    ),
+    **_alone("pingPongPhases", 0, "executionPhaseSettings", ExecutionPhaseSettings),
 }
 """Old options that today's have succeeded."""
 

@@ -15,9 +15,8 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.replication_notes import GROUPS, grouped_weights
 from popgraph.popart.api.step_shape import StepShape
-from popgraph.popart.api.variable_settings import VariableSettings
+from popgraph.popart.api.variable_settings import GROUPS, VariableSettings, grouped_weights
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.support.arrays import Array
 from popgraph.support.replicas import Grouping

@@ -7,8 +7,8 @@ from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
+    CommGroup,
     CommGroupType,
     ReplicatedTensorSharding,
     TensorStorage,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from popgraph.builder.opset.comm_group import CommGroup as CommGroup
 from popgraph.builder.opset.enums import CollectiveOperator as CollectiveOperator
+from popgraph.builder.opset.enums import CommGroup as CommGroup
 from popgraph.builder.opset.enums import CommGroupType as CommGroupType
 from popgraph.builder.opset.enums import DataType as DataType
 from popgraph.popart.api.debugging import DebugContext as DebugContext
