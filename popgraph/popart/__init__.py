@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from popgraph.builder.opset import enums as _enums
+from popgraph.builder.opset.enums import PopartEnum as _PopartEnum
 from popgraph.popart.api.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from popgraph.popart.about import *  # noqa: F403
     from popgraph.popart.api.annotations import *  # noqa: F403
     from popgraph.popart.api.dataflow import *  # noqa: F403
-    from popgraph.popart.api.debug_infos import *  # noqa: F403
     from popgraph.popart.api.debugging import *  # noqa: F403
     from popgraph.popart.api.devices import *  # noqa: F403
     from popgraph.popart.api.graph_transformer import *  # noqa: F403
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from popgraph.popart.api.losses import *  # noqa: F403
     from popgraph.popart.api.opsets import *  # noqa: F403
     from popgraph.popart.api.optimizer_base import *  # noqa: F403
-    from popgraph.popart.api.optimizer_value import *  # noqa: F403
     from popgraph.popart.api.optimizers import *  # noqa: F403
     from popgraph.popart.api.options import *  # noqa: F403
     from popgraph.popart.api.patterns import *  # noqa: F403
@@ -48,9 +46,8 @@ _MODULES = {
     """,
     "popart.api.annotations": "AttributeContextManager KeyValueContextManager NameContextManager",
     "popart.api.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
-    "popart.api.debug_infos": "SourceLocation",
     "popart.api.debugging": """
-        DebugContext DebugInfo NumIOTiles OutOfMemoryError closePoplarDebugInfo
+        DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo
         initializePoplarDebugInfo
     """,
     "popart.api.devices": "DeviceInfo DeviceManager syncPatternFromString syncPatternToString",
@@ -60,8 +57,9 @@ _MODULES = {
     "popart.api.opsets": """
         AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11
     """,
-    "popart.api.optimizer_base": "Optimizer",
-    "popart.api.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
+    "popart.api.optimizer_base": """
+        ClipNormSettings Optimizer OptimizerValue OptimizerValueMap
+    """,
     "popart.api.optimizers": "Adam Adaptive ConstSGD SGD",
     "popart.api.options": "SessionOptions",
     "popart.api.patterns": "Patterns",
@@ -103,14 +101,7 @@ _CORES = {
 _HOMES = {
     name: f"popgraph.{module}" for module, names in _MODULES.items() for name in names.split()
 }
-_ENUMS = [
-    name
-    for name, value in vars(_enums).items()
-    if isinstance(value, type)
-    and issubclass(value, _enums.PopartEnum)
-    and value is not _enums.PopartEnum
-]
-_HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.opset.enums")
+_HOMES |= {one.__name__: one.__module__ for one in _PopartEnum.__subclasses__()}
 
 
 def __getattr__(name: str) -> Callable[[], str]:

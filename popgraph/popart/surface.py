@@ -21,7 +21,6 @@ class Effect(Enum):
 
     WORKS = "works"
     QUIET = "accepted without effect"
-    MISSING = "not here yet"
     PROGRAM = "changes the program"
     """Results, speed or memory of what runs, or what a session keeps or refuses."""
     REPORTS = "changes reports only"

@@ -11,8 +11,13 @@ import pytest
 
 import popgraph.popart as popart
 from popgraph.popart.api.builder import Builder
-from popgraph.popart.api.debug_infos import SourceLocation
-from popgraph.popart.api.debugging import DebugContext, DebugInfo, NumIOTiles, OutOfMemoryError
+from popgraph.popart.api.debugging import (
+    DebugContext,
+    DebugInfo,
+    NumIOTiles,
+    OutOfMemoryError,
+    SourceLocation,
+)
 from popgraph.support.cbor import to_cbor
 
 

@@ -19,7 +19,7 @@ from popgraph.popart.api.patterns import FUSING, FUSING_PASS, PATTERNS
 from popgraph.popart.sessions.inference_session import InferenceSession
 from popgraph.popart.sessions.session import Session
 from popgraph.popart.sessions.training_session import TrainingSession
-from popgraph.popart.surface import OURS, Effect, Entry, entries, options, patterns
+from popgraph.popart.surface import OURS, Effect, entries, options, patterns
 from popgraph.support import dtypes
 
 ALL = list(entries())
@@ -46,7 +46,7 @@ OWN_OPTIONS = {
 
 def listed(owner: str) -> set[str]:
     """The names that the table says are there."""
-    return {one.name for one in ALL if one.owner == owner and one.effect is not Effect.MISSING}
+    return {one.name for one in ALL if one.owner == owner}
 
 
 def public(thing: object) -> set[str]:
@@ -102,14 +102,6 @@ def test_the_table_is_that_of_the_patterns() -> None:
 def test_refused_options_are_those_that_a_session_refuses() -> None:
     refused = {one.name for one in options() if one.effect is Effect.REFUSED}
     assert refused == set(NOT_IMPLEMENTED)
-
-
-@pytest.mark.parametrize("entry", [one for one in ALL if one.effect is Effect.MISSING], ids=str)
-def test_what_is_missing_is_not_there(entry: Entry) -> None:
-    owners = {"": popart, "Builder": Builder, "Session": Session}
-    owners |= {"InferenceSession": InferenceSession, "TrainingSession": TrainingSession}
-    owners["SessionOptions"] = SessionOptions
-    assert not hasattr(owners[entry.owner], entry.name)
 
 
 @pytest.mark.parametrize("version", range(6, 12))

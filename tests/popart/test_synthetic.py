@@ -7,7 +7,7 @@ import pytest
 
 import popgraph.popart as popart
 from popgraph.builder.opset.enums import SyntheticDataMode
-from popgraph.popart.api.buffers import Stream
+from popgraph.popart.api.step_io import Stream
 from popgraph.popart.sessions.synthetic import SyntheticIO
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from popgraph.compat import popart as _popart
+from popgraph.popart.eras.era import OWN as _OWN
 from popgraph.popart.eras.era import PLAIN_POPONNX as _ERA
-from popgraph.popart.eras.period import OWN as _OWN
-from popgraph.popart.eras.period import own_value as _own_value
+from popgraph.popart.eras.era import own_value as _own_value
 
 __version__ = _popart.__version__
 __all__ = sorted({*_popart.__all__, *_OWN})

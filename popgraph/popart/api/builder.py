@@ -29,8 +29,9 @@ from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.popart.api.annotations import Annotations, NameContextManager, NodeIds
-from popgraph.popart.api.debug_infos import Json, being_written, new_id
+from popgraph.popart.api.debugging import Json, being_written, new_id
 from popgraph.popart.api.draft import Draft
+from popgraph.popart.api.graph_transformer import reading_model
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.onnx_nodes import popart_node
 from popgraph.popart.api.opsets import (
@@ -43,7 +44,6 @@ from popgraph.popart.api.opsets import (
 )
 from popgraph.popart.api.settings import InputSettings
 from popgraph.popart.api.tensorinfo import TensorInfo
-from popgraph.popart.api.unreadable import reading_model
 from popgraph.popart.api.variable_settings import (
     REPLICATION,
     VariableSettings,

@@ -26,7 +26,7 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
-from popgraph.popart.api.debug_infos import place_of_call
+from popgraph.popart.api.debugging import place_of_call
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.refusals import refusal_note
 from popgraph.popart.exceptions import as_popart_errors, popart_exception

@@ -17,9 +17,12 @@ from popgraph.builder.opset.enums import (
 )
 from popgraph.passes import optimizer_spec as ours
 from popgraph.popart.api.logger import deprecated
-from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types, values_of
-from popgraph.popart.api.optimizer_value import (
+from popgraph.popart.api.optimizer_base import (
     ClipNormSettings,
+    Optimizer,
+    Parameter,
+    state_types,
+    values_of,
 )
 from popgraph.popart.exceptions import (
     popart_exception,

@@ -24,6 +24,7 @@ from popgraph.builder.opset.enums import (
 
 
 @typed
+@dataclass(slots=True, init=False)
 class TensorLocation:
     """
     On or off chip, by which tiles, and whether spread over replicas.
@@ -32,13 +33,11 @@ class TensorLocation:
     `(storage, load tiles, storage tiles, sharding[, domain])` are all accepted.
     """
 
-    __slots__ = (
-        "loadTileSet",
-        "replicatedTensorSharding",
-        "shardingDomain",
-        "storage",
-        "storageTileSet",
-    )
+    storage: TensorStorage
+    loadTileSet: TileSet
+    storageTileSet: TileSet
+    replicatedTensorSharding: ReplicatedTensorSharding
+    shardingDomain: CommGroup
 
     def __init__(
         self,
@@ -62,14 +61,6 @@ class TensorLocation:
         tiles = (self.loadTileSet, self.storageTileSet)
         kinds = (self.storage, *tiles, self.replicatedTensorSharding, self.shardingDomain.type)
         return [*map(int, kinds), self.shardingDomain.replicaGroupSize]
-
-    def _key(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorLocation) and self._key() == other._key()
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @typed

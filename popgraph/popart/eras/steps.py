@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.popart.api import dataflow, step_io
-from popgraph.popart.api.buffers import Stream
+from popgraph.popart.api.step_io import Stream
 from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.eras.era import PLAIN_POPONNX, Era
 from popgraph.popart.exceptions import popart_exception

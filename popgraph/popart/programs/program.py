@@ -39,7 +39,7 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.passes.replication import Replication, without_group
-from popgraph.popart.api.buffers import Stream
+from popgraph.popart.api.step_io import Stream
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.popart.ir import NODE, Ir, Placement

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.op import to_python
-from popgraph.popart.api.debug_infos import DebugInfos, Json, being_written
+from popgraph.popart.api.debugging import DebugInfos, Json, being_written
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import popart_exception, writing

@@ -19,9 +19,8 @@ from popgraph.popart.exceptions import (
 )
 from popgraph.popart.model.grouped_weights import Grouped
 from popgraph.popart.programs.program import Program
-from popgraph.popart.reports.executions import Executions
 from popgraph.popart.reports.graph_report import TileMap
-from popgraph.popart.reports.reports import Reports, written
+from popgraph.popart.reports.reports import Executions, Reports, written
 from popgraph.popart.reports.tensor_locations import told
 from popgraph.popart.sessions.engine import Engine
 from popgraph.popart.sessions.steps import Steps

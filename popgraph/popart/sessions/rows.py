@@ -8,9 +8,8 @@ from functools import cached_property, reduce
 import numpy as np
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
-from popgraph.popart.api.buffers import Stream
 from popgraph.popart.api.dataflow import DataFlow
-from popgraph.popart.api.step_io import StepIO
+from popgraph.popart.api.step_io import StepIO, Stream
 from popgraph.popart.api.step_shape import StepShape
 from popgraph.popart.programs.program import Program
 from popgraph.support.arrays import Array

@@ -39,8 +39,8 @@ from popgraph.popart.model.grouped_weights import Grouped, replication_of
 from popgraph.popart.model.model import SessionModel
 from popgraph.popart.programs.program import Program, Request
 from popgraph.popart.programs.weights import HostWeights
-from popgraph.popart.reports.executions import Executions
 from popgraph.popart.reports.ir_files import DotFiles, note_session
+from popgraph.popart.reports.reports import Executions
 from popgraph.popart.sessions.delayed_weights import DelayedWeights, delays_of
 from popgraph.popart.sessions.device_checks import check_gcl_options, check_lowering
 from popgraph.popart.sessions.distributed import check_distributed, check_ranks

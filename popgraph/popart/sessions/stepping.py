@@ -17,7 +17,7 @@ from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.popart.model.model import SessionModel
 from popgraph.popart.programs.program import Program
 from popgraph.popart.programs.weights import HostWeights
-from popgraph.popart.reports.executions import Executions
+from popgraph.popart.reports.reports import Executions
 from popgraph.popart.sessions.delayed_weights import DelayedWeights
 from popgraph.popart.sessions.engine import Engine
 from popgraph.popart.sessions.float_checks import check_floats

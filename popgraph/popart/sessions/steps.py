@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
-from popgraph.popart.api.buffers import Stream
 from popgraph.popart.api.dataflow import DataFlow
-from popgraph.popart.api.step_io import Returned, StepIO
+from popgraph.popart.api.step_io import Returned, StepIO, Stream
 from popgraph.popart.exceptions import popart_internal_exception, popart_runtime_error
 from popgraph.popart.model.aborts import check_aborts
 from popgraph.popart.programs.printed_tensors import show

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from popgraph.builder.opset.enums import SyntheticDataMode
-from popgraph.popart.api.buffers import Stream
-from popgraph.popart.api.step_io import StepIO
+from popgraph.popart.api.step_io import StepIO, Stream
 from popgraph.support.arrays import Array
 
 _SEED = 0

@@ -8,6 +8,6 @@ from popgraph.builder.opset.enums import CommGroupType as CommGroupType
 from popgraph.builder.opset.enums import DataType as DataType
 from popgraph.popart.api.debugging import DebugContext as DebugContext
 from popgraph.popart.api.debugging import DebugInfo as DebugInfo
-from popgraph.popart.api.optimizer_value import OptimizerValue as OptimizerValue
+from popgraph.popart.api.optimizer_base import OptimizerValue as OptimizerValue
 from popgraph.popart.api.variable_settings import ReplicaGrouping as ReplicaGrouping
 from popgraph.popart.api.variable_settings import VariableSettings as VariableSettings
