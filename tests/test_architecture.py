@@ -92,22 +92,19 @@ ROOMS: dict[str, dict[str, str]] = {
     "popart": {
         "exceptions": "",
         "api": "exceptions",
-        "builder": "api",
+        "builder": "about api",
         "model": "exceptions api",
         "ir": "api model",
         "programs": "exceptions api model ir",
         "reports": "exceptions api model ir programs",
         "sessions": "exceptions api model ir programs reports",
         "numerics": "exceptions sessions",
-        "about": "api builder model ir",
-        "op_definition": "about",
-        "effects": "api",
-        "surface": "effects",
-        "thrown": "exceptions",
+        "about": "",
+        "operators": "model ir",
+        "surface": "api sessions",
         "eras": "exceptions api builder programs reports sessions about",
         "net_writer": "",
-        "torch_writer": "api net_writer",
-        "torch_sessions": "api sessions eras torch_writer",
+        "pytorch": "api net_writer sessions eras",
     },
     "builder/pgraph": {
         "syntax": "",
@@ -448,7 +445,7 @@ def test_only_what_a_user_asks_for_is_imported_by_name() -> None:
     """`popgraph bench --against`, and a writer of PyTorch modules; nothing else may."""
     wanted = re.compile(rf'import_module\("({"|".join(sorted(ORACLES))})')
     assert {name_of(path) for path in FILES if wanted.search(path.read_text())} == {
-        "popart/torch_writer.py",
+        "popart/pytorch.py",
         "measure/peers.py",
     }
 

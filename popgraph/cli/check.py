@@ -80,7 +80,7 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
     if not calls:
         return
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
-    from popgraph.popart.api.optimizer_of_rule import popart_optimizer
+    from popgraph.popart.api.optimizers import popart_optimizer
     from popgraph.training.update_rule import optimizer_of
 
     for call in calls:

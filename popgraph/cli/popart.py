@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from popgraph.popart.effects import Entry
+    from popgraph.popart.surface import Entry
 
 ABOUT = """Every public name of PopART 3.4 and what it does here. "Works": what PopART's documents
 say. "Accepted without effect": programs may use it, and results do not depend on it. "Refused": the
@@ -44,12 +44,11 @@ def command(
     or has no effect. The last column says what it changes, or why it changes nothing.
     """
     from popgraph.cli.report import markdown_page
-    from popgraph.popart.effects import options, patterns
-    from popgraph.popart.surface import entries
+    from popgraph.popart.surface import entries, options, patterns
     from popgraph.support.tables import table
 
     rows = [
-        (f"{one.owner}.{one.name}" if one.owner else one.name, one.standing.value, one.why)
+        (f"{one.owner}.{one.name}" if one.owner else one.name, one.effect.value, one.why)
         for one in entries()
     ]
     if markdown:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from popgraph.popart.eras.era import LAST, PLAIN_POPONNX, Era, era_named
+from popgraph.popart.eras.era import LAST, PLAIN_POPONNX, Era, EraModule, era_named
 
 ALIASES = {
     "popart": "popgraph.compat.popart",
@@ -55,8 +55,7 @@ def _old_module(era: str | None) -> ModuleType | None:
 
 @cache
 def _module_of(era: Era) -> ModuleType:
-    found: ModuleType = import_module("popgraph.popart.eras.period").EraModule(era)
-    return found
+    return EraModule(era)
 
 
 def disable() -> None:

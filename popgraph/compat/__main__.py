@@ -39,7 +39,6 @@ from popgraph.engine.shares import split_steps
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.errors import ExtensionError
 from popgraph.support.ranks.communicator import RankError
-from popgraph.support.ranks.world import ending_together
 
 USAGE = (__doc__ or "").strip()
 
@@ -54,6 +53,8 @@ def main() -> None:
 
 def _on_ranks(arguments: list[str]) -> None:
     """Ranks share out replicas, and the first one speaks for all."""
+    from popgraph.support.ranks.world import ending_together
+
     try:
         split_steps()
     except RankError as error:

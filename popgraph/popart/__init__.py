@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from popgraph.builder.opset import enums as _enums
+from popgraph.builder.opset.enums import PopartEnum as _PopartEnum
 from popgraph.popart.api.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
 
 if TYPE_CHECKING:
-    from popgraph.builder.opset.comm_group import *  # noqa: F403
     from popgraph.builder.opset.enums import *  # noqa: F403
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.popart.about import *  # noqa: F403
-    from popgraph.popart.api.contexts import *  # noqa: F403
+    from popgraph.popart.api.annotations import *  # noqa: F403
     from popgraph.popart.api.dataflow import *  # noqa: F403
     from popgraph.popart.api.debugging import *  # noqa: F403
     from popgraph.popart.api.devices import *  # noqa: F403
     from popgraph.popart.api.graph_transformer import *  # noqa: F403
-    from popgraph.popart.api.input_settings import *  # noqa: F403
     from popgraph.popart.api.logger import *  # noqa: F403
     from popgraph.popart.api.losses import *  # noqa: F403
     from popgraph.popart.api.opsets import *  # noqa: F403
     from popgraph.popart.api.optimizer_base import *  # noqa: F403
-    from popgraph.popart.api.optimizer_value import *  # noqa: F403
     from popgraph.popart.api.optimizers import *  # noqa: F403
     from popgraph.popart.api.options import *  # noqa: F403
     from popgraph.popart.api.patterns import *  # noqa: F403
@@ -35,71 +33,64 @@ if TYPE_CHECKING:
     from popgraph.popart.builder import *  # noqa: F403
     from popgraph.popart.exceptions import *  # noqa: F403
     from popgraph.popart.numerics import *  # noqa: F403
-    from popgraph.popart.op_definition import *  # noqa: F403
+    from popgraph.popart.operators import *  # noqa: F403
     from popgraph.popart.sessions.inference_session import *  # noqa: F403
     from popgraph.popart.sessions.training_session import *  # noqa: F403
 
 _MODULES = {
-    "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
-    "popgraph.popart.api.opsets": """
-        AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11
+    "builder.opset.enums": "CommGroup",
+    "builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popart.about": """
+        defaultAiGraphcoreOpset defaultAiOnnxMlOpset defaultAiOnnxOpset packageHash versionNumber
+        versionString
     """,
-    "popgraph.popart.api.contexts": """
-        AttributeContextManager KeyValueContextManager NameContextManager
-    """,
-    "popgraph.popart.api.graph_transformer": "GraphTransformer",
-    "popgraph.popart.api.input_settings": "InputSettings",
-    "popgraph.builder.opset.comm_group": "CommGroup",
-    "popgraph.popart.api.variable_settings": "VariableSettings",
-    "popgraph.popart.api.tensorinfo": "TensorInfo getTensorInfo",
-    "popgraph.popart.exceptions": """
-        popart_exception popart_internal_exception popart_runtime_error optimizer_replacement_error
-        popart_unsupported_exception OutOfMemoryException poplibs_exception poplar_exception
-        poplar_runtime_error poplar_application_runtime_error poplar_system_runtime_error
-        poplar_recoverable_runtime_error poplar_unrecoverable_runtime_error
-        poplar_unknown_runtime_error
-    """,
-    "popgraph.popart.about": """
-        OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
-        defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
-        versionNumber versionString
-    """,
-    "popgraph.popart.builder": "Builder",
-    "popgraph.popart.api.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
-    "popgraph.popart.api.debugging": """
+    "popart.api.annotations": "AttributeContextManager KeyValueContextManager NameContextManager",
+    "popart.api.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
+    "popart.api.debugging": """
         DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo
         initializePoplarDebugInfo
     """,
-    "popgraph.popart.api.devices": """
-        DeviceInfo DeviceManager syncPatternFromString syncPatternToString
+    "popart.api.devices": "DeviceInfo DeviceManager syncPatternFromString syncPatternToString",
+    "popart.api.graph_transformer": "GraphTransformer",
+    "popart.api.logger": "Logger getLogger",
+    "popart.api.losses": "IdentityLoss L1Loss Loss NllLoss",
+    "popart.api.opsets": """
+        AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11
     """,
-    "popgraph.popart.numerics": "NumericsReport",
-    "popgraph.popart.op_definition": "OpDefinition getSupportedOperationsDefinition",
-    "popgraph.popart.api.logger": "Logger getLogger",
-    "popgraph.popart.api.losses": "IdentityLoss L1Loss Loss NllLoss",
-    "popgraph.popart.api.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
-    "popgraph.popart.api.optimizer_base": "Optimizer",
-    "popgraph.popart.api.optimizers": "Adam Adaptive ConstSGD SGD",
-    "popgraph.popart.api.options": "SessionOptions",
-    "popgraph.popart.api.patterns": "Patterns",
-    "popgraph.popart.sessions.inference_session": "InferenceSession",
-    "popgraph.popart.api.settings": """
+    "popart.api.optimizer_base": """
+        ClipNormSettings Optimizer OptimizerValue OptimizerValueMap
+    """,
+    "popart.api.optimizers": "Adam Adaptive ConstSGD SGD",
+    "popart.api.options": "SessionOptions",
+    "popart.api.patterns": "Patterns",
+    "popart.api.settings": """
         AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
-        BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings
+        BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings InputSettings
         ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
     """,
-    "popgraph.popart.api.step_io": """
-        IStepIO IWeightsIO PyStepIO PyStepIOCallback PyWeightsIO StepIO
+    "popart.api.step_io": "IStepIO IWeightsIO PyStepIO PyStepIOCallback PyWeightsIO StepIO",
+    "popart.api.tensorinfo": "TensorInfo getTensorInfo",
+    "popart.api.variable_settings": "VariableSettings",
+    "popart.builder": "Builder",
+    "popart.exceptions": """
+        OutOfMemoryException optimizer_replacement_error popart_exception popart_internal_exception
+        popart_runtime_error popart_unsupported_exception poplar_application_runtime_error
+        poplar_exception poplar_recoverable_runtime_error poplar_runtime_error
+        poplar_system_runtime_error poplar_unknown_runtime_error poplar_unrecoverable_runtime_error
+        poplibs_exception _throw_application_runtime_error _throw_poplar_error
+        _throw_poplar_runtime_error _throw_poplibs_error _throw_popart_error
+        _throw_popart_internal_error _throw_popart_runtime_error _throw_recoverable_runtime_error
+        _throw_system_runtime_error _throw_unknown_runtime_error _throw_unrecoverable_runtime_error
     """,
-    "popgraph.popart.thrown": """
-        _throw_popart_error _throw_popart_internal_error _throw_popart_runtime_error
-        _throw_poplibs_error _throw_poplar_error _throw_poplar_runtime_error
-        _throw_application_runtime_error _throw_system_runtime_error
-        _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
-        _throw_unknown_runtime_error
+    "popart.numerics": "NumericsReport",
+    "popart.operators": """
+        OpDefinition OperatorIdentifier getSupportedOperations getSupportedOperationsDefinition
+        getUnsupportedOperations
     """,
-    "popgraph.popart.sessions.training_session": "TrainingSession",
+    "popart.sessions.inference_session": "InferenceSession",
+    "popart.sessions.training_session": "TrainingSession",
 }
+"""The public names by their modules below `popgraph`."""
 _CORES = {
     "_BuilderCore": "Builder",
     "_InferenceSessionCore": "InferenceSession",
@@ -107,15 +98,10 @@ _CORES = {
     "_TrainingSessionCore": "TrainingSession",
 }
 """What PopART calls the classes below its own, which are one with them here."""
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-_ENUMS = [
-    name
-    for name, value in vars(_enums).items()
-    if isinstance(value, type)
-    and issubclass(value, _enums.PopartEnum)
-    and value is not _enums.PopartEnum
-]
-_HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.opset.enums")
+_HOMES = {
+    name: f"popgraph.{module}" for module, names in _MODULES.items() for name in names.split()
+}
+_HOMES |= {one.__name__: one.__module__ for one in _PopartEnum.__subclasses__()}
 
 
 def __getattr__(name: str) -> Callable[[], str]:
@@ -126,7 +112,7 @@ def __getattr__(name: str) -> Callable[[], str]:
     elif name in _CORES:
         return __getattr__(_CORES[name])
     elif name in _RESERVED_PREFIXES:
-        value = import_module("popgraph.popart.about").PREFIX_FUNCTIONS[name]
+        value = partial(str, _RESERVED_PREFIXES[name])
     else:
         raise AttributeError(f"module 'popgraph.popart' has no attribute {name!r}")
     globals()[name] = value

@@ -11,6 +11,7 @@ from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.popart.about import defaultAiOnnxOpset
 from popgraph.popart.api import builder
 from popgraph.popart.api.opsets import POPART_OPSETS, onnx_opset
 
@@ -27,7 +28,7 @@ class Builder(builder.Builder):
     have the attribute `__debug_info_id`, which models leave out: ONNX's checker refuses it.
     """
 
-    DEFAULT_OPSET: ClassVar[int] = 10
+    DEFAULT_OPSET: ClassVar[int] = defaultAiOnnxOpset
     _REFUSES_EARLY: ClassVar[bool] = False
 
     def __getattr__(self, name: str) -> Any:

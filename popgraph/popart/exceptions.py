@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
+from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.checks.node import spaced
 from popgraph.builder.opset.enums import RecoveryAction
 from popgraph.engine.errors import (
@@ -197,3 +198,25 @@ def writing(refusal: str) -> Iterator[None]:
         raised = popart_exception(refusal, error.where, error.hint)
         raised.add_note(f"  {error.what}")
         raise raised from error
+
+
+def _raising(kind: type[PopgraphError]) -> Callable[[str], NoReturn]:
+    @typed
+    def throw(msg: str) -> NoReturn:
+        raise kind(msg)
+
+    return throw
+
+
+_throw_popart_error = _raising(popart_exception)
+_throw_popart_internal_error = _raising(popart_internal_exception)
+_throw_popart_runtime_error = _raising(popart_runtime_error)
+_throw_poplibs_error = _raising(poplibs_exception)
+_throw_poplar_error = _raising(poplar_exception)
+_throw_poplar_runtime_error = _raising(poplar_runtime_error)
+_throw_application_runtime_error = _raising(poplar_application_runtime_error)
+_throw_system_runtime_error = _raising(poplar_system_runtime_error)
+_throw_recoverable_runtime_error = _raising(poplar_recoverable_runtime_error)
+_throw_unrecoverable_runtime_error = _raising(poplar_unrecoverable_runtime_error)
+_throw_unknown_runtime_error = _raising(poplar_unknown_runtime_error)
+"""With these, programs try what they do about errors."""

@@ -1,21 +1,33 @@
-"""PopART's public names, and what each of them does here."""
+"""PopART's public names, options and patterns, and what each of them does here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from popgraph.popart.effects import Effect, options, patterns
+from popgraph import popart
+from popgraph.builder.opset.enums import PopartEnum
+from popgraph.popart.api.builder import Builder
+from popgraph.popart.api.names import RESERVED_PREFIXES
+from popgraph.popart.api.patterns import FUSING, MANDATORY, PATTERNS
+from popgraph.popart.sessions.inference_session import InferenceSession
+from popgraph.popart.sessions.session import Session
+from popgraph.popart.sessions.training_session import TrainingSession
 
 
-class Standing(Enum):
-    """What a name of PopART does here."""
+class Effect(Enum):
+    """What a name of PopART does here; of options and patterns, what they change."""
 
     WORKS = "works"
     QUIET = "accepted without effect"
+    PROGRAM = "changes the program"
+    """Results, speed or memory of what runs, or what a session keeps or refuses."""
+    REPORTS = "changes reports only"
+    IR = "shown in the IR only"
+    """In drawings of `getIr`; nothing that runs depends on it."""
+    NONE = "no effect"
     REFUSED = "refused, as PopART without an IPU"
-    MISSING = "not here yet"
 
 
 @dataclass(frozen=True)
@@ -24,119 +36,237 @@ class Entry:
 
     owner: str
     name: str
-    standing: Standing | Effect
+    effect: Effect
     why: str = ""
 
 
+Table = Mapping[Effect, Mapping[str, str]]
+"""Names, by their effect and the reason."""
+
+
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
+_ACROSS = "memory: processes share out the elements (ZeRO), if it asks for replicated sharding"
+_COUNTS = "results: how many micro-batches and replicas make an update"
+_RANKS = "results: how many replicas are in other processes"
+_IPU = "orders, places or copies the work of an IPU"
+_LIBRARIES = "configures Poplar's libraries; kernels here are chosen by schedules"
+_HOST = "configures streams between host and IPU; here both have one memory"
+_MISSING = "instruments, logs or draws what only an IPU has; `popgraph print` shows programs"
+_CACHE = "kernels are always cached, in the user's cache directory"
+
+OPTIONS: Table = {
+    Effect.PROGRAM: {
+        _COUNTS: """
+            accumulationFactor enableGradientAccumulation enableReplicatedGraphs
+            replicatedGraphCount
+        """,
+        "results: gradients are added up or averaged": "accumulationAndReplicationReductionType",
+        "results: when the mean of gradients is taken, which rounds differently": """
+            meanAccumulationAndReplicationReductionStrategy
+        """,
+        _RANKS: """
+            enableDistributedReplicatedGraphs getGlobalReplicationFactor globalReplicaOffset
+            globalReplicationFactor
+        """,
+        _ACROSS: """
+            accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
+            weightTensorLocationSettings
+        """,
+        "results: the loss scale follows the gradients": "automaticLossScalingSettings",
+        "memory: gradients recompute activations instead of keeping them": "autoRecomputation",
+        "speed: weights of inference are constants, which the host cannot change": """
+            constantWeights
+        """,
+        "without it, `prepareDevice` compiles nothing, and nothing can run": "compileEngine",
+        "a second program, which `run` of its handle calls": """
+            createImplicitPipeliningFwdOnlyProgram
+        """,
+        "which states `modelToHost` writes": """
+            disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
+        """,
+        "results: a step with NaN or infinity ends with an error": "enableFloatingPointChecks",
+        "whether `getRNGState` and `setRNGState` may be called": "enableLoadAndOffloadRNGState",
+        "results: later stages meet older weights unless gradients accumulate": "enablePipelining",
+        "results: halves are rounded at random": "enableStochasticRounding",
+        "results: which channels are a group": "groupNormStridedChannelGrouping",
+        "results: inputs are drawn here, and the host's are not read": "syntheticDataMode",
+        "results: which stage of a pipeline by cost computes what": "virtualGraphSplitRatios",
+        "which devices stages of a pipeline have, and what is refused": "virtualGraphMode",
+    },
+    Effect.REPORTS: {
+        "summaries show more": "reportOptions",
+        "summaries name tensors that an IPU would have off chip": "tensorLocationSettingsOverride",
+        "lets `getCycleCount` give the modelled cycles": "instrumentWithHardwareCycleCounter",
+        "`debug.allowOutOfMemory`: what the error of a full IPU says": "engineOptions",
+    },
+    Effect.IR: {
+        "which pictures of the IR are drawn, where and of what": """
+            dotChecks dotOpNames finalDotOp firstDotOp logDir
+        """,
+    },
+    Effect.NONE: {
+        _IPU: """
+            accumulateOuterFragmentSettings activationTensorLocationSettings
+            batchSerializationSettings delayVarUpdates enableFullyConnectedPass enableMergeExchange
+            enableOutlining executionPhaseSettings kahnTieBreaker mergeVarUpdate
+            mergeVarUpdateMemThreshold numIOTiles outlineThreshold partialsTypeMatMuls
+            replicatedCollectivesSettings scheduleNonWeightUpdateGradientConsumersEarly
+            swapLimitScheduler timeLimitScheduler
+        """,
+        "sums of gradients are written as they come": "decomposeGradSum",
+        "the program computes the loss scale in the type of the loss": "ensureFp32LossScaleTensor",
+        "a step is a loop of the host; overlap of exchanges needs it": """
+            enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
+        """,
+        _ONE_DEVICE: "groupHostSync",
+        _HOST: """
+            aliasZeroCopy bufferingDepthMap defaultBufferingDepth defaultPrefetchBufferingDepth
+            enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
+            rearrangeAnchorsOnHost rearrangeStreamsOnHost
+        """,
+        "orders or copies the work of an IPU; the passes here decide themselves": """
+            enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
+            enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
+            separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
+            transitiveClosureOptimizationThreshold useLoopCandidateCreator
+        """,
+        _LIBRARIES: """
+            _enableRngStateManagement convolutionOptions customCodeletCompileFlags
+            enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
+            throwIfLog2ScaleTensorNotInRange
+        """,
+        "all weights are sent alike: PopART's Python has no buffersFromHost": """
+            updatableNamedBuffers
+        """,
+        "64-bit numbers stay what they are": "enableSupportedDataTypeCasting",
+        "every operator keeps the version that its model asks for": "strictOpVersions",
+        _MISSING: """
+            exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
+            opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
+            serializedPoprithmsShiftGraphsDir
+        """,
+        _CACHE: "cachePath enableEngineCaching enableVariablesCaching",
+    },
+    Effect.REFUSED: {
+        "other values than the default would change results": "customCodelets",
+    },
+}
+"""What each of PopART's options changes."""
+
+_PATTERNS_WITHOUT: Table = {
+    Effect.NONE: {
+        "only operators of PopXL need it": "AllReduceToIdentity DecomposeBinaryConstScalar",
+        "says where an IPU's tiles keep or overwrite what": "InitAccumulate",
+        "the operator, and the bodies of loops, stay as written": "LoopScanOut PackedDataBlock",
+        "the norm is that of a weight, be it used in parts or not": "LambSerialisedWeight",
+        "a loss scale is made in the type that the loss has": "RemoveUnnecessaryLossGradCast",
+        _ONE_DEVICE: "SplitGather",
+    },
+}
+
+_FUSED = "speed: the gradient of Softmax with a loss is one operation, unless both are off"
+_REWRITTEN = "how PopART writes operators; the program is lowered from the model as it is"
+_NEEDED = f"{_REWRITTEN}. A session refuses to go without it, as PopART does"
+
+
 _SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
 _POPLAR = "speaks to Poplar's libraries, which are not here"
 _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 
-WORKS: Mapping[str, str] = {
-    "": """
-        Adam Adaptive AiGraphcoreOpset1 AiOnnxOpset6 AiOnnxOpset7
-        AiOnnxOpset8 AiOnnxOpset9 AiOnnxOpset10 AiOnnxOpset11 AnchorReturnType
-        AttributeContextManager AutomaticLossScalingSettings Builder ClipNormSettings ConstSGD
-        closePoplarDebugInfo DataFlow DebugContext DebugInfo defaultAiGraphcoreOpset
-        defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
-        getSupportedOperations getSupportedOperationsDefinition getTensorInfo
-        getUnsupportedOperations CommGroup VariableSettings GraphTransformer IdentityLoss
-        InferenceSession initializePoplarDebugInfo InputSettings InputShapeInfo
-        KeyValueContextManager L1Loss Logger Loss
-        NameContextManager NllLoss NumericsReport OpDefinition
-        OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
-        OptimizerValueMap OutOfMemoryError OutOfMemoryException packageHash Patterns SourceLocation
-        popart_exception
-        popart_internal_exception popart_runtime_error popart_unsupported_exception
-        poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
-        poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
-        poplar_unrecoverable_runtime_error poplibs_exception IStepIO IWeightsIO PyStepIO
-        PyStepIOCallback PyWeightsIO SessionOptions SGD StepIO syncPatternFromString
-        syncPatternToString
-        TensorInfo TrainingSession versionNumber versionString
-        _throw_popart_error _throw_popart_internal_error _throw_popart_runtime_error
-        _throw_poplibs_error _throw_poplar_error _throw_poplar_runtime_error
-        _throw_application_runtime_error _throw_system_runtime_error
-        _throw_recoverable_runtime_error _throw_unrecoverable_runtime_error
-        _throw_unknown_runtime_error
-        _BuilderCore _InferenceSessionCore _TensorInfoCore _TrainingSessionCore
-    """,
+OURS: Mapping[str, str] = {
     "Builder": """
-        addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
-        commGroup
-        addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx aiOnnxMlOpset1
-        aiOnnxOpset aiOnnxOpsetVersion checkpointOutput createSubgraphBuilder customOp
-        embedReplicationFactor executionPhase getAllNodeAttributeNames getExecutionPhase
-        getFloatNodeAttribute getFloatVectorNodeAttribute getInputTensorIds
-        getInt64NodeAttribute getInt64VectorNodeAttribute getModelProto getNameScope
-        getNodeAttribute getOutputTensorIds getPartialsType getPipelineStage
-        getRecomputeOutputInBackwardPass getStringNodeAttribute getStringVectorNodeAttribute
-        getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
-        getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
-        isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
-        pipelineStage removeNodeAttribute reshape_const saveInitializersExternally saveModelProto
-        setGraphName virtualGraph
+        DEFAULT_OPSET add_custom_node add_node annotate called_graph called_inputs graph module
+        named_node of plain_node refuses take to_pgraph type_of value_of
     """,
-    "InferenceSession": """
-        areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost getAllTensorIds
-        markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
-    """,
-    "TrainingSession": """
-        broadcastWeights getTensorIds updateOptimizer updateOptimizerFromHost
-    """,
-    "Session": """
-        accumulationFactor dataFlow getInfo getIr getRandomSeed getRNGState initAnchorArrays
-        loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
-        replicationFactor resetHostWeights run setDevice setRandomSeed setRNGState weights
-        weightsFromHost weightsToHost writeWeights getExecutionReport getGraphReport getReport
-        getCycleCount getSerializedGraph getSummaryReport getTensorTileMap
-        updateExternallySavedTensorLocations
-    """,
+    "InferenceSession": "",
+    "TrainingSession": "selection",
+    "Session": "save tuned wait",
 }
-"""What each class, and the module, has that does what it says."""
+"""What classes have for PopGraph itself: PopART has no such names."""
 
-OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
+OTHERS: Mapping[str, Table] = {
     "": {
-        (Standing.QUIET, _ONE_DEVICE): """
-            ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
-        """,
-        (Standing.QUIET, _SCHEDULE): """
-            AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
-            ExecutionPhaseSettings ExperimentalSettings
-        """,
-        (Standing.QUIET, "kept, but nothing reads it"): "NumIOTiles",
+        Effect.QUIET: {
+            _ONE_DEVICE: "ReplicatedCollectivesSettings TensorLocation TensorLocationSettings",
+            _SCHEDULE: """
+                AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
+                ExecutionPhaseSettings ExperimentalSettings
+            """,
+            "kept, but nothing reads it": "NumIOTiles",
+        },
     },
     "Builder": {
-        (Standing.QUIET, "a note in the model; the passes of the CPU decide themselves"): """
-            excludePatterns outlineAttributes schedulePriority
-            setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
-            setPartialsType setSerializeMatMul
-        """,
-        (Standing.QUIET, _ONE_DEVICE): "outputTensorLocation",
+        Effect.QUIET: {
+            "a note in the model; the passes of the CPU decide themselves": """
+                excludePatterns outlineAttributes schedulePriority setAvailableMemoryProportion
+                setEnableConvDithering setInplacePreferences setPartialsType setSerializeMatMul
+            """,
+            _ONE_DEVICE: "outputTensorLocation",
+        },
     },
     "Session": {
-        (Standing.REFUSED, _POPEF): """
-            compileAndExport loadExecutable saveExecutable saveVariables
-        """,
+        Effect.REFUSED: {
+            _POPEF: "compileAndExport loadExecutable saveExecutable saveVariables",
+        },
     },
     "TrainingSession": {
-        (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
-        (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
+        Effect.QUIET: {
+            "cached kernels are looked up whenever needed": "updateEngineCache",
+        },
+        Effect.REFUSED: {
+            _POPLAR: "connectStreamToCallback",
+        },
     },
 }
 """What does less than its name says, or is not here, by what it does and why."""
 
 
+def _named(owner: str, table: Table) -> Iterator[Entry]:
+    for effect, reasons in table.items():
+        for why, names in reasons.items():
+            yield from (Entry(owner, name, effect, why) for name in names.split())
+
+
+def _names() -> dict[str, set[str]]:
+    """PopART's public names, by what they belong to; "" is the module itself."""
+    owners = [Builder, InferenceSession, TrainingSession, Session]
+    found = {one.__name__: {name for name in dir(one) if name[0] != "_"} for one in owners}
+    for kind in ("InferenceSession", "TrainingSession"):
+        found[kind] -= found["Session"]
+    enums = {one.__name__ for one in PopartEnum.__subclasses__()}
+    of_module = set(dir(popart)) - RESERVED_PREFIXES.keys() - enums
+    return {"": of_module} | {
+        owner: names - set(OURS[owner].split()) for owner, names in found.items()
+    }
+
+
+def _sorted(found: Iterable[Entry]) -> list[Entry]:
+    return sorted(found, key=lambda one: one.name.lower())
+
+
+def options() -> list[Entry]:
+    """Every option of PopART's `SessionOptions`."""
+    return _sorted(_named("SessionOptions", OPTIONS))
+
+
+def patterns() -> list[Entry]:
+    """Every pattern of PopART."""
+    found = {one.name: one for one in _named("Patterns", _PATTERNS_WITHOUT)}
+    for name in PATTERNS - found.keys():
+        why = _FUSED if name in FUSING else _NEEDED if name in MANDATORY else _REWRITTEN
+        effect = Effect.PROGRAM if name in FUSING else Effect.NONE
+        found[name] = Entry("Patterns", name, effect, why)
+    return _sorted(found.values())
+
+
 def entries() -> Iterator[Entry]:
     """
-    Every public name of PopART but the members of enumerations, classes one after the other, and
-    then the patterns.
+    Every public name of PopART but enumerations, their members and the functions of prefixes,
+    classes one after the other, and then the patterns.
     """
-    for owner, names in WORKS.items():
-        found = [Entry(owner, name, Standing.WORKS) for name in names.split()]
-        for (standing, why), others in OTHERS.get(owner, {}).items():
-            found += [Entry(owner, name, standing, why) for name in others.split()]
-        yield from sorted(found, key=lambda entry: entry.name.lower())
-    for owner, effects in {"SessionOptions": options(), "Patterns": patterns()}.items():
-        yield from (Entry(owner, one.name, one.effect, one.why) for one in effects)
+    for owner, names in _names().items():
+        others = list(_named(owner, OTHERS.get(owner, {})))
+        works = names - {one.name for one in others}
+        yield from _sorted([*others, *(Entry(owner, one, Effect.WORKS) for one in works)])
+    yield from options()
+    yield from patterns()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any, TypeVar
 
-from popgraph.builder.opset.kinds import admits, resolved
+from popgraph.builder.opset.arguments import admits, resolved
 from popgraph.support.errors import RunError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

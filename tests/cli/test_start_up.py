@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from popgraph.cli import COMMANDS
+from popgraph.compat import ALIASES
 
 TYPER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions", "colorama"}
 """The packages that parse the command line."""
@@ -209,6 +210,31 @@ def test_the_model_of_an_ipu_is_imported_for_a_device_only(tmp_path: Path, scrip
     model = tmp_path / "net.pgraph"
     model.write_text(MODEL)
     assert "ipu" not in rooms(imported(tmp_path, script, str(model)))
+
+
+GUEST = """
+import runpy, sys
+
+sys.argv[1:1] = ["-c"]
+runpy.run_module("popgraph.compat", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["popart", "poponnx", "popdist"])
+def test_importing_the_guest_imports_no_compiler(tmp_path: Path, module: str) -> None:
+    """320 modules, most of them NumPy's; all that a session needs are 1,200."""
+    found = imported(tmp_path, GUEST, f"import {module}")
+    assert packages(found) - ALIASES.keys() <= NUMPY | {"typing_extensions"}
+    assert rooms(found) <= {"builder", "compat", "passes", "popart", "support"}
+    assert len([name for name in found if name.startswith("popgraph")]) < 60
+
+
+@pytest.mark.parametrize("era", ["2018-12", "2020-05"])
+def test_the_guest_of_an_era_imports_what_it_is_asked_for(tmp_path: Path, era: str) -> None:
+    text = "import popart, poponnx; poponnx.ReductionType, popart.SessionOptions"
+    found = imported(tmp_path, GUEST.replace('["-c"]', f'["--era", "{era}", "-c"]'), text)
+    assert "popgraph.popart.eras.sessions" not in found
+    assert not rooms(found) & {"compiler", "engine", "training"}
 
 
 IMPORTING = """

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from popgraph.builder.opset.arguments import admits, anything, resolved
 from popgraph.builder.opset.enums import PopartEnum
-from popgraph.builder.opset.kinds import admits, anything, resolved
 from popgraph.compat import popart as compatible
 from popgraph.popart.surface import entries
 

@@ -15,8 +15,8 @@ from popgraph.popart.api import builder as own
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.debugging import OutOfMemoryError
 from popgraph.popart.api.graph_transformer import GraphTransformer
-from popgraph.popart.api.input_settings import InputSettings
 from popgraph.popart.api.opsets import LAST_OPSET, onnx_opset
+from popgraph.popart.api.settings import InputSettings
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.api.variable_settings import VariableSettings
 from popgraph.popart.builder import Builder

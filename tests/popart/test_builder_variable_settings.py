@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from popgraph.builder.opset.comm_group import CommGroup
-from popgraph.builder.opset.enums import CommGroupType, VariableRetrievalMode
+from popgraph.builder.opset.enums import CommGroup, CommGroupType, VariableRetrievalMode
 from popgraph.popart.api.variable_settings import ReplicaGrouping, VariableSettings
 from popgraph.popart.exceptions import popart_exception, popart_internal_exception
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import popgraph.popart as popart
-from popgraph.popart.api.pattern_names import OTHERS, PRE_ALIAS
-from popgraph.popart.effects import FUSING, Effect, options, patterns
+from popgraph.popart.api.patterns import FUSING, PATTERNS
+from popgraph.popart.surface import Effect, options, patterns
 from tests.popart.observing import Given, Setting, differing, observed
 
 RUNS = ("program", "results")
@@ -256,7 +256,7 @@ def test_options_without_effect_change_nothing(model: str) -> None:
 
 def test_patterns_change_what_is_said() -> None:
     """Only those of the loss of classes change the program, and only where both are off."""
-    assert {one.name for one in patterns()} == PRE_ALIAS | OTHERS
+    assert {one.name for one in patterns()} == PATTERNS
     assert {one.name for one in patterns() if one.effect is Effect.PROGRAM} == FUSING
     plain = Setting()
     assert differing(plain, replace(plain, off=FUSING), "program")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.enums import DataType
-from popgraph.popart.about import OperatorIdentifier, getSupportedOperations
-from popgraph.popart.op_definition import getSupportedOperationsDefinition
+from popgraph.popart.operators import (
+    OperatorIdentifier,
+    getSupportedOperations,
+    getSupportedOperationsDefinition,
+)
 
 
 def test_every_supported_operation_is_defined() -> None:

@@ -13,7 +13,7 @@ import popgraph
 import popgraph.popart as popart
 from popgraph.builder.opset.checks import CHECKS
 from popgraph.builder.opset.checks.graphcore import OPERANDS
-from popgraph.popart.about import getSupportedOperations
+from popgraph.popart.operators import getSupportedOperations
 from popgraph.support.errors import PopgraphError
 
 

@@ -11,7 +11,7 @@ import pytest
 import popgraph.popart as popart
 from popgraph.passes import optimizer_spec as ours
 from popgraph.popart import SGD, Adam, Adaptive, ConstSGD
-from popgraph.popart.api.optimizer_of_rule import popart_optimizer
+from popgraph.popart.api.optimizers import popart_optimizer
 
 SEPARATE = popart.SGDAccumulatorAndMomentum.Separate
 

@@ -16,7 +16,7 @@ from popgraph.builder.pgraph import Schedule, parse, parse_optimizer
 from popgraph.builder.pgraph.lower.schedules import SCHEDULES
 from popgraph.cli import app
 from popgraph.passes import optimizer_spec
-from popgraph.popart.api.optimizer_of_rule import popart_optimizer
+from popgraph.popart.api.optimizers import popart_optimizer
 from popgraph.support.errors import PopgraphError
 from popgraph.training.update_rule import OPTIMIZERS, optimizer_of
 

@@ -166,7 +166,7 @@ def test_a_module_is_a_session(quiet: None) -> None:
 
 
 def test_what_a_session_of_a_module_does_not_take_is_told() -> None:
-    sessions = importlib.import_module("popgraph.popart.torch_sessions")
+    sessions = importlib.import_module("popgraph.popart.pytorch")
     module, data = nn.Identity(), torch.zeros(4, 3)
     rates = {"lr": 0.1, "momentum": 0.5}
     for optimizer, loss, batch, said in (

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import operator
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from inspect import BoundArguments, Parameter, Signature
-from types import FunctionType
-from typing import Any, TypeVar
+from types import FunctionType, NoneType, UnionType
+from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from popgraph.builder.opset.kinds import Test, admits, anything, resolved
+import numpy as np
 
 CONTEXTS = ("debugContext", "debugPrefix", "debugName", "debug_context", "name")
 """What PopART calls a node's name, in one method so and in another so; all of them take all."""
+
+Test: TypeAlias = Callable[[object], bool]
+"""Whether a value is of a kind."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 _STORED = {bool: bool, int: int, float: float}
@@ -81,21 +86,21 @@ def typed(thing: _T) -> _T:
     the fields of a dataclass are set to.
     """
     if not isinstance(thing, type):
-        return _checking(thing)  # type: ignore[return-value]
+        return _checking(thing, thing.__name__)  # type: ignore[return-value]
     for name, member in list(vars(thing).items()):
         if name.startswith("_") and name != "__init__":
             continue
         if isinstance(member, FunctionType):
-            setattr(thing, name, _checking(member))
+            setattr(thing, name, _checking(member, name))
         elif isinstance(member, staticmethod):
-            setattr(thing, name, staticmethod(_checking(member.__func__)))
+            setattr(thing, name, staticmethod(_checking(member.__func__, name)))
     if is_dataclass(thing) and "__setattr__" not in vars(thing):
         _check_fields(thing)
     return thing
 
 
-def _checking(function: Callable[..., Any]) -> Callable[..., Any]:
-    plan = _Plan(function)
+def _checking(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    plan = _Plan(function, name)
     if not plan.asks:
         return function
 
@@ -119,6 +124,8 @@ class _Plan:
     """What a function's arguments are compared with."""
 
     function: Callable[..., Any]
+    name: str
+    """What it is called as: one function may be two methods."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -166,13 +173,13 @@ class _Plan:
         return not named or all(self.tests.get(name, anything)(named[name]) for name in named)
 
     def refusal(self, args: Sequence[Any], named: Mapping[str, Any]) -> TypeError:
-        name, form, hint = self.function.__name__, str(self.signature), ""
-        if name == "__init__":
+        form, hint = str(self.signature), ""
+        if self.name == "__init__":
             owner = self.function.__qualname__.split(".")[-2]
             form = re.sub(r"^\(self(, )?", f"{owner}(", re.sub(r" -> [^>]*$", "", form))
             hint = getattr(args[0], "_advice", "")
             args = args[1:]
-        return incompatible_arguments(name, form, args, named, hint)
+        return incompatible_arguments(self.name, form, args, named, hint)
 
 
 _OPEN = (Parameter.empty, "Any", "object", Any, object)
@@ -220,3 +227,134 @@ def _check_fields(kind: type) -> None:
         object.__setattr__(self, name, value if stored is None else stored(value))
 
     kind.__setattr__ = set_field  # type: ignore[method-assign, assignment]
+
+
+def anything(value: object) -> bool:
+    return True
+
+
+def resolved(annotation: object, names: dict[str, Any]) -> Any:
+    """What an annotation means where those names are known; Any if it cannot be told."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, names)
+    except (NameError, AttributeError, TypeError):
+        return Any
+
+
+@cache
+def admits(kind: Any) -> Test:
+    """
+    The test of an annotation, as pybind11 converts arguments.
+
+    Integers are what has an index, floats what has a value, booleans what has a truth but is no
+    text; lists are any sequences, enumerations and classes their own members only.
+    """
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _either([admits(one) for one in inner])
+    if origin is Callable:
+        return callable
+    if origin is not None:
+        return _container(origin, [admits(one) for one in inner if one is not Ellipsis])
+    if not isinstance(kind, type) or not _can_be_asked_for(kind):
+        return anything
+    return _container(kind, []) if issubclass(kind, Iterable) else _instance(kind)
+
+
+def _either(tests: list[Test]) -> Test:
+    return lambda value: any(test(value) for test in tests)
+
+
+def _instance(kind: type) -> Test:
+    return lambda value: isinstance(value, kind)
+
+
+def _can_be_asked_for(kind: type) -> bool:
+    """Whether `isinstance` knows the class; protocols it does not."""
+    try:
+        isinstance(None, kind)
+    except TypeError:
+        return False
+    return True
+
+
+def _container(origin: type, inner: list[Test]) -> Test:
+    """Of a class with parts: mappings, sets, arrays and sequences."""
+    if not isinstance(origin, type):
+        return anything
+    if issubclass(origin, np.ndarray):
+        return lambda value: hasattr(value, "__array__") or isinstance(value, list)
+    if issubclass(origin, Mapping):
+        key, item = inner or (anything, anything)
+        return lambda value: (
+            isinstance(value, Mapping)
+            and all(key(name) and item(one) for name, one in value.items())
+        )
+    if issubclass(origin, str | bytes):
+        return _instance(origin)
+    each = inner[0] if inner else anything
+    if issubclass(origin, Set):
+        return _each(each, _instance(Set))
+    if origin is Iterable:
+        return _each(each, _is_listable)
+    if issubclass(list, origin) or origin is tuple:
+        return _each(each, _is_sequence)
+    return _instance(origin)
+
+
+def _each(test: Test, is_container: Callable[[Any], bool]) -> Test:
+    def all_are(value: Any) -> bool:
+        return is_container(value) and all(map(test, value))
+
+    return all_are
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, str | bytes | Mapping):
+        return False
+    return isinstance(value, list | tuple | np.ndarray) or (
+        hasattr(value, "__getitem__") and hasattr(value, "__len__")
+    )
+
+
+def _is_listable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _is_whole(value: object) -> bool:
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str | bytes | list | tuple):
+        return False
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_truth(value: object) -> bool:
+    return value is None or hasattr(value, "__bool__")
+
+
+_PLAIN: Mapping[object, Test] = {
+    Any: anything,
+    object: anything,
+    None: lambda value: value is None,
+    NoneType: lambda value: value is None,
+    bool: _is_truth,
+    int: _is_whole,
+    float: _is_number,
+    str: lambda value: isinstance(value, str | bytes),
+    os.PathLike: lambda value: isinstance(value, os.PathLike),
+}

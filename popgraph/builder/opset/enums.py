@@ -1,8 +1,11 @@
-"""PopART's enumerations, with its numbering."""
+"""PopART's enumerations, with its numbering, and groups of replicas."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+
+from popgraph.builder.opset.arguments import typed
 
 
 class PopartEnum(Enum):
@@ -80,26 +83,9 @@ class DataType(PopartEnum):
     """The element types."""
 
     (
-        UINT8,
-        INT8,
-        FLOAT8_143,
-        FLOAT8_152,
-        UINT16,
-        INT16,
-        INT32,
-        INT64,
-        UINT32,
-        UINT64,
-        BOOL,
-        FLOAT,
-        FLOAT16,
-        BFLOAT16,
-        DOUBLE,
-        COMPLEX64,
-        COMPLEX128,
-        STRING,
-        UNDEFINED,
-    ) = range(19)
+        UINT8, INT8, FLOAT8_143, FLOAT8_152, UINT16, INT16, INT32, INT64, UINT32, UINT64,
+        BOOL, FLOAT, FLOAT16, BFLOAT16, DOUBLE, COMPLEX64, COMPLEX128, STRING, UNDEFINED,
+    ) = range(19)  # fmt: skip
 
 
 class DeviceConnectionType(PopartEnum):
@@ -290,3 +276,12 @@ class WeightDecayMode(PopartEnum):
     """Whether decay enters the gradient or the update."""
 
     Decay, L2Regularization = range(2)
+
+
+@typed
+@dataclass
+class CommGroup:
+    """Which replicas form a group, and how many of them."""
+
+    type: CommGroupType = CommGroupType.All
+    replicaGroupSize: int = 0

@@ -85,6 +85,23 @@ class Operands:
         known = [shape for shape in found if shape is not None]
         return self._shaped(args, shapes.broadcast(*known) if len(known) == len(found) else None)
 
+    def _like(self, args: list[str], debugContext: object = "") -> Results:
+        return self._type(args)
+
+    def _like_or_nothing(self, args: list[str] = [], debugContext: object = "") -> Results:
+        return self._type(args)
+
+    def _placed(
+        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
+    ) -> Results:
+        return self._type(args)
+
+    def _broadcasting(self, args: list[str], debugContext: object = "") -> Results:
+        return self._broadcast(args)
+
+    def _broadcasting_or_nothing(self, args: list[str] = [], debugContext: object = "") -> Results:
+        return self._broadcast(args)
+
     def _reduced(
         self, args: Sequence[str], reduction: ReductionType, whole: Shape | None
     ) -> Attribute:
@@ -129,6 +146,15 @@ def all_results(
         return checked(_adding(op_type, rule, results, lambda ids: ids, "list[str]"))
 
     return method_of
+
+
+def elementwise(
+    op_type: str, rule: Callable[_P, Results], doc: str | None = None
+) -> Callable[_P, str]:
+    """A method called as the operator, which takes the arguments of a rule that others share."""
+    method = _adding(op_type, rule, 1, lambda ids: ids[0], "str")
+    method.__name__, method.__doc__ = op_type.lower(), doc
+    return checked(method)
 
 
 def _adding(

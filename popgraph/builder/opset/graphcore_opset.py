@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.element_types import named_row
 from popgraph.builder.opset.enums import (
     CollectiveOperator,
+    CommGroup,
     DataType,
     InitType,
     PopartEnum,
@@ -24,15 +24,19 @@ from popgraph.builder.opset.graphcore_operator import (
     Results,
     all_results,
     checked,
+    elementwise,
     one_result,
     without_operands,
 )
-from popgraph.builder.opset.multiconv import check_sets, checked_parameters, convolved_shape
+from popgraph.builder.opset.windows import check_sets, checked_parameters, convolved_shape
 from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import CallError
 from popgraph.support.shapes import Shape
+
+_like, _like_or_nothing = Operands._like, Operands._like_or_nothing
+_broadcasting, _broadcasting_or_nothing = Operands._broadcasting, Operands._broadcasting_or_nothing
 
 
 class AiGraphcoreOpset1(Operands):
@@ -125,54 +129,16 @@ class AiGraphcoreOpset1(Operands):
 
     # one tensor in, one like it out
 
-    @one_result("Nop")
-    def nop(self, args: list[str], debugContext: object = "") -> Results:
-        """y = x."""
-        return self._type(args)
-
-    @one_result("Detach")
-    def detach(self, args: list[str], debugContext: object = "") -> Results:
-        """y = x, through which no gradient flows back."""
-        return self._type(args)
-
-    @one_result("Gelu")
-    def gelu(self, args: list[str], debugContext: object = "") -> Results:
-        """Gaussian error linear unit, by its tanh approximation."""
-        return self._type(args)
-
-    @one_result("GeluErf")
-    def geluerf(self, args: list[str], debugContext: object = "") -> Results:
-        """Gaussian error linear unit."""
-        return self._type(args)
-
-    @one_result("Swish")
-    def swish(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        """x * sigmoid(x)."""
-        return self._type(args)
-
-    @one_result("Round")
-    def round(self, args: list[str], debugContext: object = "") -> Results:
-        """To the nearest whole number."""
-        return self._type(args)
-
-    @one_result("NearbyInt")
-    def nearbyint(self, args: list[str], debugContext: object = "") -> Results:
-        """To the nearest whole number, halves to even."""
-        return self._type(args)
-
-    @one_result("Expm1")
-    def expm1(self, args: list[str], debugContext: object = "") -> Results:
-        """exp(x) - 1."""
-        return self._type(args)
-
-    @one_result("Log1p")
-    def log1p(self, args: list[str], debugContext: object = "") -> Results:
-        """log(x + 1)."""
-        return self._type(args)
-
-    @one_result("BitwiseNot")
-    def bitwisenot(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._type(args)
+    nop = elementwise("Nop", _like, "y = x.")
+    detach = elementwise("Detach", _like, "y = x, through which no gradient flows back.")
+    gelu = elementwise("Gelu", _like, "Gaussian error linear unit, by its tanh approximation.")
+    geluerf = elementwise("GeluErf", _like, "Gaussian error linear unit.")
+    swish = elementwise("Swish", _like_or_nothing, "x * sigmoid(x).")
+    round = elementwise("Round", _like, "To the nearest whole number.")
+    nearbyint = elementwise("NearbyInt", _like, "To the nearest whole number, halves to even.")
+    expm1 = elementwise("Expm1", _like, "exp(x) - 1.")
+    log1p = elementwise("Log1p", _like, "log(x + 1).")
+    bitwisenot = elementwise("BitwiseNot", _like_or_nothing)
 
     @one_result("Scale")
     def scale(self, args: list[str], scale: float, debugContext: object = "") -> Results:
@@ -245,7 +211,7 @@ class AiGraphcoreOpset1(Operands):
         return self._type(args)
 
     @checked
-    def abort(self, args: list[str] = [], debugContext: object = "") -> None:  # noqa: B006
+    def abort(self, args: list[str] = [], debugContext: object = "") -> None:
         """Ends a session's step with an error if args[0] is not 0, or if there is no argument."""
         self._refuses("Abort", args, {})
         self._add("Abort", args, {}, [], debugContext)
@@ -267,20 +233,11 @@ class AiGraphcoreOpset1(Operands):
 
     # two tensors in
 
-    @one_result("Atan2")
-    def atan2(self, args: list[str], debugContext: object = "") -> Results:
-        """The angle of (x, y): args are y, x."""
-        return self._broadcast(args)
-
-    @one_result("Fmod")
-    def fmod(self, args: list[str], debugContext: object = "") -> Results:
-        """The remainder with the sign of the dividend."""
-        return self._broadcast(args)
-
-    @one_result("Remainder")
-    def remainder(self, args: list[str], debugContext: object = "") -> Results:
-        """The remainder with the sign of the divisor."""
-        return self._broadcast(args)
+    atan2 = elementwise("Atan2", _broadcasting, "The angle of (x, y): args are y, x.")
+    fmod = elementwise("Fmod", _broadcasting, "The remainder with the sign of the dividend.")
+    remainder = elementwise(
+        "Remainder", _broadcasting, "The remainder with the sign of the divisor."
+    )
 
     @one_result("ScaledAdd")
     def scaledadd(
@@ -289,21 +246,10 @@ class AiGraphcoreOpset1(Operands):
         """scale0 * a + scale1 * b."""
         return self._type(args)
 
-    @one_result("BitwiseAnd")
-    def bitwiseand(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseOr")
-    def bitwiseor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseXor")
-    def bitwisexor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
-
-    @one_result("BitwiseXnor")
-    def bitwisexnor(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
-        return self._broadcast(args)
+    bitwiseand = elementwise("BitwiseAnd", _broadcasting_or_nothing)
+    bitwiseor = elementwise("BitwiseOr", _broadcasting_or_nothing)
+    bitwisexor = elementwise("BitwiseXor", _broadcasting_or_nothing)
+    bitwisexnor = elementwise("BitwiseXnor", _broadcasting_or_nothing)
 
     @one_result("CopyVarUpdate")
     def copyvarupdate(self, args: list[str], debugContext: object = "") -> Results:
@@ -315,7 +261,7 @@ class AiGraphcoreOpset1(Operands):
         return self._type(args)
 
     @one_result("SplineWeighting")
-    def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
+    def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:
         """Rows times weights, mixed for each row: args are rows, weights, basis, numbers."""
         rows, weights = self._shape(args), self._shape(args, 1)
         if rows is None or weights is None:
@@ -324,10 +270,7 @@ class AiGraphcoreOpset1(Operands):
 
     @all_results("SplineBasis", 2)
     def splinebasis(
-        self,
-        args: list[str] = [],  # noqa: B006
-        degree: int = 1,
-        debugContext: object = "",
+        self, args: list[str] = [], degree: int = 1, debugContext: object = ""
     ) -> Results:
         """B-splines at points, and which weights they belong to: args say knots and openness."""
         shape = self._shape(args)
@@ -335,19 +278,14 @@ class AiGraphcoreOpset1(Operands):
         return [self._shaped(args, result), _of(result, "i32")]
 
     @one_result("Bucketize")
-    def bucketize(
-        self,
-        args: list[str] = [],  # noqa: B006
-        right: int = 0,
-        debugContext: object = "",
-    ) -> Results:
+    def bucketize(self, args: list[str] = [], right: int = 0, debugContext: object = "") -> Results:
         """Between which boundaries, args[1], each element stands."""
         return _of(self._shape(args), "i32")
 
     @all_results("Sort", 2)
     def sort(
         self,
-        args: list[str] = [],  # noqa: B006
+        args: list[str] = [],
         axis: int = -1,
         descending: int = 0,
         stable: int = 0,
@@ -360,11 +298,7 @@ class AiGraphcoreOpset1(Operands):
 
     @one_result("GroupedGather")
     def groupedgather(
-        self,
-        args: list[str] = [],  # noqa: B006
-        axis: int = 0,
-        group_size: int = 1,
-        debugContext: object = "",
+        self, args: list[str] = [], axis: int = 0, group_size: int = 1, debugContext: object = ""
     ) -> Results:
         """Gather in each group along the first axis, by indices of its own."""
         data, indices = self._shape(args), self._shape(args, 1)
@@ -402,7 +336,7 @@ class AiGraphcoreOpset1(Operands):
         args: list[str],
         ends: list[int],
         starts: list[int],
-        axes: list[int] = [],  # noqa: B006
+        axes: list[int] = [],
         debugContext: object = "",
     ) -> Results:
         whole = self._shape(args)
@@ -475,17 +409,8 @@ class AiGraphcoreOpset1(Operands):
         """args[0] with args[2] put in at the offsets args[1]."""
         return self._type(args)
 
-    @one_result("DynamicZero")
-    def dynamiczero(
-        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
-    ) -> Results:
-        return self._type(args)
-
-    @one_result("DynamicAdd")
-    def dynamicadd(
-        self, args: list[str], axes: list[int], sizes: list[int], debugContext: object = ""
-    ) -> Results:
-        return self._type(args)
+    dynamiczero = elementwise("DynamicZero", Operands._placed)
+    dynamicadd = elementwise("DynamicAdd", Operands._placed)
 
     # normalization, reduction, scattering
 
@@ -588,17 +513,17 @@ class AiGraphcoreOpset1(Operands):
     def multiconv(
         self,
         args: list[list[str]],
-        dilations: list[list[int]] = [],  # noqa: B006
-        inDilations: list[list[int]] = [],  # noqa: B006
-        pads: list[list[int]] = [],  # noqa: B006
-        outPads: list[list[int]] = [],  # noqa: B006
-        strides: list[list[int]] = [],  # noqa: B006
-        availableMemoryProportions: list[float] = [],  # noqa: B006
-        partialsTypes: list[str] = [],  # noqa: B006
+        dilations: list[list[int]] = [],
+        inDilations: list[list[int]] = [],
+        pads: list[list[int]] = [],
+        outPads: list[list[int]] = [],
+        strides: list[list[int]] = [],
+        availableMemoryProportions: list[float] = [],
+        partialsTypes: list[str] = [],
         planType: str | None = None,
         perConvReservedTiles: int | None = None,
         cycleBackOff: float | None = None,
-        enableConvDithering: list[int] = [],  # noqa: B006
+        enableConvDithering: list[int] = [],
         debugContext: object = "",
     ) -> list[str]:
         """Convolutions side by side; each has data, weights and perhaps a bias."""

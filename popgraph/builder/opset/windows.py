@@ -1,9 +1,9 @@
-"""What PopART's builder checks of the windows of convolutions and pools, when a node is added."""
+"""What PopART's builder checks of convolutions and pools when a node is added."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from popgraph.builder.opset.checks.node import spaced
 from popgraph.support.errors import CallError
@@ -44,9 +44,16 @@ def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _pairs(pads: Sequence[int], axes: int) -> Iterable[tuple[int, int]]:
-    """What is added before and behind each axis."""
-    return zip(pads[:axes], pads[axes:], strict=True) if pads else [(0, 0)] * axes
+def _added(pads: Sequence[int], axes: int) -> Sequence[int]:
+    """What is added to each axis, at both of its ends."""
+    return [low + high for low, high in zip(pads[:axes], pads[axes:], strict=True)] or [0] * axes
+
+
+def _outputs(axis: tuple[int, ...], rounded: Callable[[float], int] = math.floor) -> int:
+    """How many places a window has along an axis."""
+    size, kernel, stride, dilation, spread, padded, behind = axis
+    room = (size - 1) * spread + padded - dilation * (kernel - 1)
+    return 1 + rounded(room / stride) + behind
 
 
 def _kernel_of_weights(
@@ -91,15 +98,69 @@ def _check_room(
     axes = len(sizes)
     if len(kernel) != axes or attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
         return
-    ends = [low + high for low, high in _pairs(pads, axes)]
-    behind = [low + high for low, high in _pairs(_numbers(attributes, "outPads"), axes)]
     strides, dilations, spreads = (_numbers(attributes, name) or [1] * axes for name in _PER_AXIS)
     rounded = math.ceil if attributes.get("ceil_mode") else math.floor
-    found = []
-    for k, size in enumerate(sizes):
-        room = (size - 1) * spreads[k] + ends[k] - dilations[k] * (kernel[k] - 1)
-        found += [1 + rounded(room / strides[k]) + behind[k]] if strides[k] > 0 else []
+    added = _added(pads, axes), _added(_numbers(attributes, "outPads"), axes)
+    places = zip(sizes, kernel, strides, dilations, spreads, *added, strict=True)
+    found = [_outputs(one, rounded) for one in places if one[2] > 0]
     if any(size < 0 for size in found):
         raise CallError(
             f"Window parameter values combine to give invalid spatial output shape: {spaced(found)}"
         )
+
+
+PER_END = ("pads", "outPads")
+"""Parameters that have a number for both ends of every axis."""
+
+Parameters = Mapping[str, Sequence[Sequence[int]]]
+
+
+def check_sets(
+    args: Sequence[Sequence[str]], given: Mapping[str, Sequence[object]], name: str
+) -> None:
+    """Each convolution has its operands, and a set of every parameter; errors are PopART's."""
+    for ids in args:
+        if len(ids) < 2:
+            raise CallError(
+                f"Each convolution of MultiConvOp '{name}' must have at least two inputs - "
+                "data and weights"
+            )
+        if len(ids) > 3:
+            raise CallError(
+                f"Each convolution of MultiConvOp '{name}' can have at most three inputs - "
+                "data, weights, and bias"
+            )
+    for one, sets in given.items():
+        if sets and len(sets) != len(args):
+            raise CallError(
+                f"For MultiConvOp '{name}', number of {one} parameter sets ({len(sets)}) does not "
+                f"match the number of input sets ({len(args)})"
+            )
+
+
+def checked_parameters(
+    args: Sequence[Sequence[str]], of: Sequence[Sequence[Shape | None]], given: Parameters
+) -> dict[str, list[int] | None]:
+    """The parameters of all convolutions, whose operands have shapes, one after the other."""
+    for place, (ids, found) in enumerate(zip(args, of, strict=True)):
+        own = {name: sets[place] for name, sets in given.items() if sets}
+        check_window("Conv", ids, found, own)
+    return {name: [one for set_ in sets for one in set_] or None for name, sets in given.items()}
+
+
+def convolved_shape(
+    data: Shape | None, weights: Shape | None, place: int, given: Parameters
+) -> Shape | None:
+    """The shape of one of the results."""
+    if data is None or weights is None:
+        return None
+    rank = len(weights) - 2
+
+    def of(name: str, default: int) -> Sequence[int]:
+        wanted = rank * (2 if name in PER_END else 1)
+        return given[name][place] if given[name] else [default] * wanted
+
+    ones = (of(name, 1) for name in ("strides", "dilations", "inDilations"))
+    added = (_added(of(name, 0), rank) for name in ("pads", "outPads"))
+    axes = zip(data[2:], weights[2:], *ones, *added, strict=True)
+    return (data[0], weights[0], *(_outputs(one) for one in axes))

@@ -1,5 +1,3 @@
 """PopART's module `popart.tensorinfo`."""
 
-from popgraph.popart.api.tensorinfo import TensorInfo
-
-__all__ = ["TensorInfo"]
+from popgraph.popart.api.tensorinfo import TensorInfo as TensorInfo

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import ParamSpec, TypeVar
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from popgraph.compat.popdist import popart
-from popgraph.compat.popdist.processes import job
-from popgraph.engine.shares import steps_are_split
+from popgraph.compat.popdist.processes import job, shares_sessions
 from popgraph.support.ranks.launched import is_launched
+
+if TYPE_CHECKING:
+    from popgraph.compat.popdist import popart as popart
 
 __all__ = [
     "barrier",
@@ -32,6 +35,12 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
+def __getattr__(name: str) -> ModuleType:
+    if name != "popart":
+        raise AttributeError(f"module 'popdist' has no attribute {name!r}")
+    return import_module(f"{__name__}.popart")
+
+
 def init() -> None:
     """Finds the other processes."""
     job()
@@ -39,7 +48,7 @@ def init() -> None:
 
 def isPopdistEnvSet() -> bool:
     """Whether the process was started as one of several that know of each other."""
-    return is_launched() and not steps_are_split()
+    return is_launched() and not shares_sessions()
 
 
 def getNumInstances() -> int:

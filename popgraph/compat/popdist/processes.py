@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from popgraph.engine.shares import steps_are_split
 from popgraph.support.ranks.communicator import Alone, Communicator
 from popgraph.support.ranks.world import world
 
 
-def job() -> Communicator:
+def shares_sessions() -> bool:
     """With `--mpi` a program is one, of whose sessions ranks run parts."""
-    return Alone() if steps_are_split() else world()
+    from popgraph.engine.shares import steps_are_split
+
+    return steps_are_split()
+
+
+def job() -> Communicator:
+    return Alone() if shares_sessions() else world()

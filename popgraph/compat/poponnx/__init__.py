@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from popgraph.compat import popart as _popart
+from popgraph.popart.eras.era import OWN as _OWN
 from popgraph.popart.eras.era import PLAIN_POPONNX as _ERA
-from popgraph.popart.eras.period import names_of as _names_of
+from popgraph.popart.eras.era import own_value as _own_value
 
 __version__ = _popart.__version__
-_OWN = _names_of(_ERA)
 __all__ = sorted({*_popart.__all__, *_OWN})
 
 
 def __getattr__(name: str) -> object:
     if name in _OWN:
-        return _OWN[name]
+        return _own_value(name, _ERA)
     if name.startswith("__") or name not in _popart.__all__:
         raise AttributeError(f"module 'poponnx' has no attribute {name!r}")
     return getattr(_popart, name)

@@ -1,5 +1,3 @@
 """PopONNX's module `poponnx.builder`."""
 
-from popgraph.popart.eras.builder import Builder
-
-__all__ = ["Builder"]
+from popgraph.popart.eras.builder import Builder as Builder

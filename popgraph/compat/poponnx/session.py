@@ -1,6 +1,5 @@
 """PopONNX's module `poponnx.session`."""
 
-from popgraph.popart.eras.session import Session
-from popgraph.popart.eras.sessions import InferenceSession, TrainingSession
-
-__all__ = ["InferenceSession", "Session", "TrainingSession"]
+from popgraph.popart.eras.sessions import InferenceSession as InferenceSession
+from popgraph.popart.eras.sessions import Session as Session
+from popgraph.popart.eras.sessions import TrainingSession as TrainingSession

@@ -1,5 +1,3 @@
 """PopONNX's module `poponnx.writer`."""
 
-from popgraph.popart.net_writer import NetWriter
-
-__all__ = ["NetWriter"]
+from popgraph.popart.net_writer import NetWriter as NetWriter

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from inspect import Parameter, Signature
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -35,11 +36,11 @@ from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
 from popgraph.dialects.onnx.op import OnnxOp, to_python
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import WeightStore
-from popgraph.popart.api.contexts import AttributeContextManager, KeyValueContextManager
-from popgraph.popart.api.pattern_names import OTHERS, PRE_ALIAS
+from popgraph.popart.api.patterns import PATTERNS
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 
 NodeIds = str | Sequence[str] | set[str]
+_T = TypeVar("_T")
 
 
 _KINDS = {
@@ -98,6 +99,51 @@ _LOCATIONS = _forms(Location | list[int], [0] * _LOCATION_NUMBERS)
 
 _SERIALIZED = ("input_channels", "reducing_dim", "output_channels", "none")
 """Along what a matrix product may be cut into parts."""
+
+
+@typed
+class _OnTop(AbstractContextManager[None], Generic[_T]):
+    """Puts an entry on a stack for as long as it is open."""
+
+    def __init__(self, stack: list[_T], entry: _T) -> None:
+        self._stack, self._entry = stack, entry
+
+    def __enter__(self) -> None:
+        self._stack.append(self._entry)
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.pop()
+
+
+@typed
+class AttributeContextManager(_OnTop[Mapping[str, object]]):
+    """Every node gets an attribute; of several contexts, the innermost counts."""
+
+    def __init__(self, stack: list[Mapping[str, object]], name: str, value: object) -> None:
+        super().__init__(stack, {name: value})
+
+
+@typed
+class KeyValueContextManager(_OnTop[Mapping[str, object]]):
+    """Every node gets pairs `key=value` in one attribute, beside those of the contexts around."""
+
+    def __init__(
+        self, stack: list[Mapping[str, object]], name: str, values: Mapping[str, object]
+    ) -> None:
+        super().__init__(stack, {name: [f"{key}={value}" for key, value in values.items()]})
+        self._name = name
+
+    def __enter__(self) -> None:
+        around = next((one[self._name] for one in reversed(self._stack) if self._name in one), [])
+        assert isinstance(around, list)
+        own = self._entry[self._name]
+        assert isinstance(own, list)
+        self._stack.append({self._name: [*around, *own]})
+
+
+@typed
+class NameContextManager(_OnTop[str]):
+    """Every name begins with `scope/`."""
 
 
 @typed
@@ -382,7 +428,7 @@ class Annotations(ABC):
 
     def excludePatterns(self, nodeOutputName: NodeIds, patternNames: Sequence[str]) -> None:
         for name in patternNames:
-            if name not in PRE_ALIAS | OTHERS:
+            if name not in PATTERNS:
                 raise popart_exception(
                     f"Invalid pattern name '{name}' in Op::excludePatterns",
                     "excludePatterns",

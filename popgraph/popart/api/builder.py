@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from html import escape
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,12 +28,10 @@ from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.annotations import RECOMPUTE
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.program import WeightStore
-from popgraph.popart.api.annotations import Annotations, NodeIds
-from popgraph.popart.api.contexts import NameContextManager
-from popgraph.popart.api.debug_infos import Json, being_written, new_id
+from popgraph.popart.api.annotations import Annotations, NameContextManager, NodeIds
+from popgraph.popart.api.debugging import Json, being_written, new_id
 from popgraph.popart.api.draft import Draft
-from popgraph.popart.api.input_forms import INPUTS, WEIGHTS, custom_attribute
-from popgraph.popart.api.input_settings import InputSettings
+from popgraph.popart.api.graph_transformer import reading_model
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.onnx_nodes import popart_node
 from popgraph.popart.api.opsets import (
@@ -43,10 +42,14 @@ from popgraph.popart.api.opsets import (
     method_name,
     onnx_opset,
 )
-from popgraph.popart.api.replication_notes import REPLICATION, groups_note, stream_notes
+from popgraph.popart.api.settings import InputSettings
 from popgraph.popart.api.tensorinfo import TensorInfo
-from popgraph.popart.api.unreadable import reading_model
-from popgraph.popart.api.variable_settings import VariableSettings
+from popgraph.popart.api.variable_settings import (
+    REPLICATION,
+    VariableSettings,
+    groups_note,
+    stream_notes,
+)
 from popgraph.popart.exceptions import as_popart_errors, popart_exception, writing
 from popgraph.support.dtypes import BY_POPART
 from popgraph.support.writing import write_file
@@ -186,7 +189,7 @@ class Builder(Annotations, ModelSource):
         An input: `addInputTensor("FLOAT", [2, 3])` or `addInputTensor(TensorInfo(...))`, then
         optionally `InputSettings` and a name.
         """
-        given = overloaded("addInputTensor", INPUTS, args, named)
+        given = overloaded("addInputTensor", _INPUTS, args, named)
         info, settings = given.get("tensorInfo"), given.get("settings", InputSettings())
         if not isinstance(info, TensorInfo):
             info = TensorInfo(*(info or (given["dataType"], given["shape"])))
@@ -227,7 +230,7 @@ class Builder(Annotations, ModelSource):
 
     def addInitializedInputTensor(self, *args: Any, **named: Any) -> str:
         """A weight: its first value, which is copied, perhaps `VariableSettings`, and a name."""
-        given = overloaded("addInitializedInputTensor", WEIGHTS, args, named)
+        given = overloaded("addInitializedInputTensor", _WEIGHTS, args, named)
         name = _text(given.get("debugContext", "")) or "init_input"
         settings = given.get("variableSettings", VariableSettings())
         id = self._draft.add_weight(name, given["initVal"], settings != VariableSettings())
@@ -257,7 +260,7 @@ class Builder(Annotations, ModelSource):
             for name, value in attributes.items()
         }
         if domain:
-            return self._node(op_type, domain, args, given, outputs, None, debugContext)
+            return self.plain_node(op_type, args, given, outputs, debugContext, domain)
         version = self._root._version
         return popart_node(self, version, op_type, args, given, outputs, debugContext)
 
@@ -268,9 +271,12 @@ class Builder(Annotations, ModelSource):
         attributes: Mapping[str, object],
         outputs: int,
         debugContext: object,
+        domain: str = "",
+        result_types: Sequence[Attribute] | None = None,
     ) -> list[str]:
-        """A node of ONNX as ONNX means it."""
-        return self._node(op_type, "", args, attributes, outputs, None, debugContext)
+        """A node of ONNX as ONNX means it, or of another domain."""
+        ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
+        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
     def add_custom_node(
         self,
@@ -284,26 +290,13 @@ class Builder(Annotations, ModelSource):
         """A node of another domain; its maker says the types of its results."""
         self._root._draft.writer.opsets.setdefault(domain, 1)
         count = len(result_types)
-        return self._node(op_type, domain, args, attributes, count, result_types, debugContext)
+        return self.plain_node(op_type, args, attributes, count, debugContext, domain, result_types)
 
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
         """Whether a session will not take the node: then nobody needs to know its types."""
         return self._draft.refuses(op_type, domain, args, attributes)
-
-    def _node(
-        self,
-        op_type: str,
-        domain: str,
-        args: Sequence[str],
-        attributes: Mapping[str, object],
-        outputs: int,
-        result_types: Sequence[Attribute] | None,
-        debugContext: object,
-    ) -> list[str]:
-        ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
-        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
     def named_node(
         self,
@@ -342,7 +335,7 @@ class Builder(Annotations, ModelSource):
             infos.made_by |= dict.fromkeys(ids, number)
 
     def _as_int32(self, id: str) -> str:
-        return self._node("Cast", "", [id], {"to": BY_POPART["INT32"].onnx}, 1, None, "")[0]
+        return self.plain_node("Cast", [id], {"to": BY_POPART["INT32"].onnx}, 1, "")[0]
 
     def customOp(
         self,
@@ -355,7 +348,7 @@ class Builder(Annotations, ModelSource):
         name: str = "",
     ) -> list[str]:
         """A node of any domain."""
-        attributes = {key: custom_attribute(key, value) for key, value in attributes.items()}
+        attributes = {key: _custom_attribute(key, value) for key, value in attributes.items()}
         self._root._draft.writer.opsets.setdefault(domain, opVersion)
         types = [UNKNOWN] * numOutputs
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)
@@ -536,3 +529,43 @@ def _method(op: OnnxOp) -> str:
     found = name if hasattr(AiGraphcoreOpset1, name) else f"{name}loss"
     is_method = op.domain == DOMAIN and hasattr(AiGraphcoreOpset1, found)
     return f"popart::AiGraphcoreOpset1::{found}" if is_method else "popart::Builder::customOp"
+
+
+def _form(**parameters: object) -> Signature:
+    """A form of a method: parameters with annotations, and a debug context."""
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    found = [Parameter(name, kind, annotation=one) for name, one in parameters.items()]
+    return Signature([*found, Parameter("debugContext", kind, default="", annotation=str)])
+
+
+_INPUTS = (
+    _form(tensorInfo=TensorInfo, settings=InputSettings),
+    _form(tensorInfo=TensorInfo),
+    _form(tensorInfo=tuple),
+    _form(dataType=object, shape=list, settings=InputSettings),
+    _form(dataType=object, shape=list),
+)
+_WEIGHTS = (
+    _form(initVal=np.ndarray, variableSettings=VariableSettings),
+    _form(initVal=np.ndarray),
+)
+
+
+def _custom_attribute(name: str, value: object) -> object:
+    """A word or a number, or a list of words or of numbers; anything else is refused."""
+    if isinstance(value, list | tuple):
+        # NumPy's whole numbers stand in lists only, as in all releases of PopART but its last.
+        found = [int(one) if isinstance(one, np.integer) else one for one in value]
+        kinds = {str if isinstance(one, str) else float for one in found if _is_plain(one)}
+        if len(kinds) > 1 or not all(map(_is_plain, found)):
+            raise popart_exception(
+                f"Invalid or mismatched python list type provided in custom op attribute '{name}'"
+            )
+        return found
+    if not _is_plain(value):
+        raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
+    return value
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float)

@@ -75,9 +75,7 @@ class DeviceInfo:
     def tilesPerIPU(self) -> int:
         return self._tiles
 
-    @property
-    def tilesPerIpu(self) -> int:
-        return self._tiles
+    tilesPerIpu = tilesPerIPU
 
     @property
     def ipu(self) -> Ipu | None:
@@ -168,35 +166,20 @@ class DeviceManager:
 
     def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
         known = ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion")
-        return _host_device(DeviceType.IpuModel, options, known)
+        return _described(DeviceType.IpuModel, options, known)
 
     def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
-        return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU"))
+        return _described(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU"))
 
     def createOfflineIPUDevice(self, opts: Mapping[str, object]) -> DeviceInfo:
-        return _offline(opts)
+        known = ("numIPUs", "tilesPerIPU", "ipuVersion", "syncPattern", "gatewayMode")
+        return _described(DeviceType.OfflineIpu, opts, known, DeviceConnectionType.Never)
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
         return _not_there(deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.ipuVersion)
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
         return _not_there(numIpus, _FEW_TILES, system)
-
-    def tryAcquireAvailableDevice(
-        self,
-        numIpus: int = 1,
-        tilesPerIpu: int = 0,
-        pattern: SyncPattern = SyncPattern.Full,
-        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
-        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
-    ) -> DeviceInfo | None:
-        """
-        As `acquireAvailableDevice`: there is always a device here.
-
-        Programs put this method in the other's place, so it must not call that one by name.
-        """
-        self._check_connection(connectionType)
-        return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
     def acquireAvailableDevice(
         self,
@@ -210,16 +193,6 @@ class DeviceManager:
         self._check_connection(connectionType)
         return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
-    def tryAcquireDeviceById(
-        self,
-        id: int,
-        pattern: SyncPattern = SyncPattern.Full,
-        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
-    ) -> DeviceInfo | None:
-        """As `acquireDeviceById`."""
-        self._check_connection(connectionType)
-        return _ipu(1, 0, connectionType, id)
-
     def acquireDeviceById(
         self,
         id: int,
@@ -229,6 +202,10 @@ class DeviceManager:
         """One IPU, whose work this machine does; every number is one."""
         self._check_connection(connectionType)
         return _ipu(1, 0, connectionType, id)
+
+    tryAcquireAvailableDevice = acquireAvailableDevice
+    tryAcquireDeviceById = acquireDeviceById
+    """There is always a device here. Programs replace the methods that try by the others."""
 
     def enumerateDevices(
         self,
@@ -264,42 +241,30 @@ def _ipu(
     return DeviceInfo(DeviceType.Ipu, count, tiles or MK2.tiles, "ipu2", connection, id=number)
 
 
-def _host_device(
-    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
+def _described(
+    type_: DeviceType,
+    options: Mapping[str, object],
+    known: tuple[str, ...],
+    connection: DeviceConnectionType = DeviceConnectionType.Always,
 ) -> DeviceInfo:
-    _check_options(type_, options, known)
-    return DeviceInfo(
-        type_,
-        int(str(options.get("numIPUs", 1))),
-        int(str(options.get("tilesPerIPU", _FEW_TILES))),
-        str(options.get("ipuVersion", "ipu2")),
-    )
-
-
-def _check_options(
-    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
-) -> None:
     for option in options:
         if option not in known:
             raise popart_exception(
                 f"Invalid option `{option}' passed to DevicexManager::createHostDevice for device "
                 f"type {type_}. Valid options are [{' '.join(known)}]"
             )
+    return DeviceInfo(
+        type_,
+        int(str(options.get("numIPUs", 1))),
+        int(str(options.get("tilesPerIPU", _FEW_TILES))),
+        str(options.get("ipuVersion", "ipu2")),
+        connection,
+    )
 
 
 def _not_there(count: int, tiles: int, version: str) -> DeviceInfo:
     never = DeviceConnectionType.Never
     return DeviceInfo(DeviceType.OfflineIpu, count, tiles, version, never)
-
-
-def _offline(options: Mapping[str, object]) -> DeviceInfo:
-    known = ("numIPUs", "tilesPerIPU", "ipuVersion", "syncPattern", "gatewayMode")
-    _check_options(DeviceType.OfflineIpu, options, known)
-    return _not_there(
-        int(str(options.get("numIPUs", 1))),
-        int(str(options.get("tilesPerIPU", _FEW_TILES))),
-        str(options.get("ipuVersion", "ipu2")),
-    )
 
 
 @typed

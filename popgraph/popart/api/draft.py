@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from logging import DEBUG
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32, i64
 from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.opset.checks import AT_ONCE, Node, complaint, complaint_at_once
@@ -25,9 +26,8 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
-from popgraph.popart.api.call_place import place_of_call
+from popgraph.popart.api.debugging import place_of_call
 from popgraph.popart.api.names import Names
-from popgraph.popart.api.places import to_narrow
 from popgraph.popart.api.refusals import refusal_note
 from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.arrays import Array
@@ -156,8 +156,9 @@ class Draft:
             with as_popart_errors():
                 check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
+        seen = partial(self.seen, op_type, domain, args, attributes, ids, name)
         if (domain, op_type) in AT_ONCE:
-            self._check_at_once(self.seen(op_type, domain, args, attributes, ids, name))
+            self._check_at_once(seen())
         for id in ids:
             self.names.take(id)
         with as_popart_errors():
@@ -172,7 +173,7 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
-                said = self._refused(error, op_type, domain, name, args, ids, attributes)
+                said = error if domain else _in_words_of_popart(error, seen())
                 if self.refuses_early or domain or not isinstance(error.node, OnnxOp):
                     raise said from error
                 values = self._inferred_anyway(error.node)
@@ -198,7 +199,7 @@ class Draft:
     def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
         """Which operands are places that must have 32 bits, as what they stand beside has."""
         values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
-        return to_narrow(self._class(op_type), values)
+        return _to_narrow(self._class(op_type), values)
 
     def _check_at_once(self, node: Node) -> None:
         if (said := complaint_at_once(node)) is not None:
@@ -221,22 +222,6 @@ class Draft:
     def _log_node(self, op: OnnxOp, domain: str) -> None:
         name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"
         _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets.get(domain, 1))
-
-    def _refused(
-        self,
-        error: TypeMismatchError,
-        op_type: str,
-        domain: str,
-        name: str,
-        args: Sequence[str],
-        ids: Sequence[str],
-        attributes: Mapping[str, object],
-    ) -> TypeMismatchError:
-        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
-        if domain:
-            return error
-        said = complaint(self.seen(op_type, domain, args, attributes, ids, name))
-        return TypeMismatchError(said, error.where, error.what) if said else error
 
     def seen(
         self,
@@ -394,3 +379,45 @@ class Draft:
         if self.notes:
             about["metadata"] = MetadataAttr.of(self.notes.items())
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])
+
+
+def _in_words_of_popart(error: TypeMismatchError, node: Node) -> TypeMismatchError:
+    """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+    said = complaint(node)
+    return TypeMismatchError(said, error.where, error.what) if said else error
+
+
+_FINDERS = {("", "ArgMax"): 0, ("", "ArgMin"): 0, ("", "TopK"): 1}
+"""Which output of an operator is places."""
+
+
+def _to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set[int]:
+    """
+    Which operands are places that stand where others of one type with them have 32 bits.
+
+    ONNX gives places 64 bits, and PopART 32, so programs for PopART compare them with labels.
+    """
+    formals = kind.SCHEMA.inputs
+    types = [formals[min(at, len(formals) - 1)].type_str for at in range(len(operands))]
+    short = {type_ for type_, one in zip(types, operands, strict=True) if _has(one, i32)}
+    return {
+        at
+        for at, (type_, one) in enumerate(zip(types, operands, strict=True))
+        if type_ in short and one is not None and _has(one, i64) and _is_place(one)
+    }
+
+
+def _has(value: SSAValue | None, element: object) -> bool:
+    return (
+        value is not None
+        and isinstance(value.type, TensorType)
+        and value.type.element_type == element
+    )
+
+
+def _is_place(value: SSAValue) -> bool:
+    node = value.owner
+    if not isinstance(node, OnnxOp):
+        return False
+    output = _FINDERS.get((node.domain, node.op_type))
+    return output is not None and node.output_values()[output] is value

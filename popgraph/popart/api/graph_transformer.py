@@ -1,8 +1,9 @@
-"""PopART's `GraphTransformer`, which rewrites ONNX models."""
+"""PopART's `GraphTransformer`, which rewrites ONNX models, and what PopART says of what is none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from popgraph.builder.onnx import conversions
@@ -10,10 +11,49 @@ from popgraph.builder.onnx.conversions import Conversion
 from popgraph.builder.onnx.external_weights import mark, save_externally
 from popgraph.builder.onnx.message import read_message
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.enums import DataType
-from popgraph.popart.api.unreadable import reading_model
-from popgraph.popart.exceptions import as_popart_errors
+from popgraph.dialects.onnx.reader import RepeatedInput
+from popgraph.popart.exceptions import as_popart_errors, popart_exception, unreadable_model
 from popgraph.support import dtypes
+from popgraph.support.errors import ModelError
+
+
+@contextmanager
+def reading_model(source: object) -> Iterator[None]:
+    """Within it, a model is read; one that is none is PopART's error, and so is any other."""
+    with as_popart_errors():
+        missing = isinstance(source, str) and not Path(source).exists()
+        try:
+            if missing:
+                raise ModelError("no such file", str(source))
+            yield
+        except RepeatedInput as error:
+            raise popart_exception(
+                f"Invalid ONNX Model : repeated name: ({error.name}) in input list"
+            ) from error
+        except ModelError as error:
+            if not missing and error.where != "the bytes given":
+                raise
+            raise unreadable_model(
+                f"Failed to load a ModelProto from the string '{_shown(source)}'.\nCheck that it "
+                "is either a valid path to an existing onnx model file, or is a valid onnx "
+                "ModelProto string."
+            ) from error
+
+
+def _shown(source: object) -> str:
+    """The first bytes of what is no model, as Python prints bytes."""
+    given = source.encode() if isinstance(source, str) else source
+    if not isinstance(given, bytes):
+        return type(source).__name__
+    shown = repr(b'"' + given[:_SHOWN])[3:-1]  # The double quote makes Python escape the others.
+    return shown + ("..." if len(given) >= _SHOWN else "")
+
+
+_SHOWN = 101
+
+
+def _conversion(source: str, target: str) -> Callable[[GraphTransformer], None]:
+    return lambda self: self._convert(source, target)
 
 
 @typed
@@ -33,38 +73,23 @@ class GraphTransformer:
     def getModelProto(self) -> bytes:
         return bytes(self._model.SerializeToString())
 
-    def _convert(self, source: DataType, target: DataType, clip: bool = False) -> None:
-        before, after = (dtypes.BY_POPART[one.name].onnx for one in (source, target))
+    def _convert(self, source: str, target: str, clip: bool = False) -> None:
+        before, after = (dtypes.BY_POPART[one].onnx for one in (source, target))
         with as_popart_errors():
             Conversion(before, after, clip).convert(self._model)
 
-    def convertFloatsToHalfs(self) -> None:
-        self._convert(DataType.FLOAT, DataType.FLOAT16)
-
-    def convertUINT8ToINT32(self) -> None:
-        self._convert(DataType.UINT8, DataType.INT32)
-
-    def convertUINT16ToINT32(self) -> None:
-        self._convert(DataType.UINT16, DataType.INT32)
-
-    def convertINT8ToINT32(self) -> None:
-        self._convert(DataType.INT8, DataType.INT32)
-
-    def convertINT16ToINT32(self) -> None:
-        self._convert(DataType.INT16, DataType.INT32)
+    convertBFloats16ToFloat32 = _conversion("BFLOAT16", "FLOAT")
+    convertDoublesToFloats = _conversion("DOUBLE", "FLOAT")
+    convertDoublesToHalfs = _conversion("DOUBLE", "FLOAT16")
+    convertFloatsToHalfs = _conversion("FLOAT", "FLOAT16")
+    convertINT16ToINT32 = _conversion("INT16", "INT32")
+    convertINT8ToINT32 = _conversion("INT8", "INT32")
+    convertUINT16ToINT32 = _conversion("UINT16", "INT32")
+    convertUINT8ToINT32 = _conversion("UINT8", "INT32")
 
     def convertINT64ToINT32(self, clip: bool = False) -> None:
         """Numbers that do not fit are an error, unless `clip`, which takes the nearest."""
-        self._convert(DataType.INT64, DataType.INT32, clip)
-
-    def convertDoublesToFloats(self) -> None:
-        self._convert(DataType.DOUBLE, DataType.FLOAT)
-
-    def convertDoublesToHalfs(self) -> None:
-        self._convert(DataType.DOUBLE, DataType.FLOAT16)
-
-    def convertBFloats16ToFloat32(self) -> None:
-        self._convert(DataType.BFLOAT16, DataType.FLOAT)
+        self._convert("INT64", "INT32", clip)
 
     def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
         with as_popart_errors():

@@ -1,8 +1,9 @@
-"""PopART's logger: `getLogger("session").setLevel("INFO")`."""
+"""PopART's logger: `getLogger("session").setLevel("INFO")`, and notices of deprecated names."""
 
 from __future__ import annotations
 
 import logging
+import warnings
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.support.logs import MODULES, level_of, log_of
@@ -41,3 +42,9 @@ class Logger:
 def getLogger(name: str = "all") -> Logger:
     """The log of a module, or of all."""
     return Logger(name)
+
+
+def deprecated(notice: str) -> None:
+    """Tells whoever called the caller to use another name, in PopART's words."""
+    log_of("popart").warning("%s", notice)
+    warnings.warn(notice, DeprecationWarning, stacklevel=3)

@@ -6,48 +6,33 @@ from collections.abc import Iterator
 
 from popgraph.passes.options import GRADIENT
 
+_PLAIN = """
+    Accl Accl1 Accl2 Accl3 Accum AdamUpdater LambR1Sq LambR2Sq RemoteArg Restored Stashed Step
+    UpdatedVar
+"""
+_OTHERS = {
+    "AcclFinalOut": "AcclOutOfAcclUpdate___",
+    "AcclToReduce": "AcclIntoReduce___",
+    "AcclToUpdate": "AcclIntoUpdate___",
+    "AutomaticLossScale": "AutomaticLossScaleProxy___",
+    "FinalReducedGrad": "FinalReducedGradient___",
+    "Gradient": GRADIENT,
+    "LossScaling": "lossScaling_",
+    "RandomSeed": "randomSeed___",
+    "SeedModifier": "randomSeedModifier___",
+}
+_OF_OPTIMIZERS = """
+    weightDecayScaleFactor0 scaledLearningRate0 scaledWeightDecay1 scaledLearningRate1
+    dampeningScaleFactor1 scaledMomentum1 learningRate weightDecay lossScaling maxWeightNorm
+    adamBeta1 adamBeta2 adamEps step
+"""
 RESERVED_PREFIXES = {
-    "reservedGradientPrefix": GRADIENT,
-    "reservedUpdatedVarPrefix": "UpdatedVar___",
-    "reservedAccumPrefix": "Accum___",
-    "reservedAcclPrefix": "Accl___",
-    "reservedAccl1Prefix": "Accl1___",
-    "reservedAccl2Prefix": "Accl2___",
-    "reservedAccl3Prefix": "Accl3___",
-    "reservedStepPrefix": "Step___",
-    "reservedAcclToReducePrefix": "AcclIntoReduce___",
-    "reservedAcclToUpdatePrefix": "AcclIntoUpdate___",
-    "reservedAcclFinalOutPrefix": "AcclOutOfAcclUpdate___",
-    "reservedFinalReducedGradPrefix": "FinalReducedGradient___",
-    "reservedAdamUpdaterPrefix": "AdamUpdater___",
-    "reservedLambR1SqPrefix": "LambR1Sq___",
-    "reservedLambR2SqPrefix": "LambR2Sq___",
-    "reservedStashedPrefix": "Stashed___",
-    "reservedRestoredPrefix": "Restored___",
-    "reservedLossScalingPrefix": "lossScaling_",
-    "reservedRandomSeedPrefix": "randomSeed___",
-    "reservedSeedModifierPrefix": "randomSeedModifier___",
-    "reservedRemoteArgPrefix": "RemoteArg___",
-    "reservedAutomaticLossScalePrefix": "AutomaticLossScaleProxy___",
+    f"reserved{name}Prefix": prefix
+    for name, prefix in {**{one: f"{one}___" for one in _PLAIN.split()}, **_OTHERS}.items()
 } | {
     f"reserved{which.capitalize()}{name[0].upper()}{name[1:]}Prefix": f"{name}___{which}___"
     for which in ("default", "specific")
-    for name in [
-        "weightDecayScaleFactor0",
-        "scaledLearningRate0",
-        "scaledWeightDecay1",
-        "scaledLearningRate1",
-        "dampeningScaleFactor1",
-        "scaledMomentum1",
-        "learningRate",
-        "weightDecay",
-        "lossScaling",
-        "maxWeightNorm",
-        "adamBeta1",
-        "adamBeta2",
-        "adamEps",
-        "step",
-    ]
+    for name in _OF_OPTIMIZERS.split()
 }
 """The function that tells each reserved prefix, and the prefix."""
 

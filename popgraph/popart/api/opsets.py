@@ -28,16 +28,11 @@ _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
 """Operators whose plain name is a word of Python, and Xor to match."""
 
 
+_KEEPING = "LogSumExp Max Mean Min Prod Sum"
 OVER_NO_AXES: dict[str, tuple[str, int]] = {
-    "ReduceL1": ("Abs", 1),
-    "ReduceL2": ("Abs", 1),
+    **{f"Reduce{name}": ("Identity", 1) for name in _KEEPING.split()},
+    **dict.fromkeys(("ReduceL1", "ReduceL2"), ("Abs", 1)),
     "ReduceLogSum": ("Log", 1),
-    "ReduceLogSumExp": ("Identity", 1),
-    "ReduceMax": ("Identity", 1),
-    "ReduceMean": ("Identity", 1),
-    "ReduceMin": ("Identity", 1),
-    "ReduceProd": ("Identity", 1),
-    "ReduceSum": ("Identity", 1),
     "ReduceSumSquare": ("Mul", 2),
 }
 """What reductions with `axes=[]` do, which ONNX cannot say: an operator, its one input so often."""

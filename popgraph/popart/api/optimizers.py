@@ -1,8 +1,10 @@
-"""PopART's optimizers, and their translation to optimizer specifications."""
+"""PopART's optimizers, and their translation to optimizer specifications and back."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from popgraph.builder.opset.arguments import typed
@@ -14,11 +16,13 @@ from popgraph.builder.opset.enums import (
     WeightDecayMode,
 )
 from popgraph.passes import optimizer_spec as ours
-from popgraph.popart.api.deprecation import deprecated
-from popgraph.popart.api.optimizer_base import Optimizer, Parameter, state_types
-from popgraph.popart.api.optimizer_value import (
+from popgraph.popart.api.logger import deprecated
+from popgraph.popart.api.optimizer_base import (
     ClipNormSettings,
-    OptimizerValueMap,
+    Optimizer,
+    Parameter,
+    state_types,
+    values_of,
 )
 from popgraph.popart.exceptions import (
     popart_exception,
@@ -93,17 +97,10 @@ class SGD(Optimizer):
     def _nesterov(self) -> bool:
         return bool(self._maps["nesterov"].default.val())
 
-    def momentums(self) -> OptimizerValueMap:
-        return self._maps["momentum"]
-
-    def dampenings(self) -> OptimizerValueMap:
-        return self._maps["dampening"]
-
-    def velocityScalings(self) -> OptimizerValueMap:
-        return self._maps["velocityScaling"]
-
-    def nesterov(self) -> OptimizerValueMap:
-        return self._maps["nesterov"]
+    momentums = values_of("momentum")
+    dampenings = values_of("dampening")
+    velocityScalings = values_of("velocityScaling")
+    nesterov = values_of("nesterov")
 
     def _validate(self, new: SGD) -> None:
         super()._validate(new)
@@ -180,8 +177,40 @@ def _from_numbers(numbers: Mapping[str, float], constant: bool) -> dict[str, obj
     return {keys[name]: (float(value), constant) for name, value in numbers.items()}
 
 
+class _WithModes(Optimizer):
+    """What Adam and Adaptive have in common: a mode, and a way of weight decay."""
+
+    _MODES: ClassVar[Mapping[Any, str]]
+    _mode: Any
+    _decay: WeightDecayMode
+    _types: dict[str, Any]
+
+    @classmethod
+    def mode_of(cls, mode: str) -> Any:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
+
+    def _validate(self, new: _WithModes) -> None:
+        if self._mode is not new._mode:
+            raise popart_exception(f"{self.KIND} modes do not match")
+        if self._decay is not new._decay:
+            raise popart_exception("Weight decay modes do not match")
+        super()._validate(new)
+
+    def _of_all(self) -> dict[str, Any]:
+        """What specifications of both kinds have."""
+        return {
+            **self._scalars(),
+            **self._types,
+            "specific": self._specifics(),
+            "clip": self._clips(),
+            "mode": self._MODES[self._mode],
+            "decay": self._decay is WeightDecayMode.Decay,
+        }
+
+
 @typed
-class Adam(Optimizer):
+class Adam(_WithModes):
     """Adam, AdamW (`weight_decay_mode` Decay), AdaMax, Lamb."""
 
     KIND = "Adam"
@@ -201,11 +230,6 @@ class Adam(Optimizer):
         AdamMode.LambNoBias: "lamb_no_bias",
         AdamMode.AdaMax: "ada_max",
     }
-
-    @classmethod
-    def mode_of(cls, mode: str) -> AdamMode:
-        """PopART's name of a mode."""
-        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
 
     def __init__(
         self,
@@ -233,39 +257,20 @@ class Adam(Optimizer):
             values.setdefault("defaultMaxWeightNorm", values.pop("maxWeightNorm"))
         super().__init__(values, clip_norm_settings)
 
-    def beta1s(self) -> OptimizerValueMap:
-        return self._maps["beta1"]
-
-    def beta2s(self) -> OptimizerValueMap:
-        return self._maps["beta2"]
-
-    def epss(self) -> OptimizerValueMap:
-        return self._maps["eps"]
-
-    def maxWeightNorms(self) -> OptimizerValueMap:
-        return self._maps["maxWeightNorm"]
-
-    def _validate(self, new: Adam) -> None:
-        _validate_modes(self, new)
-        super()._validate(new)
+    beta1s = values_of("beta1")
+    beta2s = values_of("beta2")
+    epss = values_of("eps")
+    maxWeightNorms = values_of("maxWeightNorm")
 
     def _structure(self) -> tuple[object, ...]:
         return (self._scaled, *self._types.values())
 
     def spec(self) -> ours.Adam:
-        return ours.Adam(
-            **self._scalars(),
-            specific=self._specifics(),
-            clip=self._clips(),
-            mode=self._MODES[self._mode],
-            decay=self._decay is WeightDecayMode.Decay,
-            scaled_state=self._scaled,
-            **self._types,
-        )
+        return ours.Adam(**self._of_all(), scaled_state=self._scaled)
 
 
 @typed
-class Adaptive(Optimizer):
+class Adaptive(_WithModes):
     """AdaGrad, RMSProp, centered RMSProp, AdaDelta."""
 
     KIND = "Adaptive"
@@ -282,11 +287,6 @@ class Adaptive(Optimizer):
         AdaptiveMode.CenteredRMSProp: "centered_rms_prop",
         AdaptiveMode.AdaDelta: "ada_delta",
     }
-
-    @classmethod
-    def mode_of(cls, mode: str) -> AdaptiveMode:
-        """PopART's name of a mode."""
-        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
 
     def __init__(
         self,
@@ -316,36 +316,59 @@ class Adaptive(Optimizer):
         self._mode, self._decay, self._tf = mode, weight_decay_mode, rmsprop_tf_variant
         super().__init__(values, clip_norm_settings)
 
-    def alphas(self) -> OptimizerValueMap:
-        return self._maps["alpha"]
-
-    def momentums(self) -> OptimizerValueMap:
-        return self._maps["momentum"]
-
-    def epss(self) -> OptimizerValueMap:
-        return self._maps["eps"]
-
-    def _validate(self, new: Adaptive) -> None:
-        _validate_modes(self, new)
-        super()._validate(new)
+    alphas = values_of("alpha")
+    momentums = values_of("momentum")
+    epss = values_of("eps")
 
     def _structure(self) -> tuple[object, ...]:
         return (self._tf, *self._types.values())
 
     def spec(self) -> ours.Adaptive:
-        return ours.Adaptive(
-            **self._scalars(),
-            specific=self._specifics(),
-            clip=self._clips(),
-            mode=self._MODES[self._mode],
-            decay=self._decay is WeightDecayMode.Decay,
-            tf_variant=self._tf,
-            **self._types,
-        )
+        return ours.Adaptive(**self._of_all(), tf_variant=self._tf)
 
 
-def _validate_modes(old: Adam | Adaptive, new: Adam | Adaptive) -> None:
-    if old._mode is not new._mode:
-        raise popart_exception(f"{old.KIND} modes do not match")
-    if old._decay is not new._decay:
-        raise popart_exception("Weight decay modes do not match")
+def popart_optimizer(spec: ours.OptimizerSpec) -> Optimizer:
+    """The optimizer of PopART that stands for an update rule."""
+    made = {ours.SGD: SGD, ours.Adam: Adam, ours.Adaptive: Adaptive}
+    kind: Any = made[type(spec)]
+    values: dict[str, object] = {"lossScaling": _pair(spec.loss_scaling)}
+    for one in kind.PARAMETERS:
+        if one.ours:
+            values[one.default_key] = _pair(getattr(spec, one.ours))
+    clip = [ClipNormSettings.clipAllWeights(one.maximum) for one in spec.clip]
+    types = {
+        one.name: _type(getattr(spec, one.name))
+        for one in fields(spec)
+        if re.fullmatch(r"acc(um|l\d)_type", one.name)
+    }
+    match spec:
+        case ours.SGD():
+            values["nesterov"] = (float(spec.nesterov), True)
+            kinds = SGDAccumulatorAndMomentum
+            state = kinds.Combined if spec.combined else kinds.Separate
+            return SGD(
+                values,
+                clip_norm_settings=clip,
+                accumulatorAndMomentum=state,
+                accumType=types["accum_type"],
+                accl1Type=types["accl1_type"],
+            )
+        case ours.Adam():
+            own: dict[str, Any] = {"scaled_optimizer_state": spec.scaled_state}
+        case ours.Adaptive():
+            own = {"rmsprop_tf_variant": spec.tf_variant}
+        case _:
+            raise AssertionError("every optimizer is one of these")
+    decay = WeightDecayMode.Decay if spec.decay else WeightDecayMode.L2Regularization
+    mode = kind.mode_of(spec.mode)
+    optimizer: Optimizer = kind(values, mode, decay, clip_norm_settings=clip, **types, **own)
+    return optimizer
+
+
+def _type(name: str) -> DataType:
+    known = {ours.OF_WEIGHT: DataType.UNDEFINED, "f16": DataType.FLOAT16}
+    return known.get(name, DataType.FLOAT)
+
+
+def _pair(scalar: ours.Scalar) -> tuple[float, bool]:
+    return scalar.value, scalar.constant

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from popgraph.backends.c.cache.schedule_file import read
@@ -21,7 +22,7 @@ from popgraph.builder.opset.enums import (
     VirtualGraphMode,
 )
 from popgraph.passes.options import Options
-from popgraph.popart.api.deprecation import deprecated
+from popgraph.popart.api.logger import deprecated
 from popgraph.popart.api.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -43,10 +44,23 @@ from popgraph.support.logs import log_of
 def _same(name: str) -> property:
     """An option under the name by which PopART's own Python reads it from C++."""
     return property(
-        lambda options: getattr(options, name),
+        attrgetter(name),
         lambda options, value: setattr(options, name, value),
         doc=f"`{name}`.",
     )
+
+
+def _deprecated(old: str, new: str) -> property:
+    """An option under its old name, of which setting it warns."""
+
+    def set_new(options: SessionOptions, value: object) -> None:
+        deprecated(
+            f"The session option {old} has been deprecated and will be removed in a future "
+            f"release. Please use the alias {new} instead."
+        )
+        setattr(options, new, value)
+
+    return property(attrgetter(new), set_new)
 
 
 @typed
@@ -215,31 +229,11 @@ class SessionOptions:
         if directory is not None:
             self.enableEngineCaching, self.cachePath = True, directory
 
-    @property
-    def defaultPrefetchBufferingDepth(self) -> int:
-        return self.defaultBufferingDepth
-
-    @defaultPrefetchBufferingDepth.setter
-    def defaultPrefetchBufferingDepth(self, depth: int) -> None:
-        deprecated(_renamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth"))
-        self.defaultBufferingDepth = depth
-
-    @property
-    def prefetchBufferingDepthMap(self) -> dict[str, int]:
-        return self.bufferingDepthMap
-
-    @prefetchBufferingDepthMap.setter
-    def prefetchBufferingDepthMap(self, depths: dict[str, int]) -> None:
-        deprecated(_renamed("prefetchBufferingDepthMap", "bufferingDepthMap"))
-        self.bufferingDepthMap = depths
-
-    @property
-    def serializedPoprithmsAnnealGraphsDir(self) -> str:
-        return self.serializedPoprithmsShiftGraphsDir
-
-    @serializedPoprithmsAnnealGraphsDir.setter
-    def serializedPoprithmsAnnealGraphsDir(self, directory: str) -> None:
-        self.serializedPoprithmsShiftGraphsDir = directory
+    defaultPrefetchBufferingDepth = _deprecated(
+        "defaultPrefetchBufferingDepth", "defaultBufferingDepth"
+    )
+    prefetchBufferingDepthMap = _deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
+    serializedPoprithmsAnnealGraphsDir = _same("serializedPoprithmsShiftGraphsDir")
 
     def enableExplicitIR(self, enable: bool) -> None:
         """PopART's switch for its newer IR; here it only sets the options it stands for."""
@@ -379,10 +373,3 @@ _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", S
 _ENGINE_OPTION_GROUPS = frozenset(
     ["autoReport", "debug", "exchange", "opt", "prng", "profiler", "streamCallbacks", "target"]
 )
-
-
-def _renamed(old: str, new: str) -> str:
-    return (
-        f"The session option {old} has been deprecated and will be removed in a future release. "
-        f"Please use the alias {new} instead."
-    )

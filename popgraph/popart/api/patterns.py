@@ -6,20 +6,36 @@ from collections.abc import Sequence
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import PatternsLevel
-from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
-from popgraph.popart.api.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
 from popgraph.popart.exceptions import popart_exception
 from popgraph.support.logs import log_of
 
 _LOG = log_of("pattern")
 
-PATTERNS = PRE_ALIAS | OTHERS
-
-_OURS = {
-    "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
-    "SoftmaxGradDirect": FuseSoftmaxLoss.name,
+_NAMES = {
+    "mandatory": """
+        AbsGradOp AllReduceToIdentity Atan2Arg0GradOp Atan2Arg1GradOp ConvDataGrad
+        ConvFlipWeightsGradOp ConvTranspose CosGradOp CoshOp DivArg0GradOp DivArg1GradOp ExpGradOp
+        Expm1GradOp FmodArg0GradOp Log1pGradOp LogGradOp LoopScanOut MatMulLhsGradOp MatMulOp
+        MatMulRhsGradOp MulArgGradOp PowArg0GradOp PowArg1GradOp RandomNormalLikeOpPattern
+        RandomUniformLikeOpPattern ReciprocalGradOp ScanToLoop SinGradOp SqrtGradOp
+        SubtractArg1GradOp ZerosLikeOpPattern
+    """,
+    "default": """
+        ConvFlipWeightsDoubleFlip DecomposeBinaryConstScalar ExpandCast InitAccumulate
+        LambSerialisedWeight NegativeOneScale NlllWithSoftmaxGradDirect OpToIdentity
+        PackedDataBlock PadSum PostNRepl PreUniRepl RemoveUnnecessaryLossGradCast SoftmaxGradDirect
+        SplitGradOpToConcat SplitOp SumToAdd TransposeToIdentityOrReshapePattern UpsampleToResize
+    """,
+    "optional": "LSTMOp Slice2SliceSubsample SplitGather TiedGather TiedGatherAccumulate",
 }
-"""The patterns that one of our passes does; without any of its patterns the pass is left out."""
+MANDATORY, DEFAULT, OPTIONAL = (frozenset(names.split()) for names in _NAMES.values())
+PRE_ALIAS = MANDATORY | DEFAULT | OPTIONAL
+PATTERNS = PRE_ALIAS | {"InPlace", "UpdateInplacePrioritiesForIpu"}
+"""The names of PopART's patterns, and which are always on, on by default, or off."""
+
+FUSING = frozenset(("NlllWithSoftmaxGradDirect", "SoftmaxGradDirect"))
+"""Patterns that one of our passes does, which is left out where both are off."""
+FUSING_PASS = "fuse-softmax-loss"
 
 _LEVELS = {
     PatternsLevel.All: PRE_ALIAS | {"InPlace"},
@@ -121,8 +137,7 @@ class Patterns:
 
     def disabled_passes(self) -> frozenset[str]:
         """The names of our passes that are off."""
-        wanted = {ours for pattern, ours in _OURS.items() if pattern in self._enabled}
-        return frozenset(set(_OURS.values()) - wanted)
+        return frozenset() if FUSING & self._enabled else frozenset([FUSING_PASS])
 
     def __getattr__(self, name: str) -> bool:
         if name in _PROPERTIES:
@@ -142,21 +157,12 @@ class Patterns:
         return "\n".join(f"{name}: {'On' if name in self._enabled else 'Off'}" for name in names)
 
 
+_PLAIN = """
+    PreUniRepl PostNRepl OpToIdentity SubtractArg1GradOp MulArgGradOp MatMulOp MatMulLhsGradOp
+    MatMulRhsGradOp InPlace
+"""
 _PROPERTIES = {
-    name: name
-    for name in [
-        "PreUniRepl",
-        "PostNRepl",
-        "SoftMaxGradDirect",
-        "OpToIdentity",
-        "SubtractArg1GradOp",
-        "MulArgGradOp",
-        "MatMulOp",
-        "MatMulLhsGradOp",
-        "MatMulRhsGradOp",
-        "InPlace",
-    ]
-} | {
+    **{name: name for name in _PLAIN.split()},
     "SoftMaxGradDirect": "SoftmaxGradDirect",
     "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect",
 }

@@ -1,20 +1,22 @@
-"""The groups of settings inside of session options."""
+"""The groups of settings inside of session options, and those of an input."""
 
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
     AccumulateOuterFragmentSchedule,
     AutodiffStitchStrategy,
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
+    CommGroup,
+    ExchangeStrategy,
     ExecutionPhaseIOSchedule,
     ExecutionPhaseSchedule,
     GradientTensorTrackingMethod,
+    ReplicatedStreamMode,
     ReplicatedTensorSharding,
     TensorStorage,
     TileSet,
@@ -22,6 +24,7 @@ from popgraph.builder.opset.enums import (
 
 
 @typed
+@dataclass(slots=True, init=False)
 class TensorLocation:
     """
     On or off chip, by which tiles, and whether spread over replicas.
@@ -30,13 +33,11 @@ class TensorLocation:
     `(storage, load tiles, storage tiles, sharding[, domain])` are all accepted.
     """
 
-    __slots__ = (
-        "loadTileSet",
-        "replicatedTensorSharding",
-        "shardingDomain",
-        "storage",
-        "storageTileSet",
-    )
+    storage: TensorStorage
+    loadTileSet: TileSet
+    storageTileSet: TileSet
+    replicatedTensorSharding: ReplicatedTensorSharding
+    shardingDomain: CommGroup
 
     def __init__(
         self,
@@ -60,14 +61,6 @@ class TensorLocation:
         tiles = (self.loadTileSet, self.storageTileSet)
         kinds = (self.storage, *tiles, self.replicatedTensorSharding, self.shardingDomain.type)
         return [*map(int, kinds), self.shardingDomain.replicaGroupSize]
-
-    def _key(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorLocation) and self._key() == other._key()
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @typed
@@ -176,3 +169,30 @@ class ExperimentalSettings:
 
     _customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
     createHostTransferableTensorWithOffset: bool = False
+
+
+@typed
+class InputSettings:
+    """Placement of one input's stream."""
+
+    def __init__(
+        self,
+        tileSet: TileSet | ReplicatedStreamMode = TileSet.Compute,
+        exchangeStrategy: ExchangeStrategy = ExchangeStrategy.JustInTime,
+        *,
+        relicatedStreamMode: ReplicatedStreamMode = ReplicatedStreamMode.Replicate,
+    ) -> None:
+        if isinstance(tileSet, ReplicatedStreamMode):
+            relicatedStreamMode = tileSet
+        self._tile_set = tileSet if isinstance(tileSet, TileSet) else TileSet.Compute
+        self._exchange = exchangeStrategy
+        self._mode = relicatedStreamMode
+
+    def tileSet(self) -> TileSet:
+        return self._tile_set
+
+    def exchangeStrategy(self) -> ExchangeStrategy:
+        return self._exchange
+
+    def replicatedStreamMode(self) -> ReplicatedStreamMode:
+        return self._mode

@@ -14,9 +14,7 @@ from popgraph.popart import builder as modern
 from popgraph.popart.api.graph_transformer import GraphTransformer
 from popgraph.popart.api.names import Names
 from popgraph.popart.api.settings import TensorLocation
-from popgraph.popart.eras.era import PLAIN_POPONNX, Era
-from popgraph.popart.eras.names import NumberedNames
-from popgraph.popart.eras.unreadable import in_words_of
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era, in_words_of
 from popgraph.popart.exceptions import popart_exception
 
 
@@ -28,6 +26,21 @@ class NormalizedBatch(NamedTuple):
     var: str
     savedMean: str
     savedvar: str
+
+
+Ids = Sequence[str]
+Ints = Sequence[int]
+
+
+class NumberedNames(Names):
+    """Every new tensor of a model, in any of its graphs, has the next number for a name."""
+
+    def new(self, stem: str, output: int | None = None) -> str:
+        number = 1
+        while self.is_taken(str(number)):
+            number += 1
+        self.take(str(number))
+        return str(number)
 
 
 class Builder(modern.Builder):
@@ -103,55 +116,35 @@ class Builder(modern.Builder):
         if self._draft.writer.has_value(outputName):
             super().addOutputTensor(outputName)
 
-    def elu(self, args: Sequence[str], debugPrefix: str = "") -> str:
-        return str(self.aiOnnx.elu(list(args), debugContext=debugPrefix))
+    def elu(self, args: Ids, debugPrefix: str = "") -> str:
+        return self._first("elu", args, debugPrefix)
 
-    def lstm(self, args: Sequence[str], debugPrefix: str = "") -> list[str]:
+    def lstm(self, args: Ids, debugPrefix: str = "") -> list[str]:
         """All hidden states, the last one, and the last cell state."""
         hidden = self.getTensorShape(args[2])[-1]
         found = self.aiOnnx.lstm(list(args), 3, hidden_size=hidden, debugContext=debugPrefix)
         return list(found)
 
     def batchnormalizationTraining(
-        self,
-        x: str,
-        scale: str,
-        b: str,
-        mean: str,
-        var: str,
-        epsilon: float = 1e-5,
-        momentum: float = 0.9,
-        spatial: int = 1,
-        debugPrefix: str = "",
+        self, x: str, scale: str, b: str, mean: str, var: str, *rest: Any, **named: Any
     ) -> NormalizedBatch:
         """Normalizes by the statistics of the batch, which move the running ones."""
-        args = [x, scale, b, mean, var]
-        return NormalizedBatch(*self._normalized(args, 5, epsilon, momentum, spatial, debugPrefix))
+        return NormalizedBatch(*self._normalized([x, scale, b, mean, var], 5, *rest, **named))
 
     def batchnormalizationTesting(
-        self,
-        x: str,
-        scale: str,
-        b: str,
-        mean: str,
-        var: str,
-        epsilon: float = 1e-5,
-        momentum: float = 0.9,
-        spatial: int = 1,
-        debugPrefix: str = "",
+        self, x: str, scale: str, b: str, mean: str, var: str, *rest: Any, **named: Any
     ) -> str:
         """Normalizes by the statistics that are given."""
-        args = [x, scale, b, mean, var]
-        return self._normalized(args, 1, epsilon, momentum, spatial, debugPrefix)[0]
+        return self._normalized([x, scale, b, mean, var], 1, *rest, **named)[0]
 
     def _normalized(
         self,
         args: list[str],
         outputs: int,
-        epsilon: float,
-        momentum: float,
-        spatial: int,
-        debugPrefix: str,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        spatial: int = 1,
+        debugPrefix: str = "",
     ) -> list[str]:
         if spatial != 1:
             raise popart_exception(
@@ -164,97 +157,53 @@ class Builder(modern.Builder):
 
     def convolution(
         self,
-        args: Sequence[str],
-        strides: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
+        args: Ids,
+        strides: Ints,
+        padding: Ints,
+        dilation: Ints,
         groups: int = 1,
         cacheOperation: bool = True,
         debugPrefix: str = "",
     ) -> str:
-        return str(
-            self.aiOnnx.conv(
-                list(args),
-                strides=list(strides),
-                pads=list(padding),
-                dilations=list(dilation),
-                group=groups,
-                debugContext=debugPrefix,
-            )
-        )
+        windows = {"strides": strides, "pads": padding, "dilations": dilation}
+        return self._first("conv", args, debugPrefix, **windows, group=groups)
 
     def averagepool(
-        self,
-        args: Sequence[str],
-        kernel_shape: Sequence[int],
-        strides: Sequence[int],
-        padding: Sequence[int],
-        debugPrefix: str = "",
+        self, args: Ids, kernel_shape: Ints, strides: Ints, padding: Ints, debugPrefix: str = ""
     ) -> str:
-        return str(
-            self.aiOnnx.averagepool(
-                list(args),
-                list(kernel_shape),
-                pads=list(padding),
-                strides=list(strides),
-                debugContext=debugPrefix,
-            )
-        )
+        windows = {"kernel_shape": kernel_shape, "strides": strides, "pads": padding}
+        return self._first("averagepool", args, debugPrefix, **windows)
 
     def maxpool(
-        self,
-        args: Sequence[str],
-        kernel_shape: Sequence[int],
-        strides: Sequence[int],
-        padding: Sequence[int],
-        debugPrefix: str = "",
+        self, args: Ids, kernel_shape: Ints, strides: Ints, padding: Ints, debugPrefix: str = ""
     ) -> str:
-        pooled = self.aiOnnx.maxpool(
-            list(args),
-            1,
-            list(kernel_shape),
-            pads=list(padding),
-            strides=list(strides),
-            debugContext=debugPrefix,
-        )
-        return str(pooled[0])
+        windows = {"kernel_shape": kernel_shape, "strides": strides, "pads": padding}
+        return self._first("maxpool", args, debugPrefix, num_outputs=1, **windows)
 
     def gemm(
-        self,
-        args: Sequence[str],
-        alpha: float,
-        beta: float,
-        transA: int,
-        transB: int,
-        debugPrefix: str = "",
+        self, args: Ids, alpha: float, beta: float, transA: int, transB: int, debugPrefix: str = ""
     ) -> str:
         return str(self.aiOnnx.gemm(list(args), alpha, beta, transA, transB, debugPrefix))
 
     def pad(
-        self,
-        args: Sequence[str],
-        mode: str,
-        pads: Sequence[int],
-        value: float = 0.0,
-        debugPrefix: str = "",
+        self, args: Ids, mode: str, pads: Ints, value: float = 0.0, debugPrefix: str = ""
     ) -> str:
-        return str(self.aiOnnx.pad(list(args), list(pads), mode, value, debugPrefix))
+        return self._first("pad", args, debugPrefix, pads=pads, mode=mode, value=value)
 
-    def slice(
-        self,
-        args: Sequence[str],
-        axes: Sequence[int],
-        starts: Sequence[int],
-        ends: Sequence[int],
-        debugPrefix: str = "",
-    ) -> str:
-        return str(self.aiOnnx.slice(list(args), list(ends), list(starts), list(axes), debugPrefix))
+    def slice(self, args: Ids, axes: Ints, starts: Ints, ends: Ints, debugPrefix: str = "") -> str:
+        return self._first("slice", args, debugPrefix, ends=ends, starts=starts, axes=axes)
 
-    def subsample(self, args: Sequence[str], strides: Sequence[int], debugPrefix: str = "") -> str:
+    def subsample(self, args: Ids, strides: Ints, debugPrefix: str = "") -> str:
         return str(self.aiGraphcore.subsample(list(args), list(strides), debugPrefix))
 
-    def dropout(self, args: Sequence[str], ratio: float = 0.5, debugPrefix: str = "") -> str:
-        return str(self.aiOnnx.dropout(list(args), 1, ratio, debugPrefix)[0])
+    def dropout(self, args: Ids, ratio: float = 0.5, debugPrefix: str = "") -> str:
+        return self._first("dropout", args, debugPrefix, num_outputs=1, ratio=ratio)
+
+    def _first(self, name: str, args: Ids, debugPrefix: str, **named: Any) -> str:
+        """The first result of an operator of today, whose lists may have been tuples."""
+        given = {key: list(one) if isinstance(one, tuple) else one for key, one in named.items()}
+        found = getattr(self.aiOnnx, name)(list(args), **given, debugPrefix=debugPrefix)
+        return str(found if isinstance(found, str) else found[0])
 
     def constant(self, initVal: Any, debugPrefix: str = "") -> str:
         return str(self.aiOnnx.constant(initVal, debugPrefix))
@@ -296,9 +245,7 @@ class _OldOperators:
     def __str__(self) -> str:
         return str(self._operators)
 
-    def detach(
-        self, args: Sequence[str], pass_through_creation: int = 0, debugPrefix: str = ""
-    ) -> str:
+    def detach(self, args: Ids, pass_through_creation: int = 0, debugPrefix: str = "") -> str:
         """No gradient passes; how an IPU lays out memory for the tensor changes no result."""
         return str(_flat(self._operators.detach)(list(args), debugPrefix=debugPrefix))
 

@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from popgraph.builder.opset import enums as modern
-from popgraph.popart.api.patterns import PATTERNS
-from popgraph.popart.eras.patterns import GONE
 
-_OLD: dict[type[modern.PopartEnum], dict[str, str]] = {
-    modern.AnchorReturnTypeId: {"FINAL": "Final", "EVERYN": "EveryN", "ALL": "All", "SUM": "Sum"},
-    modern.DeviceConnectionType: {
-        "ALWAYS": "Always",
-        "ON_DEMAND": "OnDemand",
-        "NEVER": "Never",
-    },
-    modern.PatternsLevel: {"ALL": "All", "DEFAULT": "Default", "NONE": "NoPatterns"},
-    modern.RecomputationType: {"None": "NoRecompute"},
-    modern.ReductionType: {"SUM": "Sum", "MEAN": "Mean"},
-    modern.SyncPattern: {"PingPong": "ReplicaAndLadder"},
-    modern.VirtualGraphMode: {"PingPong": "ExecutionPhases"},
-}
-"""The old names of members, and what they are called today."""
 
-CACHE_TYPE = type(
+def _with(kind: type[modern.PopartEnum], old: str) -> type:
+    """A class with the members of an enumeration, and their old names: `OLD=Today`."""
+    names = dict(one.split("=") for one in old.split())
+    members = {member.name: member for member in kind}
+    return named(kind.__name__, members | {one: kind[today] for one, today in names.items()})
+
+
+def named(name: str, members: Mapping[str, object]) -> type:
+    return type(name, (), dict(members))
+
+
+AnchorReturnTypeId = _with(modern.AnchorReturnTypeId, "FINAL=Final EVERYN=EveryN ALL=All SUM=Sum")
+DeviceConnectionType = _with(
+    modern.DeviceConnectionType, "ALWAYS=Always ON_DEMAND=OnDemand NEVER=Never"
+)
+PatternsLevel = _with(modern.PatternsLevel, "ALL=All DEFAULT=Default NONE=NoPatterns")
+RecomputationType = _with(modern.RecomputationType, "None=NoRecompute")
+ReductionType = _with(modern.ReductionType, "SUM=Sum MEAN=Mean")
+SyncPattern = _with(modern.SyncPattern, "PingPong=ReplicaAndLadder")
+VirtualGraphMode = _with(modern.VirtualGraphMode, "PingPong=ExecutionPhases")
+
+_STORAGE = modern.TensorStorage
+CacheType = named(
     "CacheType",
-    (),
-    {
-        "Undefined": modern.TensorStorage.OnChip,
-        "Uncached": modern.TensorStorage.OnChip,
-        "Cached": modern.TensorStorage.OffChip,
-    },
+    {"Undefined": _STORAGE.OnChip, "Uncached": _STORAGE.OnChip, "Cached": _STORAGE.OffChip},
 )
 """Where an IPU keeps a tensor, which `TensorStorage` says today."""
 
-DOT_CHECK = type(
-    "DotCheck",
-    (),
-    {name.upper(): name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")},
+DotCheck = named(
+    "DotCheck", {name.upper(): name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")}
 )
 """When graphs are drawn, as `SessionOptions.dotChecks` takes it."""
-
-PATTERN_TYPE = type(
-    "PreAliasPatternType",
-    (),
-    {name: pattern for pattern in (*PATTERNS, *GONE) for name in (pattern, pattern.upper())},
-)
-"""Patterns by name, which `Patterns` takes in a list."""
-
-
-def old_enums() -> dict[str, type]:
-    """The enumerations whose members had other names, with both."""
-    return {
-        kind.__name__: type(
-            kind.__name__,
-            (),
-            {
-                **{member.name: member for member in kind},
-                **{old: kind[today] for old, today in names.items()},
-            },
-        )
-        for kind, names in _OLD.items()
-    }

@@ -1,15 +1,20 @@
-"""The eras of PopONNX and PopART, and what each of them differs in from the last."""
+"""The eras of PopONNX and PopART: what each differs in from the last, and its module."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
+from popgraph import popart
 from popgraph.passes.options import GRADIENT
-from popgraph.popart.exceptions import popart_exception
+from popgraph.popart.about import versionString
+from popgraph.popart.exceptions import popart_exception, unreadable_model
 
 Kind = TypeVar("Kind")
 
@@ -62,45 +67,40 @@ class Era:
 
 
 _SHAPES = ("inputShapeInfo", "passes", "userOptions")
-_UNREADABLE = "Failed to parse ModelProto from string"
+_DECEMBER_2018 = Era(
+    "2018-12",
+    "poponnx",
+    replicas_first=True,
+    checked=False,
+    anchored=False,
+    constant_weights=False,
+    unreadable="Failed to parse ModelProto from string",
+    opset=9,
+    gradient="d__",
+    numbered=True,
+    group_variances=True,
+    inference=("dataFeed", "losses", *_SHAPES),
+    training=("dataFeed", "losses", "optimizer", *_SHAPES),
+    signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
+)
+PLAIN_POPONNX = replace(
+    _DECEMBER_2018,
+    name="2019-03",
+    anchored=True,
+    numbered=False,
+    signs=frozenset(["enableAutoRecomputation", "setDevice"]),
+)
+"""What `import poponnx` is where nobody says more."""
 ERAS = (
-    Era(
-        "2018-12",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        anchored=False,
-        constant_weights=False,
-        unreadable=_UNREADABLE,
-        opset=9,
-        gradient="d__",
-        numbered=True,
-        group_variances=True,
-        inference=("dataFeed", "losses", *_SHAPES),
-        training=("dataFeed", "losses", "optimizer", *_SHAPES),
-        signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
-    ),
-    Era(
-        "2019-03",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        constant_weights=False,
-        unreadable=_UNREADABLE,
-        opset=9,
-        gradient="d__",
-        group_variances=True,
-        inference=("dataFeed", "losses", *_SHAPES),
-        training=("dataFeed", "losses", "optimizer", *_SHAPES),
-        signs=frozenset(["enableAutoRecomputation", "setDevice"]),
-    ),
-    Era(
-        "2019-07",
-        "poponnx",
-        replicas_first=True,
-        checked=False,
-        unreadable=_UNREADABLE,
+    _DECEMBER_2018,
+    PLAIN_POPONNX,
+    replace(
+        PLAIN_POPONNX,
+        name="2019-07",
+        constant_weights=True,
+        opset=10,
         gradient="D___",
+        group_variances=False,
         inference=("dataFeed", "deviceInfo", "losses", *_SHAPES),
         training=("dataFeed", "losses", "optimizer", "deviceInfo", *_SHAPES),
         signs=frozenset(["ReductionType", "deviceInfo", "autoRecomputation", "PyWeightsIO"]),
@@ -130,8 +130,6 @@ ERAS = (
 )
 """All eras, oldest first; the last is what `popgraph.popart` is."""
 
-PLAIN_POPONNX = next(era for era in ERAS if era.name == "2019-03")
-"""What `import poponnx` is where nobody says more."""
 LAST = ERAS[-1]
 
 
@@ -181,3 +179,88 @@ def of_era(kind: type[Kind], era: Era) -> type[Kind]:
 @cache
 def _bound(kind: Any, era: Era) -> Any:
     return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__, "__slots__": ()})
+
+
+@contextmanager
+def in_words_of(era: Era) -> Iterator[None]:
+    """Within it, a model is read; the era says of what is none what it said."""
+    try:
+        yield
+    except unreadable_model as error:
+        if not era.unreadable:
+            raise
+        raise popart_exception(
+            era.unreadable,
+            hint="give a path to an existing model, or the bytes of one",
+        ) from error
+
+
+_MODULES = {
+    "api.dataflow": "EarlyInfo=InputShapeInfo",
+    "api.debugging": "PrepareDeviceError=OutOfMemoryError",
+    "api.tensorinfo": "TensorInfoCore=TensorInfo",
+    "eras.steps": "AnchorReturnType DataFlow",
+    "eras.settings": "DeviceManager PatternType PreAliasPatternType=PatternType",
+    "eras.enums": """
+        AnchorReturnTypeId CacheType DeviceConnectionType DotCheck PatternsLevel RecomputationType
+        ReductionType SyncPattern VirtualGraphMode
+    """,
+    "eras.training": "BaseSGD L1Loss NllLoss",
+    "exceptions": "PrepareDeviceException=OutOfMemoryException poponnx_exception=popart_exception",
+}
+"""By the module, what all eras have alike; `old=new` is another name of the module's `new`."""
+_MODULES_OF_ERAS = {
+    "eras.builder": "Builder",
+    "eras.training": "ConstSGD SGD",
+    "eras.settings": "Patterns SessionOptions SessionOptionsCore=SessionOptions",
+    "eras.sessions": "InferenceSession Session TrainingSession",
+    "eras.steps": "PyStepIO",
+}
+"""By the module, the classes that depend on the era."""
+
+
+def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The module of each name, and the name there."""
+    return {
+        name: (f"popgraph.popart.{module}", today or name)
+        for module, names in modules.items()
+        for name, _, today in (one.partition("=") for one in names.split())
+    }
+
+
+_ALIKE, _BOUND = _homes(_MODULES), _homes(_MODULES_OF_ERAS)
+_PREFIXES = ("reservedGradientPrefix", "reservedAccumulationPrefix")
+OWN = frozenset([*_ALIKE, *_BOUND, *_PREFIXES])
+"""What an old era's module has that `popgraph.popart` has not, or has otherwise."""
+
+
+def own_value(name: str, era: Era) -> object:
+    """One of these, as it was in an era."""
+    if name == "reservedGradientPrefix":
+        return lambda: era.gradient
+    if name == "reservedAccumulationPrefix":
+        return popart.reservedAccumPrefix
+    module, today = (_BOUND if name in _BOUND else _ALIKE)[name]
+    found = getattr(import_module(module), today)
+    return of_era(found, era) if name in _BOUND else found
+
+
+class EraModule(ModuleType):
+    """`poponnx` or `popart` as it was in an era."""
+
+    def __init__(self, era: Era) -> None:
+        super().__init__(era.module, f"{era.module} as it was in {era.name}.")
+        self._era, self.__era__ = era, era.name
+        self.__path__ = import_module(f"popgraph.compat.{era.module}").__path__
+        self.__version__ = versionString()
+        self.__all__ = sorted({*dir(popart), *OWN})
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self.__all__:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = own_value(name, self._era) if name in OWN else getattr(popart, name)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return list(self.__all__)

@@ -1,4 +1,4 @@
-"""PopONNX's two sessions: the arguments and the names of gradients of their time."""
+"""PopONNX's sessions: the arguments and the names of gradients of their time."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from popgraph.engine.program import Request
+from popgraph.passes.options import GRADIENT
 from popgraph.popart.api.dataflow import DataFlow, InputShapeInfo
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.losses import Loss, as_losses
 from popgraph.popart.api.optimizer_base import Optimizer
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.patterns import Patterns
-from popgraph.popart.api.step_io import StepIO
-from popgraph.popart.eras import options as old_options
-from popgraph.popart.eras.era import PLAIN_POPONNX, Era, gradient_prefixes, of_era
-from popgraph.popart.eras.losses import anchored, shared
-from popgraph.popart.eras.step_io import ReplicasFirst
-from popgraph.popart.eras.unreadable import in_words_of
+from popgraph.popart.api.step_io import PyWeightsIO, StepIO
+from popgraph.popart.eras import settings
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era, gradient_prefixes, in_words_of, of_era
+from popgraph.popart.eras.steps import ReplicasFirst
+from popgraph.popart.eras.training import anchored, shared
+from popgraph.popart.exceptions import popart_exception
 from popgraph.popart.sessions import inference_session, session, training_session
 from popgraph.popart.sessions.setup import Manners
 from popgraph.support.arrays import Array
@@ -67,7 +68,7 @@ class _OfEra(session.Session):
         """The arguments by name, with options of the era where there are none."""
         given = {**by_kind(args, ("fnModel", *order)), **named}
         if given.get("userOptions") is None:
-            given["userOptions"] = of_era(old_options.SessionOptions, self.ERA)()
+            given["userOptions"] = of_era(settings.SessionOptions, self.ERA)()
         return given
 
     @property
@@ -152,3 +153,124 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
         scalars = {id: _scalar(id) for id in request.outputs if id not in model}
         changed = {id: name for id, name in scalars.items() if id != name}
         return replace(request, aliases={**request.aliases, **changed})
+
+
+_ORDER = (
+    *("inputShapeInfo", "losses", "optimizer", "outputdir", "passes", "cTens", "userOptions"),
+)
+"""The arguments behind the first two."""
+
+
+class Session:
+    """
+    `Session(model, dataFeed, losses, optimizer)`: trains with an optimizer, evaluates with losses,
+    else infers.
+
+    A session that trains can evaluate and infer as well, with the weights as they are.
+    """
+
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def __init__(self, fnModel: Any, dataFeed: DataFlow, *args: object, **named: Any) -> None:
+        given = {**by_kind(args, _ORDER), **named}
+        if unknown := given.keys() - set(_ORDER):
+            raise TypeError(f"Session() got an unexpected argument {min(unknown)!r}")
+        self._model, self._flow = fnModel, dataFeed
+        self._losses = as_losses(given.get("losses"))
+        self._optimizer: Optimizer | None = given.get("optimizer")
+        self._constant: Sequence[str] = given.get("cTens") or ()
+        options = given.get("userOptions") or of_era(settings.SessionOptions, self.ERA)()
+        options.logDir = given.get("outputdir") or options.logDir
+        self._named: dict[str, Any] = {
+            "inputShapeInfo": given.get("inputShapeInfo"),
+            "patterns": given.get("passes"),
+            "userOptions": options,
+        }
+        self._device: DeviceInfo | None = None
+        if self._optimizer is not None and not self._losses:
+            raise popart_exception("An optimizer is set without any losses")
+        self._training = None if self._optimizer is None else self._make_training()
+        self._inference = self._make_inference() if self._training is None else None
+
+    def _make_training(self) -> TrainingSession:
+        return of_era(TrainingSession, self.ERA)(
+            self._model,
+            self._flow,
+            losses=self._losses,
+            optimizer=self._optimizer,
+            freeze=self._constant,
+            **self._named,
+        )
+
+    def _make_inference(self) -> InferenceSession:
+        named = dict(self._named)
+        if self._training is not None:
+            named["userOptions"].constantWeights = False
+        session = of_era(InferenceSession, self.ERA)
+        return session(self._model, self._forward_flow(), losses=self._losses, **named)
+
+    def _forward_flow(self) -> DataFlow:
+        """The anchors that exist without a backward pass."""
+        prefixes = (GRADIENT, self.ERA.gradient)
+        ids = [id for id in self._flow.anchors() if not id.startswith(prefixes)]
+        return self._flow.only(ids)
+
+    @property
+    def _main(self) -> TrainingSession | InferenceSession:
+        found = self._training or self._inference
+        assert found is not None
+        return found
+
+    def setDevice(self, deviceInfo: DeviceInfo) -> None:
+        self._device = deviceInfo
+        self._main.setDevice(deviceInfo)
+
+    def optimizerFromHost(self) -> None:
+        if self._training is not None:
+            self._training.optimizerFromHost()
+
+    def updateOptimizer(self, optimizer: Optimizer) -> None:
+        self._that_trains().updateOptimizer(optimizer)
+
+    def train(self, stepio: StepIO) -> None:
+        """One step of training."""
+        self._that_trains().run(stepio)
+
+    def _that_trains(self) -> TrainingSession:
+        if self._training is None:
+            raise popart_exception("Trying to train when not in training mode")
+        return self._training
+
+    def evaluate(self, stepio: StepIO) -> None:
+        """One step without training: outputs and losses."""
+        if not self._losses:
+            raise popart_exception("Trying to evaluate when not in evaluation mode")
+        self._forward(stepio)
+
+    def infer(self, stepio: StepIO) -> None:
+        """One step without training."""
+        self._forward(stepio)
+
+    def _forward(self, stepio: StepIO) -> None:
+        if self._inference is None:
+            self._inference = self._make_inference()
+            self._inference.prepareDevice()
+        if self._training is not None:
+            self._training.weightsToHost()
+            self._inference.writeWeights(PyWeightsIO(self._training.weights()))
+            self._inference.weightsFromHost()
+        self._inference.run(stepio)
+
+
+def _of_main(name: str) -> Callable[..., Any]:
+    def method(self: Session, *args: Any, **named: Any) -> Any:
+        return getattr(self._main, name)(*args, **named)
+
+    return method
+
+
+for _name in (
+    *("getExecutionReport", "getGraphReport", "getInfo", "getSummaryReport", "getTensorTileMap"),
+    *("initAnchorArrays", "modelToHost", "prepareDevice", "resetHostWeights", "weightsFromHost"),
+):  # These need no optimizer: the session that trains has them, or else the one that infers.
+    setattr(Session, _name, _of_main(_name))

@@ -12,8 +12,7 @@ from popgraph.builder.opset.enums import VariableRetrievalMode
 from popgraph.engine.grouped_weights import GroupedWeight
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.options import SessionOptions
-from popgraph.popart.api.replication_notes import GROUPS, grouped_weights
-from popgraph.popart.api.variable_settings import VariableSettings
+from popgraph.popart.api.variable_settings import GROUPS, VariableSettings, grouped_weights
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.support.arrays import Array
 

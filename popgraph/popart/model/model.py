@@ -28,17 +28,17 @@ from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.dataflow import InputShapeInfo
+from popgraph.popart.api.graph_transformer import reading_model
 from popgraph.popart.api.losses import Loss, append_losses, final_loss
 from popgraph.popart.api.names import RESERVED_PREFIXES
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.refusals import REFUSED, check_notes
-from popgraph.popart.api.replication_notes import (
+from popgraph.popart.api.tensorinfo import TensorInfo
+from popgraph.popart.api.variable_settings import (
     broadcast_inputs,
     exchange_strategies,
     input_tiles,
 )
-from popgraph.popart.api.tensorinfo import TensorInfo
-from popgraph.popart.api.unreadable import reading_model
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
 from popgraph.popart.model.limits import (
     LAST_OPSET,

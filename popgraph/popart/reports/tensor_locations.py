@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 
-from popgraph.builder.opset.comm_group import CommGroup
 from popgraph.builder.opset.enums import (
+    CommGroup,
     CommGroupType,
     ReplicatedTensorSharding,
     TensorStorage,
@@ -81,9 +82,9 @@ class Locations:
     ) -> TensorLocation:
         asked = self.options.tensorLocationSettingsOverride.get(id)
         if asked is not None:
-            return _copy(asked)
+            return copy(asked)
         settings = self._settings(role)
-        where = _copy(settings.location if given is None else _read(given))
+        where = copy(settings.location if given is None else _read(given))
         limits = self._limits(role)
         count = info.nelms()
         if where.storage is TensorStorage.OffChip and count < limits.minElementsForOffChip:
@@ -150,13 +151,6 @@ class Locations:
 def _belongs(id: str, weight: str) -> bool:
     """Whether a variable is a weight, or one of its states."""
     return id == weight or id.endswith(f"___{weight}")
-
-
-def _copy(where: TensorLocation) -> TensorLocation:
-    tiles = (where.loadTileSet, where.storageTileSet)
-    return TensorLocation(
-        where.storage, *tiles, where.replicatedTensorSharding, where.shardingDomain
-    )
 
 
 def _read(numbers: Sequence[int]) -> TensorLocation:

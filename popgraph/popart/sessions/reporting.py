@@ -13,9 +13,8 @@ from popgraph.ipu.mapping import intervals_by_tile
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, poplar_exception
 from popgraph.popart.programs.program import Program
-from popgraph.popart.reports.executions import Executions
 from popgraph.popart.reports.graph_report import TileMap
-from popgraph.popart.reports.reports import Reports, written
+from popgraph.popart.reports.reports import Executions, Reports, written
 from popgraph.popart.reports.tensor_locations import told
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.setup import Setup

@@ -24,9 +24,8 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception, popar
 from popgraph.popart.ir import Ir
 from popgraph.popart.model.model import Source
 from popgraph.popart.programs.program import Program
-from popgraph.popart.reports.debug_notes import note_session
-from popgraph.popart.reports.dot_files import DotFiles
 from popgraph.popart.reports.graph_report import TileMap
+from popgraph.popart.reports.ir_files import DotFiles, note_session
 from popgraph.popart.sessions.checking import check_compilation, check_setup
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.float_checks import check_floats

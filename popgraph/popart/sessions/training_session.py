@@ -25,7 +25,7 @@ from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.ipu_only import TrainingOnly
 from popgraph.popart.api.losses import AnyLoss, as_losses
 from popgraph.popart.api.optimizer_base import Optimizer
-from popgraph.popart.api.optimizer_of_rule import popart_optimizer
+from popgraph.popart.api.optimizers import popart_optimizer
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.patterns import Patterns
 from popgraph.popart.api.step_plan import plan_of

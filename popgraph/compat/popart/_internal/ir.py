@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from popgraph.builder.opset.comm_group import CommGroup
-from popgraph.builder.opset.enums import CollectiveOperator, CommGroupType, DataType
-from popgraph.popart.api.debugging import DebugContext, DebugInfo
-from popgraph.popart.api.optimizer_value import OptimizerValue
-from popgraph.popart.api.variable_settings import ReplicaGrouping, VariableSettings
-
-__all__ = [
-    "CollectiveOperator",
-    "CommGroup",
-    "CommGroupType",
-    "DataType",
-    "DebugContext",
-    "DebugInfo",
-    "OptimizerValue",
-    "ReplicaGrouping",
-    "VariableSettings",
-]
+from popgraph.builder.opset.enums import CollectiveOperator as CollectiveOperator
+from popgraph.builder.opset.enums import CommGroup as CommGroup
+from popgraph.builder.opset.enums import CommGroupType as CommGroupType
+from popgraph.builder.opset.enums import DataType as DataType
+from popgraph.popart.api.debugging import DebugContext as DebugContext
+from popgraph.popart.api.debugging import DebugInfo as DebugInfo
+from popgraph.popart.api.optimizer_base import OptimizerValue as OptimizerValue
+from popgraph.popart.api.variable_settings import ReplicaGrouping as ReplicaGrouping
+from popgraph.popart.api.variable_settings import VariableSettings as VariableSettings

@@ -1,6 +1,6 @@
 """PopART's package `popart.torch`, for programs that have PyTorch beside it."""
 
-from popgraph.popart.torch_sessions import InferenceSession, TrainingSession
-from popgraph.popart.torch_writer import PytorchNetWriter, conv3x3
-
-__all__ = ["InferenceSession", "PytorchNetWriter", "TrainingSession", "conv3x3"]
+from popgraph.popart.pytorch import InferenceSession as InferenceSession
+from popgraph.popart.pytorch import PytorchNetWriter as PytorchNetWriter
+from popgraph.popart.pytorch import TrainingSession as TrainingSession
+from popgraph.popart.pytorch import conv3x3 as conv3x3

@@ -1,5 +1,4 @@
 """PopART's module `popart.torch.torchwriter`."""
 
-from popgraph.popart.torch_writer import PytorchNetWriter, conv3x3
-
-__all__ = ["PytorchNetWriter", "conv3x3"]
+from popgraph.popart.pytorch import PytorchNetWriter as PytorchNetWriter
+from popgraph.popart.pytorch import conv3x3 as conv3x3

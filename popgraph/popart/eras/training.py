@@ -1,18 +1,20 @@
-"""PopONNX's losses where later ones differ, and which of them are computed."""
+"""PopONNX's losses and optimizers where later ones differ, and which losses are computed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.popart.api import losses as modern
+from popgraph.popart.api import optimizers
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.step_plan import plan_of
+from popgraph.popart.eras.era import PLAIN_POPONNX, Era
 from popgraph.support.shapes import prod
 
 
@@ -88,3 +90,26 @@ def anchored(losses: Sequence[str | modern.Loss], flow: DataFlow | None) -> list
         for loss in losses
         if flow is None or not isinstance(loss, modern.Loss) or flow.isAnchored(loss.output())
     ]
+
+
+class BaseSGD(optimizers.SGD):
+    """What `SGD` and `ConstSGD` had in common."""
+
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def _insists_on_learning(self) -> bool:
+        return self.ERA.checked
+
+    def learnRate(self) -> float:
+        return self._maps["learningRate"].default.val()
+
+    def weightDecay(self) -> float:
+        return self._maps["weightDecay"].default.val()
+
+
+class SGD(BaseSGD):
+    """`SGD(learning_rate, weight_decay)`, both of which may change later."""
+
+
+class ConstSGD(optimizers.ConstSGD, BaseSGD):
+    """`ConstSGD(learning_rate, weight_decay)`, which never change."""
