@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from popgraph.builder.opset.arguments import typed
-from popgraph.builder.opset.checks.node import spaced
 from popgraph.builder.opset.enums import RecoveryAction
 from popgraph.engine.errors import (
     UnknownOutputError,
@@ -24,6 +23,7 @@ from popgraph.support.errors import (
     UnsupportedError,
     WriteError,
 )
+from popgraph.support.shapes import Shape
 
 
 class popart_exception(PopgraphError):
@@ -127,8 +127,8 @@ def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
         case WeightShapeError(wanted=wanted, given=given):
             return popart_internal_exception(
                 "The shape of the MutableVoidData for IO does not not match the expected write "
-                f"region of this tensor. Tensor Write ({len(wanted)}): {spaced(wanted)} != "
-                f"MutableVoidData ({len(given)}): {spaced(given)}"
+                f"region of this tensor. Tensor Write ({len(wanted)}): {_spaced(wanted)} != "
+                f"MutableVoidData ({len(given)}): {_spaced(given)}"
             )
         case WeightTypeError(id=id):
             return popart_runtime_error(
@@ -151,6 +151,10 @@ def _no_such_anchor(id: str, known: Collection[str]) -> str:
             "its gradient is zero and never computed."
         )
     return message
+
+
+def _spaced(shape: Shape) -> str:
+    return f"[{' '.join(map(str, shape))}]"
 
 
 _JOINED: dict[type[PopgraphError], type[PopgraphError]] = {
