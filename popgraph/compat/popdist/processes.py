@@ -6,12 +6,12 @@ from popgraph.support.ranks.communicator import Alone, Communicator
 from popgraph.support.ranks.world import world
 
 
-def shares_sessions() -> bool:
+def sessions_are_split() -> bool:
     """With `--mpi` a program is one, of whose sessions ranks run parts."""
-    from popgraph.popart.sessions.split import sessions_are_split
+    from popgraph.popart.sessions import split
 
-    return sessions_are_split()
+    return split.sessions_are_split()
 
 
 def job() -> Communicator:
-    return Alone() if shares_sessions() else world()
+    return Alone() if sessions_are_split() else world()
