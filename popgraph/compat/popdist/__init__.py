@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from popgraph.compat.popdist.processes import job, shares_sessions
+from popgraph.compat.popdist.processes import job, sessions_are_split
 from popgraph.support.ranks.launched import is_launched
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def init() -> None:
 
 def isPopdistEnvSet() -> bool:
     """Whether the process was started as one of several that know of each other."""
-    return is_launched() and not shares_sessions()
+    return is_launched() and not sessions_are_split()
 
 
 def getNumInstances() -> int:

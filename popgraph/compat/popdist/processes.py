@@ -6,7 +6,7 @@ from popgraph.support.ranks.communicator import Alone, Communicator
 from popgraph.support.ranks.world import world
 
 
-def shares_sessions() -> bool:
+def sessions_are_split() -> bool:
     """With `--mpi` a program is one, of whose sessions ranks run parts."""
     from popgraph.engine.shares import steps_are_split
 
@@ -14,4 +14,4 @@ def shares_sessions() -> bool:
 
 
 def job() -> Communicator:
-    return Alone() if shares_sessions() else world()
+    return Alone() if sessions_are_split() else world()
