@@ -16,8 +16,8 @@ from pathlib import Path
 
 from popgraph.builder.pgraph import parse
 from popgraph.compiler.sizes import specialise
-from popgraph.ipu import IpuModel
 from popgraph.ipu.machine import MK1, MK2, Ipu
+from popgraph.ipu.model import IpuModel
 from popgraph.ipu.report import rate
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options

@@ -9,7 +9,7 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.universe import Universe
 
-import popgraph.ipu  # noqa: F401 (registers its pass)
+import popgraph.ipu.map_to_tiles  # noqa: F401 (registers its pass)
 from popgraph.dialects.registry import OWN
 from popgraph.passes.base import Pass
 from popgraph.passes.pipeline import PASSES, factories

@@ -237,7 +237,7 @@ def pass_name(name: str, option: str | None = None) -> str:
 
     name = current(name)
     if name not in PASSES:
-        import popgraph.ipu  # noqa: F401 (registers its pass)
+        import popgraph.ipu.map_to_tiles  # noqa: F401 (registers its pass)
     if pass_named(name) is None:
         close = closest(name, PASSES)
         hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"

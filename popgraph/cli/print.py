@@ -121,7 +121,7 @@ def command(
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
     made = replace(made, training=training)
     if ipu is not None:
-        from popgraph.ipu import on_ipus
+        from popgraph.ipu.map_to_tiles import on_ipus
 
         made = on_ipus(made, ipu)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)

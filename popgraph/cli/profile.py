@@ -127,7 +127,7 @@ def _of_model(
     files: dict[str, Path],
 ) -> None:
     """What the model of IPUs says of a program."""
-    from popgraph.ipu import IpuModel
+    from popgraph.ipu.model import IpuModel
     from popgraph.ipu.report import content, text
     from popgraph.support.figures import json_text
 

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
+import popgraph.ipu.reference  # noqa: F401 (evaluates operations on tiles)
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from popgraph.backends.reference.graph import Run
+from popgraph.backends.reference.graph import RUNNERS, Run
 from popgraph.backends.reference.memory import literal_value, numpy_dtype, unwritten
 from popgraph.backends.reference.scalars import function_of
 from popgraph.backends.reference.structured import (
@@ -378,3 +378,6 @@ def runner_on_tiles(op: Operation) -> Run | None:
     """The evaluation of a mapped operation; sources are mapped, too, but compute nothing."""
     run = _MAPPED.get(type(op)) if is_mapped(op) else None
     return None if run is None else partial(run, op)
+
+
+RUNNERS.append(runner_on_tiles)

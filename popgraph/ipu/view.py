@@ -16,9 +16,8 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.levels import GRAPHCORE, ONNX
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import ConstantOp, VariableOp
-from popgraph.ipu import IpuModel
 from popgraph.ipu.memory import Held
-from popgraph.ipu.model import Call, Part
+from popgraph.ipu.model import Call, IpuModel, Part
 from popgraph.ipu.report import content, overflow
 from popgraph.ipu.stages import held_bytes
 from popgraph.support.arrays import Array

@@ -17,8 +17,8 @@ from popgraph import compiler
 from popgraph.dialects.levels import GRAPHCORE, MEANINGS, ONNX, STRUCTURED, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
-from popgraph.ipu import IpuModel
 from popgraph.ipu.machine import Ipu
+from popgraph.ipu.model import IpuModel
 from popgraph.ipu.view import modelled
 from popgraph.measure.facts import facts_of
 from popgraph.measure.roof import roof

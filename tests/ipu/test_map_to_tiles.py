@@ -14,8 +14,8 @@ from popgraph.builder.pgraph import Document, parse
 from popgraph.compiler.lowering import lower
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile import ContractOp, MapOp, MappingAttr, ReduceOp
-from popgraph.ipu import on_ipus
 from popgraph.ipu.machine import MK1, MK2, Ipu
+from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.ipu.mapping import Boxes, Pieces, counts_by_tile, pieces_of, tile_count
 from popgraph.ipu.stages import mapping_of, own_mapping, stages
 from popgraph.passes.base import Compilation

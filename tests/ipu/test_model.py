@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from popgraph.builder.pgraph import parse
-from popgraph.ipu import IpuModel
 from popgraph.ipu.machine import ESTIMATES, IPUS, MK1, MK2, Ipu, device_named
-from popgraph.ipu.model import Call
+from popgraph.ipu.model import Call, IpuModel
 from popgraph.ipu.report import content, rate, text
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options

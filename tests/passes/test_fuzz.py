@@ -12,8 +12,8 @@ from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.tile.structured.chain import LineBufferGeometry
-from popgraph.ipu import on_ipus
 from popgraph.ipu.machine import MK2, Ipu
+from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.engine import program
 from popgraph.engine.program import Request
-from popgraph.ipu import IpuModel
 from popgraph.ipu.machine import Ipu
+from popgraph.ipu.model import IpuModel
 from popgraph.passes.analysis.notes import noted
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import as_popart_errors, popart_exception

@@ -13,7 +13,7 @@ from popgraph.backends.c.print.source import source
 from popgraph.dialects.tile import BufferOp, CallOp, CondOp, LoopOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched, calls
 from popgraph.dialects.tile.program.work import Counter, size
-from popgraph.ipu import IpuModel
+from popgraph.ipu.model import IpuModel
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.support.shapes import prod
 

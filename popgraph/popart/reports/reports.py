@@ -13,8 +13,8 @@ from typing import Any
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.profile import Profile
 from popgraph.compiler import BuildRequest
-from popgraph.ipu import IpuModel
 from popgraph.ipu import report as ipu_report
+from popgraph.ipu.model import IpuModel
 from popgraph.measure.profile_report import Call
 from popgraph.measure.profile_rows import Described
 from popgraph.popart.api.devices import DeviceInfo

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from popgraph.builder.opset.enums import DeviceType
 from popgraph.engine.runs import Runs
-from popgraph.ipu import IpuModel
 from popgraph.ipu.mapping import intervals_by_tile
+from popgraph.ipu.model import IpuModel
 from popgraph.popart.api.tensorinfo import TensorInfo
 from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, poplar_exception
 from popgraph.popart.programs.program import Program
