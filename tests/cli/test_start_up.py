@@ -234,7 +234,7 @@ def test_the_guest_of_an_era_imports_what_it_is_asked_for(tmp_path: Path, era: s
     text = "import popart, poponnx; poponnx.ReductionType, popart.SessionOptions"
     found = imported(tmp_path, GUEST.replace('["-c"]', f'["--era", "{era}", "-c"]'), text)
     assert "popgraph.popart.eras.sessions" not in found
-    assert not rooms(found) & {"compiler", "dialects", "training"}
+    assert not rooms(found) & {"compiler", "training"}
 
 
 IMPORTING = """
