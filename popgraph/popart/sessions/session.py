@@ -13,7 +13,6 @@ from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     DeviceType,
-    ExchangeStrategy,
     IrSerializationFormat,
     SyntheticDataMode,
 )
@@ -39,32 +38,19 @@ from popgraph.popart.model.grouped_weights import Grouped, replication_of
 from popgraph.popart.model.model import SessionModel
 from popgraph.popart.programs.program import Program, Request
 from popgraph.popart.programs.weights import HostWeights
+from popgraph.popart.refusals import Asked, Moment, refuse
 from popgraph.popart.reports.debug_notes import note_session
 from popgraph.popart.reports.dot_files import DotFiles
 from popgraph.popart.reports.executions import Executions
 from popgraph.popart.sessions.delayed_weights import DelayedWeights, delays_of
-from popgraph.popart.sessions.device_checks import check_gcl_options, check_lowering
-from popgraph.popart.sessions.distributed import check_distributed, check_ranks
+from popgraph.popart.sessions.distributed import check_ranks
 from popgraph.popart.sessions.engine import Engine
-from popgraph.popart.sessions.folding import left_to_the_device, without_implementation
-from popgraph.popart.sessions.gradient_checks import check_gradients
 from popgraph.popart.sessions.ipu_memory import check_memory
-from popgraph.popart.sessions.lowering_checks import check_libraries, check_operators
-from popgraph.popart.sessions.model_notices import tell_notices, tell_of_states
-from popgraph.popart.sessions.needed_patterns import check_needed
 from popgraph.popart.sessions.overlap import overlap_of
 from popgraph.popart.sessions.pipelining import check_device, check_placement
 from popgraph.popart.sessions.randomness import Randomness
 from popgraph.popart.sessions.replicas import InTurn, Replicas, Together
 from popgraph.popart.sessions.reporting import Reporting
-from popgraph.popart.sessions.setting_checks import (
-    check_buffering,
-    check_clipping,
-    check_exchange,
-    check_loss_scaling,
-    check_settings,
-    tell_transforms,
-)
 from popgraph.popart.sessions.split import Share
 from popgraph.popart.sessions.stepping import Stepping
 from popgraph.popart.sessions.steps import Steps
@@ -73,22 +59,10 @@ from popgraph.popart.sessions.weight_transfers import WeightTransfers
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import NEAREST
 from popgraph.support.ipu import MK2, Ipu
-from popgraph.support.logs import TRACE, log_of
+from popgraph.support.logs import log_of
 from popgraph.support.writing import write_file
 
 _LOG = log_of("session")
-
-_NOT_FOLDED = (
-    'No ConstExpr implementation of %s. Consider implementing a "constant to variable" transform.'
-)
-
-_NO_IMPLEMENTATION = "No ConstExpr implementation of %s, returning from constant folding early."
-
-_NOT_CONSTANT = (
-    'Tensor %s was declined as a target of optimization "constantWeights" on the grounds that the '
-    "tensor's %s do not allow for the TensorType::Variable to be initialized as a "
-    "TensorType::Const"
-)
 
 
 @typed
@@ -138,30 +112,16 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
-        self._options.check(training=self._training)
-        check_settings(self._options, dataFlow, rule)
-        check_gcl_options(self._options)
-        check_loss_scaling(self._options, rule)
-        check_distributed(self._options)
+        refuse(Moment.MADE, self._asked())
         self._step = StepShape.of(dataFlow.batchesPerStep(), self._options)
         with as_popart_errors():
             self._share = Share.of(self._step)
-        self._check_device()
         self._patterns.check()
         with as_popart_errors():
             self._model.check_loss()
             log_of("ir").info("Preparing the model of session %s", name)
             self._model.heed(self._options, group_variances=self._gives_group_variances())
-            check_exchange(self._strategies.values(), self._options)
-            self._tell_what_stays()
-            if not self._training:
-                tell_transforms(self._options.experimentalSettings)
-            tell_notices(self._model)
-            check_libraries(self._model, self._options, training=self._training)
-            if self._training:
-                check_gradients(self._model)
-                tell_of_states(self._model, self._differentiated())
-                check_clipping(self._rule, self._model.weight_names)
+            refuse(Moment.READ, self._asked())
             self._placement = check_placement(
                 self._model, self._options, self._step, self._ipus, self._training
             )
@@ -187,28 +147,18 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         mode = self._options.syntheticDataMode
         self._synthetic = None if mode is SyntheticDataMode.Off else SyntheticIO(mode)
 
-    def _tell_what_stays(self) -> None:
-        """Warns of weights that are no constants, and operators that are not computed at once."""
-        for id, one in self._grouped.items() if self._constant_weights else ():
-            log_of("popart").warning(_NOT_CONSTANT, id, one.settings)
-        if not self._model.is_of_popart:
-            return
-        for type_ in without_implementation(self._model.graph):
-            log_of("ces").log(TRACE, _NO_IMPLEMENTATION, type_)
-        weights = self._model.weight_names if self._constant_weights else ()
-        for type_ in left_to_the_device(self._model.graph, weights, self._dataflow.anchors()):
-            log_of("ces").warning(_NOT_FOLDED, type_)
-
-    def _check_device(self) -> None:
-        """A device of several IPUs has room for the same number of IPUs per replica."""
-        count, replicas = self._device.numIpus, self._step.replicas
-        if self._device.type is not DeviceType.Cpu and count % replicas:
-            raise popart_exception(
-                "For replicated graphs, the number of IPUs must be divisible by the replication "
-                "factor.",
-                "SessionOptions.replicatedGraphCount",
-                f"the device has {count} IPUs for {replicas} replicas",
-            )
+    def _asked(self, inputs: Collection[str] = ()) -> Asked:
+        return Asked(
+            self._model,
+            self._options,
+            self._dataflow,
+            self._rule,
+            self._patterns,
+            self._device,
+            self._grouped,
+            self._differentiated(),
+            inputs,
+        )
 
     @property
     def _ipus(self) -> int | None:
@@ -369,15 +319,9 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
     def prepareDevice(self, loadEngine: bool = True) -> None:
         """Compiles the model."""
         _LOG.debug("Session::prepareDevice()")
-        self._options.check_engine_options()
         self._options.log_what_has_no_effect()
-        tiles = None if self._device.type is DeviceType.Cpu else self._device.tilesPerIPU
-        check_lowering(self._options, tiles)
         check_device(self._model, self._options, self._dataflow, self._ipus)
-        check_buffering(self._options, self._program.inputs, self._dataflow.anchors())
-        differentiated = self._differentiated()
-        check_needed(self._model, self._patterns, self._dataflow.anchors(), differentiated)
-        check_operators(self._model)
+        refuse(Moment.PREPARED, self._asked(self._program.inputs))
         if self._device.type is DeviceType.IpuModel:
             allowed = self._options.engineOptions.get("debug.allowOutOfMemory", "false")
             with as_popart_errors():
@@ -415,13 +359,6 @@ class Session(Stepping, WeightTransfers, Reporting, Randomness, IpuOnly):
         if self._ir is None:
             self._ir = self._program.ir(self._placement)
         return self._ir
-
-    @property
-    def _strategies(self) -> dict[str, ExchangeStrategy]:
-        """When inputs come and anchors go; inputs that are not told come just in time."""
-        flow = self._dataflow
-        given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
-        return {**self._model.exchange_strategies, **given}
 
     def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
         """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""

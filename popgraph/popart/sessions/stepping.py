@@ -17,11 +17,10 @@ from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error
 from popgraph.popart.model.model import SessionModel
 from popgraph.popart.programs.program import Program
 from popgraph.popart.programs.weights import HostWeights
+from popgraph.popart.refusals.running import check_floats, is_forward_only
 from popgraph.popart.reports.executions import Executions
 from popgraph.popart.sessions.delayed_weights import DelayedWeights
 from popgraph.popart.sessions.engine import Engine
-from popgraph.popart.sessions.float_checks import check_floats
-from popgraph.popart.sessions.forward_only import is_forward_only
 from popgraph.popart.sessions.replicas import Replicas
 from popgraph.popart.sessions.split import Share
 from popgraph.popart.sessions.steps import Steps
