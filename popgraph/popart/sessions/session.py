@@ -43,7 +43,6 @@ from popgraph.popart.reports.debug_notes import note_session
 from popgraph.popart.reports.dot_files import DotFiles
 from popgraph.popart.reports.executions import Executions
 from popgraph.popart.sessions.delayed_weights import DelayedWeights, delays_of
-from popgraph.popart.sessions.distributed import check_ranks
 from popgraph.popart.sessions.engine import Engine
 from popgraph.popart.sessions.ipu_memory import check_memory
 from popgraph.popart.sessions.overlap import overlap_of
@@ -51,7 +50,7 @@ from popgraph.popart.sessions.pipelining import check_device, check_placement
 from popgraph.popart.sessions.randomness import Randomness
 from popgraph.popart.sessions.replicas import InTurn, Replicas, Together
 from popgraph.popart.sessions.reporting import Reporting
-from popgraph.popart.sessions.split import Share
+from popgraph.popart.sessions.split import Share, check_ranks
 from popgraph.popart.sessions.stepping import Stepping
 from popgraph.popart.sessions.steps import Steps
 from popgraph.popart.sessions.synthetic import SyntheticIO

@@ -123,19 +123,23 @@ class Node:
         return value if isinstance(value, int | float) else default
 
     def numbers(self, name: str) -> list[int]:
-        """A list of integers, empty if it is absent."""
-        value = self.attributes.get(name)
-        return [*value] if isinstance(value, list | tuple) else []
+        """The integers of a list, empty if it is absent."""
+        return [one for one in self._items(name) if isinstance(one, int)]
 
     def word(self, name: str, default: str = "") -> str:
-        value = self.attributes.get(name, default)
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return _decoded(self.attributes.get(name, default))
 
     def words(self, name: str) -> list[str]:
         """A list of texts, empty if it is absent."""
+        return [*map(_decoded, self._items(name))]
+
+    def _items(self, name: str) -> Sequence[object]:
         value = self.attributes.get(name)
-        items = value if isinstance(value, list | tuple) else ()
-        return [one.decode(errors="replace") if isinstance(one, bytes) else one for one in items]
+        return value if isinstance(value, list | tuple) else ()
+
+
+def _decoded(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _known(value: Found | None) -> Found:

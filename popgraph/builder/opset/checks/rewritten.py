@@ -68,7 +68,7 @@ def blocks(node: Node) -> Complaints:
     """Elements are moved by Reshape, Transpose and Reshape, so blocks are complete."""
     spreads, block = node.op_type == "SpaceToDepth", node.number("blocksize")
     if not spreads:
-        yield from chosen(node, "mode", "Unrecognised DepthToSpaceMode {}", "DCR", "CRD")
+        yield from chosen(node, "mode", "Unrecognised DepthToSpaceMode {}")
     if node.rank() != 4 or block < 1:
         return
     n, c, h, w = node.shape()

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from popgraph.builder.opset.checks.node import Node, Unknown
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.annotations import IN_PLACE, IN_PLACE_PRIORITIES, PARTIALS
+from popgraph.dialects.onnx.requirements.frame import CHOICES
 
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
@@ -87,7 +88,8 @@ def unsupported(node: Node, text: str, *names: str) -> Complaints:
 
 
 def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
-    """An attribute, if given, is one of these words; else it is `{}` of the text."""
+    """An attribute, if given, is one of these words, or of ONNX's; else it is `{}` of the text."""
+    choices = choices or tuple(CHOICES[node.op_type, name])
     if name in node.attributes and (word := node.word(name)) not in choices:
         yield text.format(word)
 

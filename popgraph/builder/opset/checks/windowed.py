@@ -15,17 +15,13 @@ from popgraph.builder.opset.checks.rules import (
 from popgraph.builder.opset.checks.shaped import no_shape
 from popgraph.support.shapes import prod
 
-_PADDING = ("", "NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID")
-
-
-def _padding(node: Node) -> Complaints:
-    yield from chosen(node, "auto_pad", "Invalid auto_pad provied: {}", *_PADDING)
+PADDING = "Invalid auto_pad provied: {}"
 
 
 @asks("Conv")
 def conv(node: Node) -> Complaints:
     yield from partials(node, conv_partials)
-    yield from _padding(node)
+    yield from chosen(node, "auto_pad", PADDING)
     axes = node.rank() - 2
     for name, wanted in (("stride", axes), ("pad", 2 * axes), ("dilation", axes)):
         # The builder requires the same in other words.
@@ -47,7 +43,7 @@ def _group(node: Node) -> Complaints:
 
 @asks("ConvTranspose")
 def conv_transpose(node: Node) -> Complaints:
-    yield from _padding(node)
+    yield from chosen(node, "auto_pad", PADDING)
     yield from _group(node)
     data, weights = node.shape(), node.shape(1)
     if len(data) >= 2 and weights and data[1] != weights[0]:
@@ -62,7 +58,7 @@ def conv_transpose(node: Node) -> Complaints:
 
 @asks("AveragePool", "MaxPool")
 def pool(node: Node) -> Complaints:
-    yield from _padding(node)
+    yield from chosen(node, "auto_pad", PADDING)
     dilations = node.numbers("dilations")
     if node.op_type == "MaxPool" and node.version >= 10 and {*dilations} - {1}:
         yield (
@@ -131,14 +127,10 @@ _BOTH = (
     "( resize([X, roi, '', sizes]) ). If the proto is not generated from the PopART Builder, "
     "please confirm that only one of the two tensors shall have data."
 )
-_CHOICES = {
-    "mode": ("nearest", "linear", "cubic"),
-    "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "pytorch"),
-    "coordinate_transformation_mode": (
-        *("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"),
-        "tf_crop_and_resize",
-    ),
-}
+_COORDINATES = (
+    *("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"),
+    "tf_crop_and_resize",
+)
 
 
 @asks("Resize")
@@ -155,9 +147,10 @@ def resize(node: Node) -> Complaints:
     if last and node.known_shape(2) == node.known_shape(3) == (0,):
         yield "Resize op has  inputs for `sizes` and `scales`,but none of them have data."
     yield from known(node, "The tensor `{}` does not have data", 1, 2, 3)
-    for name, words in _CHOICES.items():
-        about = name.replace("_", " ")
-        yield from chosen(node, name, f"Unrecognised resize {about} {{}}", *words)
+    yield from chosen(node, "mode", "Unrecognised resize mode {}")
+    yield from chosen(node, "nearest_mode", "Unrecognised resize nearest mode {}")
+    about = "Unrecognised resize coordinate transformation mode {}"
+    yield from chosen(node, "coordinate_transformation_mode", about, *_COORDINATES)
     rank = node.rank()
     if sizes not in (0, rank):
         yield (
@@ -181,7 +174,7 @@ def upsample(node: Node) -> Complaints:
     yield from known(node, "Scales tensor has no data", 1)
     if (element := node.element(1).popart) not in ("FLOAT", "FLOAT16"):
         yield f"Can not import scales from tensor of type {element}"
-    yield from chosen(node, "mode", "Unrecognised upsample mode {}", "nearest", "linear")
+    yield from chosen(node, "mode", "Unrecognised upsample mode {}")
     # PopART's own text forgets to fill the counts in.
     if (count := prod(node.shape(1))) != node.rank():
         yield (
