@@ -239,27 +239,18 @@ def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Complai
             )
 
 
-_ONE = ("Detach", "Expm1", "Gelu", "GeluErf", "IdentityLoss", "IncrementMod", "L1", "Log1p",
-        "BitwiseNot", "DepthToSpace", "NearbyInt", "Nop", "PrintTensor", "ReduceMedian",
-        "ReplicatedAllReduce", "Reshape", "Reverse", "Round", "Scale", "ShapedDropout", "Slice",
-        "Sort", "Subsample", "Swish")  # fmt: skip
-_TWO = ("Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXnor", "BitwiseXor", "Bucketize",
-        "CtcBeamSearchDecoder", "DynamicZero", "Fmod", "GroupedGather", "Nll",
-        "Remainder")  # fmt: skip
-_THREE = ("DynamicAdd", "DynamicUpdate", "GroupNormalization", "NormalizeImage", "SplineBasis")
-OPERANDS: Mapping[str, tuple[int, int]] = {
-    **dict.fromkeys(_ONE, (1, 1)),
-    **dict.fromkeys(_TWO, (2, 2)),
-    **dict.fromkeys(_THREE, (3, 3)),
-    "BatchNormalization": (5, 5),
-    "Ctc": (4, 4),
-    "DynamicSlice": (2, 3),
-    "LSTM": (2, 4),
-    "ReplicatedReduceScatter": (1, 2),
-    "ScaledAdd": (2, 4),
-    "ScatterReduce": (2, 3),
-    "SequenceSlice": (5, 5),
-    "SplineWeighting": (4, 4),
-    "TensorRemap": (1, 2),
+_COUNTS = {
+    (1, 1): "BitwiseNot DepthToSpace Detach Expm1 Gelu GeluErf IdentityLoss IncrementMod L1 Log1p "
+    "NearbyInt Nop PrintTensor ReduceMedian ReplicatedAllReduce Reshape Reverse Round Scale "
+    "ShapedDropout Slice Sort Subsample Swish",
+    (1, 2): "ReplicatedReduceScatter TensorRemap",
+    (2, 2): "Atan2 BitwiseAnd BitwiseOr BitwiseXnor BitwiseXor Bucketize CtcBeamSearchDecoder "
+    "DynamicZero Fmod GroupedGather Nll Remainder",
+    (2, 3): "DynamicSlice ScatterReduce",
+    (2, 4): "LSTM ScaledAdd",
+    (3, 3): "DynamicAdd DynamicUpdate GroupNormalization NormalizeImage SplineBasis",
+    (4, 4): "Ctc SplineWeighting",
+    (5, 5): "BatchNormalization SequenceSlice",
 }
+OPERANDS = {op_type: count for count, names in _COUNTS.items() for op_type in names.split()}
 """How many operands the builder takes, at least and at most; any number of the other ones."""
