@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from popgraph.builder.opset.checks import AT_ONCE, CHECKS, Node, complaint, complaint_at_once
@@ -56,6 +56,7 @@ def nodes(draw: st.DrawFn) -> Node:
 
 
 @given(nodes())
+@example(Node("Conv", 1, "", [], [], [], {PARTIALS: [0]}))
 def test_fuzz_rules_complain_or_say_nothing(node: Node) -> None:
     for said in (complaint(node), complaint_at_once(node)):
         assert said is None or isinstance(said, str)
