@@ -161,10 +161,8 @@ def test_what_cannot_begin_quickly_is_refused() -> None:
     apart = {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2}
     with pytest.raises(popart.popart_exception, match="weights of the processes would differ"):
         session(quick=True, factor=1, **apart)
-    options = popart.SessionOptions()
-    options.enableQuickStart = options.createImplicitPipeliningFwdOnlyProgram = True
     with pytest.raises(popart.popart_exception, match="has the weights of the program that"):
-        options.check(training=True)
+        session(quick=True, factor=1, createImplicitPipeliningFwdOnlyProgram=True)
 
 
 def test_the_command_trains_from_a_quick_program(

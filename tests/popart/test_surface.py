@@ -14,8 +14,9 @@ from popgraph.builder.opset import enums
 from popgraph.compat import disable, enable, popart
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.popart.api.builder import Builder
-from popgraph.popart.api.options import NOT_IMPLEMENTED, SessionOptions
+from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.patterns import FUSING, FUSING_PASS, PATTERNS
+from popgraph.popart.refusals.options import NOT_IMPLEMENTED
 from popgraph.popart.sessions.inference_session import InferenceSession
 from popgraph.popart.sessions.session import Session
 from popgraph.popart.sessions.training_session import TrainingSession
@@ -37,8 +38,6 @@ OWN_OPTIONS = {
     "states_sharded_from",
     "weights_sharded_from",
     "useTunedSchedules",
-    "check",
-    "check_engine_options",
     "compilation",
     "log_what_has_no_effect",
 }

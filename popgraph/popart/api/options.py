@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -32,11 +31,6 @@ from popgraph.popart.api.settings import (
     ReplicatedCollectivesSettings,
     TensorLocation,
     TensorLocationSettings,
-)
-from popgraph.popart.exceptions import (
-    popart_exception,
-    popart_unsupported_exception,
-    poplar_exception,
 )
 from popgraph.support.logs import log_of
 
@@ -269,44 +263,6 @@ class SessionOptions:
         """From how many elements on they share out the weight itself; 0: never."""
         return _sharded_from(self.weightTensorLocationSettings)
 
-    def check(self, training: bool) -> None:
-        """Refuses combinations that PopART refuses, and what would change results unheard."""
-        if self.enableGradientAccumulation and not training:
-            raise popart_exception("Gradient Accumulation only available when training.")
-        if self.accumulationFactor > 1 and not self.enableGradientAccumulation:
-            raise popart_exception(
-                "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
-                "gradient accumulation, or set the accumulation factor to 1"
-            )
-        for name in ("accumulationFactor", "replicatedGraphCount"):
-            if getattr(self, name) < 1:
-                raise popart_exception(
-                    f"{name} is {getattr(self, name)}, and must be at least 1",
-                    f"SessionOptions.{name}",
-                )
-        if self.accumulationAndReplicationReductionType is ReductionType.NoReduction:
-            raise popart_exception(
-                "gradients of micro-batches and replicas are added up or averaged",
-                "SessionOptions.accumulationAndReplicationReductionType",
-                "ReductionType.Sum or ReductionType.Mean",
-            )
-        if self.enableExplicitMainLoops and not self.useHostCopyOps:
-            raise popart_exception("enableExplicitMainLoops requires useHostCopyOps.")
-        if self.enableQuickStart and self.createImplicitPipeliningFwdOnlyProgram:
-            raise popart_unsupported_exception(
-                "a program of the forward pass has the weights of the program that trains, which "
-                "cannot be replaced by another one meanwhile",
-                "SessionOptions.enableQuickStart",
-                "without it, or without createImplicitPipeliningFwdOnlyProgram",
-            )
-        for name, asked in NOT_IMPLEMENTED.items():
-            if asked(self):
-                raise popart_unsupported_exception(
-                    f"the session option {name} is not implemented",
-                    f"SessionOptions.{name}",
-                    "leave it at its default",
-                )
-
     def compilation(self) -> Options:
         """What the options say about how code is made."""
         return Options(
@@ -320,24 +276,12 @@ class SessionOptions:
             recompute=_RECOMPUTED.get(self.autoRecomputation, ""),
         )
 
-    def check_engine_options(self) -> None:
-        """Refuses engine options that no version of Poplar ever knew."""
-        for option in self.engineOptions:
-            if option.split(".")[0] not in _ENGINE_OPTION_GROUPS:
-                raise poplar_exception(f"Unrecognised option '{option}'")
-
     def log_what_has_no_effect(self) -> None:
         """A line for each option of an IPU's libraries, which nothing here reads."""
         for kind in _FOR_LIBRARIES:
             for option, value in getattr(self, kind).items():
                 if (kind, option) not in _WITH_EFFECT:
                     log_of("session").info(_NO_EFFECT, kind, option, value)
-
-
-NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
-    "customCodelets": lambda o: bool(o.customCodelets),
-}
-"""Options that would change what is computed, and when they ask for it."""
 
 
 def _sharded_from(settings: TensorLocationSettings) -> int:
@@ -370,6 +314,9 @@ SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
 """The report options that say what else a summary shows; each is "true" or "false"."""
 _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", SHOW_STEPS)})
 
-_ENGINE_OPTION_GROUPS = frozenset(
-    ["autoReport", "debug", "exchange", "opt", "prng", "profiler", "streamCallbacks", "target"]
-)
+
+def _renamed(old: str, new: str) -> str:
+    return (
+        f"The session option {old} has been deprecated and will be removed in a future release. "
+        f"Please use the alias {new} instead."
+    )

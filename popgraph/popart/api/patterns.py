@@ -66,7 +66,7 @@ class Patterns:
 
     Results do not depend on them. Most say how gradients are written on an IPU and have no
     counterpart here; those that do switch the pass that does their work. Some PopART cannot do
-    without: what needs one that is off is refused (`needed_patterns`).
+    without: what needs one that is off is refused (`refusals.operators`).
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.builder.onnx.external import DataPlaces
 from popgraph.builder.onnx.external_weights import data_places
 from popgraph.builder.onnx.stacked_weights import StackedModel
-from popgraph.builder.opset.enums import ExchangeStrategy, RecomputationType, RecomputeType, TileSet
+from popgraph.builder.opset.enums import ExchangeStrategy, RecomputeType, TileSet
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.compiler import load
 from popgraph.dialects import element_types
@@ -194,8 +194,7 @@ class SessionModel:
         return any(is_collective(op) for op in nodes)
 
     def heed(self, options: SessionOptions, *, group_variances: bool) -> None:
-        """Writes meanings that options choose on nodes; refuses what PopART refuses."""
-        self.check_recomputation(options)
+        """Writes meanings that options choose on nodes."""
         notes = {
             "strided": options.groupNormStridedChannelGrouping,
             "variances": group_variances,
@@ -204,18 +203,6 @@ class SessionModel:
             if isinstance(op, OnnxOp) and (op.domain, op.op_type) == (DOMAIN, "GroupNormalization"):
                 for name in filter(notes.get, notes):
                     set_attribute(op, name, from_python(name, 1, None, self.weights), self.weights)
-
-    def check_recomputation(self, options: SessionOptions) -> None:
-        """What is recomputed is chosen either by an option or by the user, node by node."""
-        if options.autoRecomputation is RecomputationType.NoRecompute:
-            return
-        phased = options.executionPhaseSettings.phases > 1
-        if not phased and any(map(self.is_recomputed, self.graph.nodes)):
-            raise popart_exception(
-                "A mixture of auto and manual recomputation is not supported",
-                "SessionOptions.autoRecomputation",
-                "leave it out, or recomputeOutput",
-            )
 
     @property
     def recomputed(self) -> tuple[str, ...]:

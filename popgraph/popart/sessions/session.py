@@ -24,12 +24,11 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception, popar
 from popgraph.popart.ir import Ir
 from popgraph.popart.model.model import Source
 from popgraph.popart.programs.program import Program
+from popgraph.popart.refusals.running import check_floats, is_forward_only
 from popgraph.popart.reports.graph_report import TileMap
 from popgraph.popart.reports.ir_files import DotFiles, note_session
 from popgraph.popart.sessions.checking import check_compilation, check_setup
 from popgraph.popart.sessions.device_engine import DeviceEngine
-from popgraph.popart.sessions.float_checks import check_floats
-from popgraph.popart.sessions.forward_only import is_forward_only
 from popgraph.popart.sessions.reporting import Reporting
 from popgraph.popart.sessions.setup import Manners, Setup
 from popgraph.popart.sessions.step_buffers import StepBuffers, steps_of

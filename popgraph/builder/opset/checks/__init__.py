@@ -1,8 +1,28 @@
-"""What PopART asks of its operators' attributes and operands: a row of rules for each operator."""
+"""PopART's requirements of the attributes and operands of its operators, in its words."""
 
 from __future__ import annotations
 
+from popgraph.builder.opset.checks import (
+    elementwise,
+    graphcore,
+    recurrent,
+    rewritten,
+    shaped,
+    windowed,
+)
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.table import AT_ONCE, CHECKS, complaint, complaint_at_once
+from popgraph.builder.opset.checks.rules import AT_ONCE, CHECKS, complaint, complaint_at_once
 
-__all__ = ["AT_ONCE", "CHECKS", "Node", "complaint", "complaint_at_once"]
+__all__ = [
+    "AT_ONCE",
+    "CHECKS",
+    "Node",
+    "complaint",
+    "complaint_at_once",
+    "elementwise",
+    "graphcore",
+    "recurrent",
+    "rewritten",
+    "shaped",
+    "windowed",
+]

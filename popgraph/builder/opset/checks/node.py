@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
@@ -14,18 +15,24 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape
 
+Found = TypeVar("Found")
+
 FIRST_NUMBER = 100
-"""The number that PopART gives to the first operator of a model."""
+"""PopART's number of the first operator of a model."""
+
+
+class Unknown(Exception):
+    """A rule reads a shape, a type or elements that are not known: the rule does not apply."""
 
 
 @dataclass(frozen=True)
 class Node:
     """
-    An operator with the names and types of its operands, "" for one that is absent.
+    An operator with the names and types of its operands, "" for an absent one.
 
-    `attributes` are those that the model gives, notes among them. `streamed` are the operands that
-    are inputs of the model, of which nothing is known before a step; `values` the elements of
-    constants.
+    `attributes` are those that the model gives, notes included. `streamed` are the operands that
+    are inputs of the model, so nothing is known of them before a step; `values` are the elements
+    of constants. Properties of operands raise `Unknown`.
     """
 
     op_type: str
@@ -50,63 +57,95 @@ class Node:
         """`100 (ai.onnx.Clip:11)`."""
         return f"{FIRST_NUMBER + self.place} ({self.id})"
 
-    @property
-    def titled(self) -> str:
-        """`MyClip (ai.onnx.Clip:11)`, without a name just the operator."""
-        return f"{self.name} ({self.id})" if self.name else self.id
-
     def __str__(self) -> str:
         inputs, outputs = (", ".join(filter(None, ids)) for ids in (self.inputs, self.outputs))
-        return f"Op({self.titled}, inputs=[{inputs}], outputs=[{outputs}])"
+        titled = f"{self.name} ({self.id})" if self.name else self.id
+        return f"Op({titled}, inputs=[{inputs}], outputs=[{outputs}])"
 
     @property
     def made(self) -> str:
-        """The node in messages of what makes an operator of it."""
+        """The node in messages of PopART's factories of operators."""
         inputs, outputs = ", ".join(self.inputs), ", ".join(self.outputs)
         return f"Op({self.name}[{self.id}], inputs=[{inputs}], outputs=[{outputs}])"
 
+    # operands
+
     def has(self, place: int) -> bool:
-        """Whether an operand is there."""
         return place < len(self.inputs) and bool(self.inputs[place])
 
-    def shape(self, place: int = 0) -> Shape | None:
-        """The shape of an operand; None for one that is absent, or not known."""
-        return static_shape(self._type(place))
+    def input(self, place: int = 0) -> str:
+        return self.inputs[place] if self.has(place) else ""
 
-    def element(self, place: int = 0) -> DType | None:
-        """The element type of an operand, likewise."""
-        type_ = self._type(place)
+    def type(self, place: int) -> Attribute:
+        return self.types[place] if self.has(place) and place < len(self.types) else UNKNOWN
+
+    def known_shape(self, place: int = 0) -> Shape | None:
+        """The shape of an operand, None if it is absent or not known."""
+        return static_shape(self.type(place))
+
+    def shape(self, place: int = 0) -> Shape:
+        return _known(self.known_shape(place))
+
+    def rank(self, place: int = 0) -> int:
+        return len(self.shape(place))
+
+    def known_element(self, place: int = 0) -> DType | None:
+        """The element type of an operand, None if it is absent or not known."""
+        type_ = self.type(place)
         if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
             return None
         return element_types.from_ir(type_.element_type)
 
-    def _type(self, place: int) -> Attribute:
-        return self.types[place] if self.has(place) and place < len(self.types) else UNKNOWN
+    def element(self, place: int = 0) -> DType:
+        return _known(self.known_element(place))
 
     def info(self, place: int = 0) -> str:
         """`FLOAT   [2 3]`."""
-        return described(self._type(place)) or "?"
+        return described(self.type(place)) or "?"
+
+    def value(self, place: int) -> Array:
+        """The elements of a constant operand."""
+        return _known(self.values.get(place))
+
+    def integers(self, place: int) -> list[int]:
+        """The elements of a constant operand that is a list of integers."""
+        found = self.value(place)
+        return [int(one) for one in _known(found if found.ndim == 1 else None)]
+
+    # attributes
 
     def number(self, name: str, default: int = 0) -> int:
-        """An attribute that is a whole number."""
         value = self.attributes.get(name, default)
         return value if isinstance(value, int) else default
 
+    def real(self, name: str, default: float) -> float:
+        value = self.attributes.get(name, default)
+        return value if isinstance(value, int | float) else default
+
     def numbers(self, name: str) -> list[int]:
-        """An attribute that is a list of whole numbers; empty where it is absent."""
-        value = self.attributes.get(name)
-        return [*value] if isinstance(value, list | tuple) else []
+        """The integers of a list, empty if it is absent."""
+        return [one for one in self._items(name) if isinstance(one, int)]
 
     def word(self, name: str, default: str = "") -> str:
-        """An attribute that is a text."""
-        value = self.attributes.get(name, default)
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return _decoded(self.attributes.get(name, default))
 
     def words(self, name: str) -> list[str]:
-        """An attribute that is a list of texts."""
+        """A list of texts, empty if it is absent."""
+        return [*map(_decoded, self._items(name))]
+
+    def _items(self, name: str) -> Sequence[object]:
         value = self.attributes.get(name)
-        items = value if isinstance(value, list | tuple) else ()
-        return [one.decode(errors="replace") if isinstance(one, bytes) else one for one in items]
+        return value if isinstance(value, list | tuple) else ()
+
+
+def _decoded(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _known(value: Found | None) -> Found:
+    if value is None:
+        raise Unknown
+    return value
 
 
 def described(type_: Attribute) -> str | None:

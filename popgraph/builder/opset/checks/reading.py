@@ -18,11 +18,11 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 VERSION = {DOMAIN: 1}
-"""The version of operators that no schema tells."""
+"""The version of operators without a schema."""
 
 
 def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
-    """All nodes, those of graphs inside of them behind them."""
+    """All nodes; those of a graph inside a node follow it."""
     place = 0
     for op in graph.block.walk():
         if isinstance(op, OnnxOp):
@@ -31,7 +31,7 @@ def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
 
 
 def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) -> Node:
-    """A node as it stands; operands of one in a graph inside of a node may be anything."""
+    """A node of the onnx dialect; the inputs of a graph inside a node are not streamed."""
     operands = op.input_values()
     inputs = [value for value in operands if isinstance(value, BlockArgument)]
     return Node(
@@ -54,14 +54,14 @@ def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) 
 
 
 def _name(value: SSAValue) -> str:
-    """The name of a value; of inputs of a graph that is still being read what the IR calls it."""
+    """The name of a value; that of the IR for inputs of a graph that is still being read."""
     if isinstance(value, BlockArgument) and value.block.parent_op() is None:
         return value.name_hint or ""
     return value_name(value)
 
 
 def _trimmed(names: list[str]) -> list[str]:
-    """Without the absent operands behind the last one."""
+    """Drops the absent operands after the last one."""
     while names and not names[-1]:
         names.pop()
     return names

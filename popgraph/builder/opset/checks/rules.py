@@ -1,114 +1,124 @@
-"""The kinds of rules that several of PopART's operators have."""
+"""The table of PopART's rules of operators, and the kinds of rules that several of them have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
-from popgraph.builder.opset.checks.node import Node
+from popgraph.builder.opset.checks.node import Node, Unknown
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.annotations import IN_PLACE, IN_PLACE_PRIORITIES, PARTIALS
+from popgraph.dialects.onnx.requirements.frame import CHOICES
 
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
-"""Says in PopART's words what it finds wrong; of what is not known it says nothing."""
+"""
+Yields what is wrong, in PopART's words; raises `Unknown` if it cannot tell.
+
+Only the first complaint is read, so a rule may rely on the conditions above it.
+"""
+
+CHECKS: dict[tuple[str, str], list[Rule]] = {}
+"""The rules of sessions, by domain and operator, in PopART's order."""
+
+AT_ONCE: dict[tuple[str, str], list[Rule]] = {}
+"""The rules of the builder itself, most of which belong to its shape inference."""
 
 
-def rank(place: int, wanted: Sequence[int] | range, text: str) -> Rule:
-    """An operand has a rank among these; `{rank}` and `{shape}` of the text are what it has."""
+def asks(
+    *names: str, own: Sequence[str] = (), table: dict[tuple[str, str], list[Rule]] = CHECKS
+) -> Callable[[Rule], Rule]:
+    """Registers a rule of operators of ONNX, and of PopART's `own`."""
 
-    def rule(node: Node) -> Complaints:
-        shape = node.shape(place)
-        if shape is not None and len(shape) not in wanted:
-            yield text.format(rank=len(shape), node=node)
+    def register(rule: Rule) -> Rule:
+        for key in (*(("", name) for name in names), *((DOMAIN, name) for name in own)):
+            table.setdefault(key, []).append(rule)
+        return rule
 
-    return rule
-
-
-ANY = range(1 << 31)
-"""Ranks without an end; `ANY[1:]` are those of tensors that are no scalars."""
+    return register
 
 
-def flag(name: str, text: str, default: int = 0) -> Rule:
-    """An attribute is 0 or 1."""
-
-    def rule(node: Node) -> Complaints:
-        value = node.number(name, default)
-        if value not in (0, 1):
-            yield text.format(value=value, node=node)
-
-    return rule
+def complaint(node: Node) -> str | None:
+    """The first complaint of a session about an operator."""
+    return _first([in_place, *CHECKS.get((node.domain, node.op_type), ())], node)
 
 
-def at_least(name: str, least: int, text: str, default: int) -> Rule:
-    """An attribute is a number from `least` on."""
-
-    def rule(node: Node) -> Complaints:
-        if (value := node.number(name, default)) < least:
-            yield text.format(value=value, node=node)
-
-    return rule
+def complaint_at_once(node: Node) -> str | None:
+    """The first complaint of PopART's builder."""
+    return _first(AT_ONCE.get((node.domain, node.op_type), ()), node)
 
 
-def absent(name: str, text: str) -> Rule:
-    """An attribute that PopART does not know what to do with."""
-
-    def rule(node: Node) -> Complaints:
-        if node.attributes.get(name) is not None:
-            yield text.format(node=node)
-
-    return rule
+def _first(rules: Iterable[Rule], node: Node) -> str | None:
+    for rule in rules:
+        with suppress(Unknown):
+            for said in rule(node):
+                return said
+    return None
 
 
-def axis(text: str, default: int = -1, name: str = "axis", place: int = 0) -> Rule:
-    """An attribute counts an axis of an operand, from the front or from behind."""
+def aligned(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether shapes broadcast."""
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return all(1 in pair or pair[0] == pair[1] for pair in pairs)
 
-    def rule(node: Node) -> Complaints:
-        shape, value = node.shape(place), node.number(name, default)
-        if shape is not None and not -len(shape) <= value < len(shape):
-            yield text.format(axis=value, least=-len(shape), most=len(shape) - 1, node=node)
 
-    return rule
+def in_range(node: Node, text: str, default: int = -1, place: int = 0) -> Complaints:
+    """The attribute `axis` counts an axis of an operand, from the front or the back."""
+    rank, axis = node.rank(place), node.number("axis", default)
+    if not -rank <= axis < rank:
+        yield f"{text.format(axis)} acceptable range [{-rank}, {rank - 1}]"
 
 
 def axes(node: Node) -> Complaints:
     """The axes to reduce are axes of the operand."""
-    shape = node.shape()
-    found = node.numbers("axes")
-    if shape == () and found:
-        yield f"Reduce input rank must be greater than 0, invalid Reduce {node.numbered}."
-    for one in found if shape else ():
-        assert shape is not None, "it is no scalar"
-        if not -len(shape) <= one < len(shape):
-            yield f"Axis {one} is out of acceptable range [{-len(shape)}, {len(shape) - 1}]"
+    rank = node.rank()
+    for one in node.numbers("axes"):
+        if not rank:
+            yield f"Reduce input rank must be greater than 0, invalid Reduce {node.numbered}."
+        if not -rank <= one < rank:
+            yield f"Axis {one} is out of acceptable range [{-rank}, {rank - 1}]"
 
 
-def same_elements(first: int, second: int, text: str) -> Rule:
-    """Two operands have one element type; `{first}` and `{second}` are theirs."""
-
-    def rule(node: Node) -> Complaints:
-        pair = node.element(first), node.element(second)
-        if pair[0] is not None and pair[1] is not None and pair[0] != pair[1]:
-            yield text.format(first=pair[0].numpy, second=pair[1].numpy)
-
-    return rule
+def unsupported(node: Node, text: str, *names: str) -> Complaints:
+    """Attributes that must be absent, each of which is `{}` of the text."""
+    for name in names:
+        if node.attributes.get(name) is not None:
+            yield text.format(name)
 
 
-def chosen(name: str, choices: Sequence[str], text: str) -> Rule:
-    """An attribute is one of these words, where it is given."""
+def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
+    """An attribute, if given, is one of these words, or of ONNX's; else it is `{}` of the text."""
+    choices = choices or tuple(CHOICES[node.op_type, name])
+    if name in node.attributes and (word := node.word(name)) not in choices:
+        yield text.format(word)
 
-    def rule(node: Node) -> Complaints:
-        if name in node.attributes and node.word(name) not in choices:
-            yield text.format(value=node.word(name), node=node)
 
-    return rule
+def known(node: Node, text: str, *places: int) -> Complaints:
+    """Operands are known before a step, so they are not inputs; one that is is `{}`."""
+    for place in places:
+        if place in node.streamed:
+            yield text.format(node.inputs[place])
+
+
+def needed(
+    node: Node, place: int, word: str, use: str = "determine the output shape"
+) -> Complaints:
+    """An operand that says a shape, or an index into one, is known before a step."""
+    yield from known(
+        node,
+        f"Need the value of the {node.id} input '{word}' to {use}, but was unable because "
+        "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {}.",
+        place,
+    )
 
 
 PARTIALS_TYPES = ("float", "half")
-"""In what products and convolutions may add up, in any case of letters."""
+"""The types in which matmuls and convolutions may accumulate, in any case of letters."""
 
 
 def product_partials(given: str) -> str | None:
-    """What is wrong with the type in which a product is to add up."""
+    """The complaint about the type in which a matmul is to accumulate."""
     if given.lower() in PARTIALS_TYPES:
         return None
     return (
@@ -122,38 +132,14 @@ def conv_partials(given: str) -> str | None:
     return None if given.lower() in PARTIALS_TYPES else f"Bad partialsType '{given.lower()}'"
 
 
-def partials(wrong: Callable[[str], str | None]) -> Rule:
-    """A node may say in what it adds up: one word, or one for each of its convolutions."""
-
-    def rule(node: Node) -> Complaints:
-        for one in node.words(PARTIALS) or [node.word(PARTIALS, PARTIALS_TYPES[0])]:
-            if (said := wrong(one)) is not None:
-                yield said
-
-    return rule
-
-
-def constant(place: int, text: str) -> Rule:
-    """An operand is known before a step: no input of the model; `{input}` is its name."""
-
-    def rule(node: Node) -> Complaints:
-        if place in node.streamed:
-            yield text.format(input=node.inputs[place], node=node)
-
-    return rule
-
-
-def needed(place: int, word: str, use: str = "determine the output shape") -> Rule:
-    """A shape, or a place in one, is known before a step."""
-    return constant(
-        place,
-        f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
-        "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {input}.",
-    )
+def partials(node: Node, wrong: Callable[[str], str | None]) -> Complaints:
+    """A node may name the type in which it accumulates, or one for each of its convolutions."""
+    given = node.words(PARTIALS) or [node.word(PARTIALS, PARTIALS_TYPES[0])]
+    yield from filter(None, map(wrong, given))
 
 
 def in_place(node: Node) -> Complaints:
-    """Operators in the place of one are named with a priority each."""
+    """In-place variants of an operator are named with a priority each."""
     names, priorities = (node.attributes.get(note) for note in (IN_PLACE, IN_PLACE_PRIORITIES))
     if (names is None) != (priorities is None):
         one = IN_PLACE if priorities is None else IN_PLACE_PRIORITIES

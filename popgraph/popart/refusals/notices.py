@@ -1,0 +1,150 @@
+"""What PopART warns of as it reads a model: of what it does not do, or not at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from popgraph.dialects.onnx import Graph, value_name
+from popgraph.popart.model.popart_meaning import LENGTHS, STATE, has_own_lengths
+from popgraph.popart.refusals.operators import Differentiated, nodes_to_check
+from popgraph.popart.refusals.table import Asked, Moment, at
+from popgraph.support.logs import TRACE, log_of
+
+
+@at(Moment.READ)
+def notices(asked: Asked) -> None:
+    """Warns of what PopART does not do although a model requires it."""
+    for op, node in nodes_to_check(asked):
+        if op.domain:
+            continue
+        if op.op_type == "GRU" and node.has(LENGTHS):
+            log_of("op").warning("Gru optional input `sequence_lens' will be ignored")
+        if op.op_type == "RNN" and node.has(LENGTHS):
+            log_of("op").warning("optional input `sequence_lens' of %s will be ignored", node)
+        if op.op_type == "TopK" and not node.number("sorted", 1):
+            log_of("popart").warning("topk op when sort==false is not supported!")
+
+
+@at(Moment.READ)
+def states(asked: Asked) -> None:
+    """Warns of states after sequences of their own lengths, which have no gradient in PopART."""
+    wanted = Differentiated.of(asked.model, asked.differentiated)
+    for op, node in nodes_to_check(asked) if wanted.moved else ():
+        if has_own_lengths(op) and op.output_names[STATE] in wanted.loss and wanted.places(op):
+            log_of("opx").warning(_LAST_STATE, node)
+
+
+_LAST_STATE = (
+    "Looks like you are attempting to use the cell state output (LSTMOp output Y_c) and the "
+    "sequence lengths input (LSTMOp input sequence_lens) of the LSTMOp at the same time, for the "
+    "op %s. This is no longer supported and the cell state gradient shall just be treated as a "
+    "tensor of zeros"
+)
+
+
+# constants
+
+
+@at(Moment.READ)
+def weights_that_vary(asked: Asked) -> None:
+    """Warns of weights that cannot be constants, since groups of replicas have their own."""
+    for id, one in asked.grouped.items() if asked.constant_weights else ():
+        log_of("popart").warning(
+            'Tensor %s was declined as a target of optimization "constantWeights" on the grounds '
+            "that the tensor's %s do not allow for the TensorType::Variable to be initialized as a "
+            "TensorType::Const",
+            id,
+            one.settings,
+        )
+
+
+@at(Moment.READ)
+def operators_of_constants(asked: Asked) -> None:
+    """Warns of operators of constants that PopART does not compute as it reads a model."""
+    graph, log = asked.model.graph, log_of("ces")
+    if not asked.model.is_of_popart:
+        return
+    known = _OF_WEIGHTS | {"Constant", "ConstantOfShape", "Shape"}
+    early = "No ConstExpr implementation of %s, returning from constant folding early."
+    for type_ in (op.op_type for op in graph.nodes if op.op_type not in known):
+        log.log(TRACE, early, type_)
+    weights = asked.model.weight_names if asked.constant_weights else ()
+    for type_ in _left_to_the_device(graph, weights, asked.flow.anchors()):
+        log.warning(
+            'No ConstExpr implementation of %s. Consider implementing a "constant to variable" '
+            "transform.",
+            type_,
+        )
+
+
+_OF_WEIGHTS = frozenset(
+    {
+        *("Add", "Cast", "Concat", "Detach", "Div", "Flatten", "Floor", "Fmod", "Gather"),
+        *("Identity", "Mul", "ReduceProd", "Reshape", "Scale", "Slice", "Squeeze", "Sub"),
+        *("Transpose", "Unsqueeze"),
+    }
+)
+
+_OF_LITERALS = _OF_WEIGHTS | {
+    *("Abs", "ConstantOfShape", "Exp", "Expand", "IdentityLoss", "Neg", "Reciprocal", "Relu"),
+    "Shape",
+}
+"""What it computes of constants in the model, before it knows which weights are constant."""
+
+
+def _left_to_the_device(
+    graph: Graph, weights: Collection[str], anchors: Collection[str]
+) -> Iterator[str]:
+    """The types of operators of constants that are not computed; `weights` are constant."""
+    literal, known = set[str](), set(weights)
+    for op in graph.nodes:
+        inputs = {value_name(value) for value in op.input_values() if value is not None}
+        if op.op_type in ("Constant", "Shape"):
+            literal.update(op.output_names)
+        elif (
+            not inputs
+            or not inputs <= known | literal
+            or not set(anchors).isdisjoint(op.output_names)
+        ):
+            continue
+        elif op.op_type not in (_OF_LITERALS if inputs <= literal else _OF_WEIGHTS):
+            yield op.op_type
+        elif inputs <= literal:
+            literal.update(op.output_names)
+        else:
+            known.update(op.output_names)
+
+
+# transforms
+
+
+@at(Moment.READ)
+def custom_transforms(asked: Asked) -> None:
+    """Logs the transforms of a model that PopART does not have; those it has change nothing."""
+    log, settings = log_of("transform"), asked.options.experimentalSettings
+    chosen = {} if asked.rule else settings._customTransformApplierSettings
+    for point, names in chosen.items():
+        if point not in _POINTS:
+            log.error("'%s' is not a valid customTransformApplierSettings option.", point)
+            continue
+        for name in names:
+            if name not in _TRANSFORMS:
+                log.error("Transform '%s' does not exist or is not allowed to be used.", name)
+
+
+_POINTS = frozenset({"Fwd0", "Fwd1", "Bwd0", "PreAlias", "MainLoops", "Final"})
+_TRANSFORMS = frozenset(
+    {
+        *("AccumuateOuterFragmentParallelizer", "Autodiff", "AutoVirtualGraph"),
+        *("AutomaticLossScale", "BatchSerialize", "ClipWeightGradientsByNorm"),
+        *("ContiguateCollectivesTransform", "DecomposeGradSum", "DecomposeLoops", "DecomposeSum"),
+        *("DynamicOpTransform", "EnsureFp32LossScale", "ExplicitRecompute", "HostIOSetup 1"),
+        *("HostIOSetup 2", "InferPipelineStages", "InterIpuCopy", "IoComputeTileCopy", "MainLoops"),
+        *("InplaceAccumulateGradPartialsIntoOptimizerAccumTensor", "MergeAllVarUpdates"),
+        *("MergeCollectivesTransform", "MergeCopies", "MergeDuplicateOps", "MergeExchange"),
+        *("MergeLoops", "MergeLooseThreshold", "MergeTightThreshold", "OverlapIO", "Pipeline"),
+        *("PreAutomaticLossScale", "Prune", "RandomSetup", "RemoteSetup", "SerializeMatMuls"),
+        *("StochasticRounding", "StreamingMemory 1", "StreamingMemory 2", "SubgraphOutline"),
+    }
+)
+"""PopART's transforms, by name."""
