@@ -31,6 +31,7 @@ from popgraph.popart.api.settings import (
     ReplicatedCollectivesSettings,
     TensorLocation,
     TensorLocationSettings,
+    same,
 )
 from popgraph.popart.exceptions import (
     popart_exception,
@@ -38,15 +39,6 @@ from popgraph.popart.exceptions import (
     poplar_exception,
 )
 from popgraph.support.logs import log_of
-
-
-def _same(name: str) -> property:
-    """An option under the name by which PopART's own Python reads it from C++."""
-    return property(
-        lambda options: getattr(options, name),
-        lambda options, value: setattr(options, name, value),
-        doc=f"`{name}`.",
-    )
 
 
 @typed
@@ -247,13 +239,13 @@ class SessionOptions:
         self.useHostCopyOps = enable
         self.explicitRecomputation = enable
 
-    _convolutionOptions = _same("convolutionOptions")
-    _engineOptions = _same("engineOptions")
-    _gclOptions = _same("gclOptions")
-    _lstmOptions = _same("lstmOptions")
-    _matmulOptions = _same("matmulOptions")
-    _reportOptions = _same("reportOptions")
-    _tensorLocationSettingsOverride = _same("tensorLocationSettingsOverride")
+    _convolutionOptions = same("convolutionOptions")
+    _engineOptions = same("engineOptions")
+    _gclOptions = same("gclOptions")
+    _lstmOptions = same("lstmOptions")
+    _matmulOptions = same("matmulOptions")
+    _reportOptions = same("reportOptions")
+    _tensorLocationSettingsOverride = same("tensorLocationSettingsOverride")
 
     def getGlobalReplicationFactor(self) -> int:
         if self.enableDistributedReplicatedGraphs:

@@ -21,6 +21,15 @@ from popgraph.builder.opset.enums import (
 )
 
 
+def same(name: str) -> property:
+    """An option under the name by which PopART's own Python reads it from C++."""
+    return property(
+        lambda options: getattr(options, name),
+        lambda options, value: setattr(options, name, value),
+        doc=f"`{name}`.",
+    )
+
+
 @typed
 class TensorLocation:
     """
@@ -174,5 +183,6 @@ class ReplicatedCollectivesSettings:
 class ExperimentalSettings:
     """Settings that PopART never promised to keep."""
 
-    _customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
+    customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
     createHostTransferableTensorWithOffset: bool = False
+    _customTransformApplierSettings = same("customTransformApplierSettings")

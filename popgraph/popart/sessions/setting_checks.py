@@ -46,7 +46,7 @@ _TOO_FEW_PHASES = (
 def tell_transforms(settings: ExperimentalSettings) -> None:
     """Says which transforms of the model PopART does not have; those that it has change nothing."""
     log = log_of("transform")
-    for point, names in settings._customTransformApplierSettings.items():
+    for point, names in sorted(settings.customTransformApplierSettings.items()):
         if point not in _POINTS:
             log.error("'%s' is not a valid customTransformApplierSettings option.", point)
             continue
