@@ -190,7 +190,8 @@ def test_attributes_of_graphcore_operators_follow_from_their_signatures() -> Non
     found = builder.aiGraphcore.groupnormalization([a, a, a], 1, epsilon=1)
     epsilon = builder.getNodeAttribute("epsilon", found)
     assert (epsilon, type(epsilon)) == (1.0, float)  # a whole number is one, too
-    loss = builder.aiGraphcore.l1loss([a], 2, ReductionType.NoReduction)
+    scale = {"lambda": 2}  # the name that PopART's binding has
+    loss = builder.aiGraphcore.l1loss([a], **scale, reduction=ReductionType.NoReduction)
     assert builder.getNodeAttribute("lambda", loss) == 2.0
     assert builder.getNodeAttribute("reduction", loss) == "None"
     assert "ignoreIndex" not in builder.getAllNodeAttributeNames(loss)

@@ -32,18 +32,23 @@ CACHE_TYPE = type(
 )
 """Where an IPU keeps a tensor, which `TensorStorage` says today."""
 
-DOT_CHECK = type(
-    "DotCheck",
-    (),
-    {name.upper(): name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")},
+
+class _AnyCase(type):
+    """Finds members in whatever case a version of PopART wrote them: `FWD0` is `Fwd0`."""
+
+    def __getattr__(cls, name: str) -> object:
+        for member, value in vars(cls).items():
+            if member.lower() == name.lower():
+                return value
+        raise AttributeError(f"{cls.__name__} has no member {name}")
+
+
+DOT_CHECK = _AnyCase(
+    "DotCheck", (), {name: name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")}
 )
 """When graphs are drawn, as `SessionOptions.dotChecks` takes it."""
 
-PATTERN_TYPE = type(
-    "PreAliasPatternType",
-    (),
-    {name: pattern for pattern in (*PATTERNS, *GONE) for name in (pattern, pattern.upper())},
-)
+PATTERN_TYPE = _AnyCase("PreAliasPatternType", (), {name: name for name in (*PATTERNS, *GONE)})
 """Patterns by name, which `Patterns` takes in a list."""
 
 

@@ -9,7 +9,10 @@ from popgraph.builder.opset.enums import PatternsLevel
 from popgraph.popart.api import patterns as modern
 from popgraph.popart.eras.era import PLAIN_POPONNX, Era
 
-GONE = ("GemmDecomposition", "InPlace0", "LogSoftmaxOp", "SplitConvBias", "TanToSinOverCos")
+GONE = (
+    *("GemmDecomposition", "InPlace0", "LogSoftmaxOp", "SplitConvBias", "TanToSinOverCos"),
+    "TanhGradOp",
+)
 """Patterns that later times do without; they changed no result."""
 
 _GONE = {name.lower() for name in GONE}
