@@ -190,7 +190,8 @@ def test_attributes_of_graphcore_operators_follow_from_their_signatures() -> Non
     found = builder.aiGraphcore.groupnormalization([a, a, a], 1, epsilon=1)
     epsilon = builder.getNodeAttribute("epsilon", found)
     assert (epsilon, type(epsilon)) == (1.0, float)  # a whole number is one, too
-    loss = builder.aiGraphcore.l1loss([a], 2, ReductionType.NoReduction)
+    scale = {"lambda": 2}  # the name that PopART's binding has
+    loss = builder.aiGraphcore.l1loss([a], **scale, reduction=ReductionType.NoReduction)
     assert builder.getNodeAttribute("lambda", loss) == 2.0
     assert builder.getNodeAttribute("reduction", loss) == "None"
     assert "ignoreIndex" not in builder.getAllNodeAttributeNames(loss)
@@ -487,9 +488,31 @@ def test_tensor_info() -> None:
     assert TensorInfo("BOOL", []).data_type_lcase() == "bool"
     with pytest.raises(popart_exception, match="no ONNX type FLAOT, they're"):
         TensorInfo("FLAOT", [1])
+    shapes = {"()": [], "(2)": [2], "(2,3)": [2, 3], "(-1,2,)": [-1, 2]}
+    assert {text: TensorInfo("FLOAT", text).shape() for text in shapes} == shapes
+    for text in ("", "(", "[2,3]", "2,3", "(2, 3)", "(n,3)", "(,)"):
+        with pytest.raises(popart_exception, match=r"invalid string for shape|contains a space"):
+            TensorInfo("FLOAT", text)
     for wrong in ((1, [2]), ("FLOAT",)):
         with pytest.raises(TypeError, match="Can not create TensorInfo with args"):
             TensorInfo(*wrong)
+
+
+def test_results_of_a_tensor_of_unknown_shape_have_a_type() -> None:
+    """A loss is a scalar whatever it is of, as in PopART's shape inference."""
+    builder = Builder()
+    x, to = builder.addInputTensor("FLOAT16", [6]), builder.addInputTensor("INT64", [2])
+    labels = builder.addInputTensor("INT32", [2])
+    unknown, own = builder.aiOnnx.reshape([x, to]), builder.aiGraphcore
+    losses = [own.nllloss([unknown, labels]), own.l1loss([unknown], 0.1)]
+    losses += [own.identityloss([unknown]), own.nllloss([unknown, labels], ReductionType.Sum)]
+    assert [builder.getTensorShape(id) for id in losses] == [[]] * 4
+    each = own.nllloss([unknown, labels], ReductionType.NoReduction)
+    assert builder.getTensorShape(each) == [2]
+    types = {builder.getTensorDtypeString(id) for id in (unknown, each, *losses)}
+    assert types == {"float16"}
+    with pytest.raises(popart_exception, match="The shape of tensor Subsample:0 is not known"):
+        builder.getTensorShape(own.subsample([unknown], [1, 2]))
 
 
 def test_an_attribute_that_no_schema_knows_is_kept() -> None:

@@ -340,6 +340,9 @@ def test_names_that_are_gone_mean_what_became_of_them(era: Era) -> None:
     assert old.DeviceConnectionType.ON_DEMAND is old.DeviceConnectionType.OnDemand
     assert old.SyncPattern.PingPong is old.SyncPattern.ReplicaAndLadder
     assert {old.DotCheck.FWD0, old.DotCheck.PREALIAS} == {"Fwd0", "PreAlias"}
+    assert (old.DotCheck.Fwd0, old.PreAliasPatternType.OptoIdentity) == ("Fwd0", "OpToIdentity")
+    assert old.PatternType.TANHGRADOP == "TanhGradOp"
+    assert not hasattr(old.DotCheck, "FWD7")
     assert issubclass(old.PrepareDeviceException, popart_exception)
     assert old.PrepareDeviceError().isSuccessful()
     assert old.reservedAccumulationPrefix() == old.reservedAccumPrefix()

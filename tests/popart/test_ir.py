@@ -94,7 +94,8 @@ def test_transforms_that_popart_does_not_have_are_told(
     builder = popart.Builder()
     y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2])])
     settings = popart.ExperimentalSettings()
-    settings._customTransformApplierSettings = {"Fwd0": ["Prune", "Mine"], "Last": ["Prune"]}
+    settings.customTransformApplierSettings = {"Last": ["Prune"]}
+    settings._customTransformApplierSettings["Fwd0"] = ["Prune", "Mine"]
     inferred(builder, y, given=options(experimentalSettings=settings))
     told = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
     assert [line.partition(": ")[2] for line in told] == [

@@ -151,6 +151,17 @@ def test_the_nearest_elements_of_the_first_resize() -> None:
     np.testing.assert_array_equal(ran(builder, {x: data}, [y])[0], [[[0, 2, 5]]])
 
 
+def test_the_first_resize_interpolates_between_centers_of_pixels() -> None:
+    """Between corners, as `onnx.reference` has it, the values are 0, 2, 4 and 4."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 1, 2])
+    scales = builder.aiOnnx.constant(np.array([1, 1, 2], np.float32))
+    y = builder.aiOnnx.resize([x, scales], "linear")
+    builder.addOutputTensor(y)
+    data = np.array([[[0, 4]]], np.float32)
+    np.testing.assert_array_equal(ran(builder, {x: data}, [y])[0], [[[0, 1, 3, 4]]])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

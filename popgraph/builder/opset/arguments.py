@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property, wraps
 from inspect import BoundArguments, Parameter, Signature
+from keyword import iskeyword
 from types import FunctionType, NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -55,7 +56,12 @@ def evaluated(signature: Signature, names: dict[str, Any]) -> Signature:
 
 
 def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
-    """Arguments by name; a TypeError if there are too many, or of types other than annotated."""
+    """
+    Arguments by name; a TypeError if there are too many, or of types other than annotated.
+
+    An argument that PopART calls by a keyword of Python ends in `_` here: `**{"lambda": 0.1}`.
+    """
+    named = {f"{one}_" if iskeyword(one) else one: value for one, value in named.items()}
     context = next((one for one in CONTEXTS if one in signature.parameters), None)
     if context is not None:
         named = {context if one in CONTEXTS else one: value for one, value in named.items()}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
 from popgraph.builder.opset.arguments import CONTEXTS, bound, evaluated, incompatible_arguments
@@ -69,9 +69,9 @@ class Operands:
         return static_shape(self._type(args, place))
 
     def _shaped(self, args: Sequence[str], shape: Sequence[int] | None, like: int = 0) -> Attribute:
-        """An argument's element type, the first one's unless told, with another shape."""
+        """The element type of an argument, the first by default, with another shape, if known."""
         type_ = self._type(args, like)
-        if shape is None or not isinstance(type_, TensorType):
+        if not isinstance(type_, TensorType | UnrankedTensorType):
             return UNKNOWN
         return tensor_type(type_.element_type, shape)
 

@@ -125,7 +125,7 @@ class AiGraphcoreOpset1(Operands):
         shape = self._shape(args)
         found = None if shape is None else (shape[1], top_paths)
         whole = None if found is None or shape is None else (*found, shape[0])
-        return [self._shaped(args, found), _of(found, "u32"), _of(whole, "u32")]
+        return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", whole)]
 
     # one tensor in, one like it out
 
@@ -275,12 +275,12 @@ class AiGraphcoreOpset1(Operands):
         """B-splines at points, and which weights they belong to: args say knots and openness."""
         shape = self._shape(args)
         result = None if shape is None else (shape[0], (degree + 1) ** shape[1])
-        return [self._shaped(args, result), _of(result, "i32")]
+        return [self._shaped(args, result), tensor_type("i32", result)]
 
     @one_result("Bucketize")
     def bucketize(self, args: list[str] = [], right: int = 0, debugContext: object = "") -> Results:
         """Between which boundaries, args[1], each element stands."""
-        return _of(self._shape(args), "i32")
+        return tensor_type("i32", self._shape(args))
 
     @all_results("Sort", 2)
     def sort(
@@ -292,7 +292,7 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> Results:
         """The elements in order, and where they stood."""
-        return [self._type(args), _of(self._shape(args), "i32")]
+        return [self._type(args), tensor_type("i32", self._shape(args))]
 
     # shapes
 
@@ -598,10 +598,6 @@ class AiGraphcoreOpset1(Operands):
             "callback": callback.graph(),
         }
         return self._add("PackedDataBlock", args, attributes, UNKNOWN, debugContext)[0]
-
-
-def _of(shape: Shape | None, element: str) -> Attribute:
-    return UNKNOWN if shape is None else tensor_type(element, shape)
 
 
 def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder import pgraph
@@ -398,7 +398,7 @@ class Builder(Annotations, ModelSource):
     def getTensorDtypeString(self, id: str) -> str:
         """`float32`, `int64`, ..."""
         type_ = self._shown_type(id)
-        if not isinstance(type_, TensorType):
+        if not isinstance(type_, TensorType | UnrankedTensorType):
             raise popart_exception(f"The data type of tensor {id} is not known")
         if not element_types.is_number(type_.element_type):
             raise popart_exception(f"Tensor {id} holds no numbers", hint="it holds texts")

@@ -31,17 +31,9 @@ from popgraph.popart.api.settings import (
     ReplicatedCollectivesSettings,
     TensorLocation,
     TensorLocationSettings,
+    same,
 )
 from popgraph.support.logs import log_of
-
-
-def _same(name: str) -> property:
-    """An option under the name by which PopART's own Python reads it from C++."""
-    return property(
-        attrgetter(name),
-        lambda options, value: setattr(options, name, value),
-        doc=f"`{name}`.",
-    )
 
 
 def _deprecated(old: str, new: str) -> property:
@@ -227,7 +219,7 @@ class SessionOptions:
         "defaultPrefetchBufferingDepth", "defaultBufferingDepth"
     )
     prefetchBufferingDepthMap = _deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
-    serializedPoprithmsAnnealGraphsDir = _same("serializedPoprithmsShiftGraphsDir")
+    serializedPoprithmsAnnealGraphsDir = same("serializedPoprithmsShiftGraphsDir")
 
     def enableExplicitIR(self, enable: bool) -> None:
         """PopART's switch for its newer IR; here it only sets the options it stands for."""
@@ -235,13 +227,13 @@ class SessionOptions:
         self.useHostCopyOps = enable
         self.explicitRecomputation = enable
 
-    _convolutionOptions = _same("convolutionOptions")
-    _engineOptions = _same("engineOptions")
-    _gclOptions = _same("gclOptions")
-    _lstmOptions = _same("lstmOptions")
-    _matmulOptions = _same("matmulOptions")
-    _reportOptions = _same("reportOptions")
-    _tensorLocationSettingsOverride = _same("tensorLocationSettingsOverride")
+    _convolutionOptions = same("convolutionOptions")
+    _engineOptions = same("engineOptions")
+    _gclOptions = same("gclOptions")
+    _lstmOptions = same("lstmOptions")
+    _matmulOptions = same("matmulOptions")
+    _reportOptions = same("reportOptions")
+    _tensorLocationSettingsOverride = same("tensorLocationSettingsOverride")
 
     def getGlobalReplicationFactor(self) -> int:
         if self.enableDistributedReplicatedGraphs:
@@ -313,10 +305,3 @@ _FOR_LIBRARIES = (
 SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
 """The report options that say what else a summary shows; each is "true" or "false"."""
 _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", SHOW_STEPS)})
-
-
-def _renamed(old: str, new: str) -> str:
-    return (
-        f"The session option {old} has been deprecated and will be removed in a future release. "
-        f"Please use the alias {new} instead."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
+from operator import attrgetter
 
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
@@ -21,6 +22,15 @@ from popgraph.builder.opset.enums import (
     TensorStorage,
     TileSet,
 )
+
+
+def same(name: str) -> property:
+    """An option under the name by which PopART's own Python reads it from C++."""
+    return property(
+        attrgetter(name),
+        lambda options, value: setattr(options, name, value),
+        doc=f"`{name}`.",
+    )
 
 
 @typed
@@ -167,8 +177,9 @@ class ReplicatedCollectivesSettings:
 class ExperimentalSettings:
     """Settings that PopART never promised to keep."""
 
-    _customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
+    customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
     createHostTransferableTensorWithOffset: bool = False
+    _customTransformApplierSettings = same("customTransformApplierSettings")
 
 
 @typed

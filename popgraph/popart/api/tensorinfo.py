@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.element_types import dtype_row, named_row
 from popgraph.builder.opset.enums import DataType
-from popgraph.popart.exceptions import as_popart_errors
+from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
@@ -19,7 +19,7 @@ from popgraph.support.shapes import Shape, prod
 class TensorInfo:
     """
     Element type and shape: `TensorInfo("FLOAT", [2, 3])`, `TensorInfo(np.float32, [2, 3])`,
-    `TensorInfo(array)`.
+    `TensorInfo(array)`, `TensorInfo("FLOAT", "(2,3)")`.
 
     A dimension may be -1 or a name where the session's `InputShapeInfo` will give the number.
     """
@@ -32,6 +32,8 @@ class TensorInfo:
                 self._row, self._shape = _row(array.dtype, args), array.shape
             case (TensorInfo() as other,):
                 self._row, self._shape = other._row, other._shape
+            case (kind, str() as text):
+                self._row, self._shape = _row(kind, args), _of_text(text)
             case (kind, shape) if isinstance(shape, Sequence | np.ndarray):
                 self._row = _row(kind, args)
                 self._shape = tuple(dim if isinstance(dim, str) else int(dim) for dim in shape)
@@ -48,8 +50,8 @@ class TensorInfo:
     def rank(self) -> int:
         return len(self._shape)
 
-    def dim(self, index: int) -> int:
-        return self.shape()[index]
+    def dim(self, i: int) -> int:
+        return self.shape()[i]
 
     def nelms(self) -> int:
         return prod(self.shape())
@@ -116,6 +118,18 @@ def _row(dtype: object, args: tuple[object, ...]) -> DType:
             return named_row(dtype)
     except (KeyError, TypeError):
         raise TypeError(f"Can not create TensorInfo with args {args}") from None
+
+
+def _of_text(text: str) -> tuple[int, ...]:
+    """The shape that a text in PopART's form states: `(2,3)`."""
+    if text[:1] != "(" or text[1:][-1:] != ")":
+        raise popart_exception("invalid string for shape", repr(text), "write (2,3)")
+    if " " in text:
+        raise popart_exception("s contains a space : not valid shape string", repr(text))
+    try:
+        return tuple(map(int, text[1:-1].removesuffix(",").split(","))) if text != "()" else ()
+    except ValueError:
+        raise popart_exception("invalid string for shape", repr(text), "write (2,3)") from None
 
 
 @typed

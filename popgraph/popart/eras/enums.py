@@ -14,8 +14,18 @@ def _with(kind: type[modern.PopartEnum], old: str) -> type:
     return named(kind.__name__, members | {one: kind[today] for one, today in names.items()})
 
 
+class _AnyCase(type):
+    """Finds members in the case of any version of PopART: `FWD0` is `Fwd0`."""
+
+    def __getattr__(cls, name: str) -> object:
+        for member, value in vars(cls).items():
+            if member.lower() == name.lower():
+                return value
+        raise AttributeError(f"{cls.__name__} has no member {name}")
+
+
 def named(name: str, members: Mapping[str, object]) -> type:
-    return type(name, (), dict(members))
+    return _AnyCase(name, (), dict(members))
 
 
 AnchorReturnTypeId = _with(modern.AnchorReturnTypeId, "FINAL=Final EVERYN=EveryN ALL=All SUM=Sum")
@@ -35,7 +45,5 @@ CacheType = named(
 )
 """Where an IPU keeps a tensor, which `TensorStorage` says today."""
 
-DotCheck = named(
-    "DotCheck", {name.upper(): name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")}
-)
+DotCheck = named("DotCheck", {name: name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")})
 """When graphs are drawn, as `SessionOptions.dotChecks` takes it."""

@@ -151,13 +151,16 @@ class SessionOptions(options.SessionOptions):
             _log_levels(value)
 
 
-GONE = ("GemmDecomposition", "InPlace0", "LogSoftmaxOp", "SplitConvBias", "TanToSinOverCos")
+GONE = (
+    *("GemmDecomposition", "InPlace0", "LogSoftmaxOp", "SplitConvBias", "TanToSinOverCos"),
+    "TanhGradOp",
+)
 """Patterns that later times do without; they changed no result."""
 _LOWER = {name.lower() for name in GONE}
 
 PatternType = named(
     "PreAliasPatternType",
-    {name: one for one in (*PATTERNS, *GONE) for name in (one, one.upper())},
+    {name: name for name in (*PATTERNS, *GONE)},
 )
 """Patterns by name, which `Patterns` takes in a list."""
 

@@ -36,7 +36,7 @@ def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> N
         if op.op_type == "ConvTranspose" and op.since_version >= 11:
             _share_padding(op, weights)
         elif op.op_type == "Resize" and op.since_version == 10:
-            _say_which_are_nearest(op, weights)
+            _name_coordinates(op, weights)
         elif op.op_type in NO_LENGTHS and any(op.input_values()[LENGTHS : LENGTHS + 1]):
             _run_whole_sequences(op)
         elif has_own_lengths(op):
@@ -89,16 +89,19 @@ def _share_padding(op: OnnxOp, weights: WeightStore) -> None:
         op.properties["auto_pad"] = _text("auto_pad", way, weights)
 
 
-def _say_which_are_nearest(op: OnnxOp, weights: WeightStore) -> None:
+def _name_coordinates(op: OnnxOp, weights: WeightStore) -> None:
     """
-    Resize-10, which leaves open which element is the nearest one -> Resize-11.
+    Resize-10, whose coordinates ONNX leaves open -> Resize-11 with the coordinates of PopART.
 
-    It is the element that PyTorch takes, unless a note says otherwise.
+    The centers of pixels coincide (ONNX's implementations: their corners), and the nearest element
+    is the one that PyTorch takes, unless a note says otherwise.
     """
     given = {name: to_python(one, weights) for name, one in all_attributes(op, weights).items()}
-    if given.get("mode", "nearest") not in ("nearest", b"nearest"):
-        return
-    defaults = {"nearest_mode": "pytorch", "coordinate_transformation_mode": "half_pixel"}
+    defaults = {
+        "mode": "nearest",
+        "nearest_mode": "pytorch",
+        "coordinate_transformation_mode": "half_pixel",
+    }
     said = {name: given.get(name, default) for name, default in defaults.items()}
     data, scales = op.input_values()
     made = op_class("Resize", 11).make(

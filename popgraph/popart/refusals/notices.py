@@ -122,8 +122,8 @@ def _left_to_the_device(
 def custom_transforms(asked: Asked) -> None:
     """Logs the transforms of a model that PopART does not have; those it has change nothing."""
     log, settings = log_of("transform"), asked.options.experimentalSettings
-    chosen = {} if asked.rule else settings._customTransformApplierSettings
-    for point, names in chosen.items():
+    chosen = {} if asked.rule else settings.customTransformApplierSettings
+    for point, names in sorted(chosen.items()):
         if point not in _POINTS:
             log.error("'%s' is not a valid customTransformApplierSettings option.", point)
             continue
