@@ -47,7 +47,7 @@ PRIVATE = {
     "_customTransformApplierSettings": "of PopART: by this name its programs set transforms",
     "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
     "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: what straight-through gradients are",
-    "_has_run": "the cycles of an IPU are modelled without a run, which this says there was",
+    "_runs": "the cycles of an IPU are modelled without a run, which this says there was",
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,

@@ -342,7 +342,7 @@ class Program:
 
     @property
     def delayed(self) -> set[str]:
-        """The weights of which the loss reads an older value: of running statistics it does not."""
+        """The weights that the loss reads an older value of; running statistics are not delayed."""
         names = (op.variable.text for op in self._graph.variables())
         return {name.removeprefix(DELAYED) for name in names if name.startswith(DELAYED)}
 
@@ -362,7 +362,7 @@ class Program:
 
     @property
     def scalars(self) -> HostScalars:
-        """What the host writes of the optimizer."""
+        """The scalars of the optimizer that the host writes."""
         compiled = self._rule
         assert compiled is not None, "only training has an optimizer"
         variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
@@ -383,7 +383,7 @@ class Program:
 
     @property
     def _known_to_forward(self) -> set[str]:
-        """What is computed and no gradient, nor a state after a step."""
+        """The computed tensors that are neither gradients nor states after a step."""
         forward = set(self._request.tensors) - self._after_step
         return {id for id in self.computed if self._source(id) in forward}
 

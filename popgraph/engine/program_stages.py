@@ -103,7 +103,7 @@ class StagedCode:
 
 @dataclass(frozen=True)
 class Overlap:
-    """What runs the stages of a pipeline side by side."""
+    """A pipeline whose stages run side by side, and the ranks that share them."""
 
     pipeline: Pipeline
     ranks: Communicator
@@ -123,7 +123,7 @@ class Overlap:
         return cls(pipeline, world())
 
     def build(self, code: ProgramCode, threads: int) -> StagedExecutable | None:
-        """A program of stages; one process runs what cannot be cut into stages in turn."""
+        """A program of stages; None if a single process must run them one after the other."""
         try:
             return StagedCode(code, self.pipeline, threads, self.ranks).build()
         except UncutError as error:

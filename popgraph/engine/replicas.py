@@ -25,7 +25,7 @@ Results: TypeAlias = Mapping[str, Array]
 RunBatch: TypeAlias = Callable[[Inputs], Results]
 """Runs the program once."""
 RunInRow: TypeAlias = Callable[[Inputs, int], Results]
-"""Runs the program on arrays that hold so many micro-batches."""
+"""Runs the program on arrays that hold a number of micro-batches."""
 
 _APART = 0x9E3779B97F4A7C15
 """Between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
@@ -140,7 +140,7 @@ class Replicas(ABC):
 
     @abstractmethod
     def restart(self) -> None:
-        """The program's values are new ones, which are those of every replica."""
+        """The program has new values, which every replica begins with."""
 
 
 class InTurn(Replicas):
@@ -188,7 +188,7 @@ class InTurn(Replicas):
         executable.write(SEED, np.array([seed, step + self._plan.all_replicas]))
 
     def enter(self, executable: Executable, replica: int) -> None:
-        """Puts the values of a replica into the program, and keeps those that were there."""
+        """Puts the values of a replica into the program, and keeps the previous ones."""
         if not self._own:
             return
         held = {id: executable.read(id) for id in self._own}
@@ -217,7 +217,7 @@ class Together(Replicas):
         """The program has the values of all replicas."""
 
     def restart(self) -> None:
-        """Nothing of them stands outside of the program."""
+        """The program holds the values of all replicas."""
 
     def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
         given = {

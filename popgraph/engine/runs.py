@@ -25,7 +25,7 @@ class Driver(Protocol):
         """One run of the program."""
 
     def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
-        """So many runs, by one call."""
+        """Several runs, by one call."""
 
 
 class Undriven:

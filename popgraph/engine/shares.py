@@ -30,7 +30,7 @@ def steps_are_split() -> bool:
 
 @dataclass(frozen=True)
 class Share:
-    """What a rank runs of a step: all of it, unless steps are split."""
+    """The part of a step that a rank runs: all of it, unless steps are split."""
 
     whole: StepPlan
     """The step as the script describes it."""
@@ -79,7 +79,7 @@ class Share:
         return world().broadcast(dict(values)) if self.is_part else values
 
     def check(self, exchanges: str) -> None:
-        """RankError unless the ranks of this job are those of the plan, and programs match."""
+        """RankError unless the job has the ranks of the plan, and all have the same program."""
         if self.own.ranks == 1:
             return
         here, plan = world(), self.own

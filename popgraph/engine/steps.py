@@ -18,7 +18,7 @@ RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
 """Runs a micro-batch on every replica."""
 
 MOST_BYTES = 1 << 20
-"""Of outputs: the values of all micro-batches are held, also where one of them comes back."""
+"""Limit for outputs: all micro-batches are held, even where only one value comes back."""
 
 
 class StepData(Protocol):
@@ -35,7 +35,7 @@ class StepData(Protocol):
 
 
 class HasStreams(Protocol):
-    """What steps know of a program."""
+    """The inputs and outputs of a program."""
 
     inputs: dict[str, Stream]
     outputs: dict[str, Stream]
@@ -51,7 +51,7 @@ class Steps:
     """By output, which of its values."""
     share: Share
     shared: Collection[str] = ()
-    """The inputs of which all replicas get the same."""
+    """The inputs that all replicas share."""
     watchers: Sequence[Callable[[Results], None]] = ()
     """Called with the results of each replica, after every micro-batch."""
 
@@ -60,7 +60,7 @@ class Steps:
         return self.share.whole.micro_batches
 
     def reads(self, id: str) -> int:
-        """How often a step reads an input."""
+        """The number of times that a step reads an input."""
         return self._count if id in self.shared else self.share.whole.runs
 
     @cached_property
@@ -84,7 +84,7 @@ class Steps:
 
     @cached_property
     def _rows_unused(self) -> dict[str, Array]:
-        """What stands for inputs that nothing reads."""
+        """Zeros for inputs that nothing reads."""
         return {
             id: _zeros(self.program.inputs[id].in_row(self._count))
             for id in self.program.unused_inputs

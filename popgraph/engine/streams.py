@@ -22,7 +22,7 @@ class Stream:
         return prod(self.shape)
 
     def in_row(self, count: int) -> Stream:
-        """So many micro-batches of it."""
+        """A stream of `count` micro-batches at once."""
         return Stream(self.id, self.dtype, (count, *self.shape))
 
 

@@ -104,12 +104,12 @@ _OPTIONS = {
     "replicas": "SessionOptions.replicatedGraphCount",
     "stages": "SessionOptions.enablePipelining",
 }
-"""PopART's names of what errors of the engine are about."""
+"""PopART's options for those of the engine that an error is about."""
 _HINTS = {
     "accumulate": "options.enableGradientAccumulation = True",
     "write the variables again": "session.weightsFromHost() writes the variables again",
 }
-"""What errors of the engine suggest, as PopART's programs do it."""
+"""Hints of the engine, as programs for PopART would follow them."""
 
 
 def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
@@ -174,7 +174,7 @@ def as_popart_errors() -> Iterator[None]:
     """
     Within it, every error of ours is also a `popart_exception` (or `poplar_exception`).
 
-    What PopART has words of its own for, it says in these.
+    Errors of the engine get the class and the text that PopART has for them.
     """
     try:
         yield

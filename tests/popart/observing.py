@@ -189,7 +189,7 @@ def _report(session: Any) -> str:
     session.prepareDevice()
     session.weightsFromHost()
     summary = re.sub(r"[\d.]+ us", "", session.getSummaryReport())
-    session._has_run = True
+    session._runs.inputs = {}
     return f"{summary}\n{_or_error(lambda: str(session.getCycleCount()))}"
 
 

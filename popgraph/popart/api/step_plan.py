@@ -7,7 +7,7 @@ from popgraph.popart.api.options import SessionOptions
 
 
 def plan_of(batches: int, options: SessionOptions) -> StepPlan:
-    """The plan of steps of so many batches."""
+    """The plan of a step of `batches` batches."""
     accumulate = options.accumulationFactor if options.enableGradientAccumulation else 1
     replicas = options.replicatedGraphCount if options.enableReplicatedGraphs else 1
     plan = StepPlan(accumulate=accumulate, replicas=replicas, batches=batches)

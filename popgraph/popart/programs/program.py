@@ -55,7 +55,7 @@ class Program(program.Program):
 
     @property
     def shared_inputs(self) -> frozenset[str]:
-        """The inputs of which all replicas get the same."""
+        """The inputs that all replicas share."""
         return self._model.broadcast_inputs
 
     def check_work(self) -> None:

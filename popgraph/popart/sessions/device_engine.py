@@ -1,4 +1,4 @@
-"""The engine on PopART's devices: what is not compiled or loaded is refused in its words."""
+"""The engine on a device: refuses to run before it is compiled and loaded, as PopART does."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 
 from popgraph.builder.opset.enums import DeviceType
@@ -27,14 +26,10 @@ class Reporting:
         self._setup, self._program, self._engine, self._runs = setup, program, engine, runs
         own = setup.share.own
         self._executions = Executions(own.runs, own.micro_batches)
-        self._has_run = False
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(self, name: str) -> AbstractContextManager[None]:
         """Around a step, which counts if it succeeds."""
-        with self._executions.step(name):
-            yield
-        self._has_run = True
+        return self._executions.step(name)
 
     @cached_property
     def _model(self) -> IpuModel:
@@ -94,7 +89,7 @@ class Reporting:
             return {id: intervals_by_tile(one, tiles) for id, one in mappings.items()}
 
     def cycles(self, id: str) -> int:
-        if not self._has_run:
+        if self._runs.inputs is None:
             raise popart_runtime_error("Must call run before getCycleCount.")
         if not self._setup.options.instrumentWithHardwareCycleCounter:
             raise popart_runtime_error(

@@ -76,7 +76,7 @@ class Session(IpuOnly):
 
     @property
     def _manners(self) -> Manners:
-        """How sessions of this time differ from others."""
+        """The behaviour that differs between eras of PopART."""
         return Manners()
 
     @property

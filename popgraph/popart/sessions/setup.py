@@ -1,4 +1,4 @@
-"""What a session is made of: the arguments of its constructor, and what follows from them."""
+"""The setup of a session: the arguments of its constructor, and the values derived from them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from popgraph.support.index_checks import NEAREST
 
 @dataclass(frozen=True)
 class Manners:
-    """How sessions of a time differ."""
+    """Behaviour that differs between eras of PopART."""
 
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
-    """What the names of gradients may begin with."""
+    """The prefixes that names of gradients may have."""
     group_variances: bool = False
     """Whether group normalization gives variances, not inverse standard deviations."""
     insists_on_anchors: bool = True
@@ -57,7 +57,7 @@ class Manners:
 
 @dataclass
 class Setup:
-    """The arguments of a session, and what follows from them."""
+    """The arguments of a session, and the values derived from them."""
 
     name: str
     model: SessionModel
