@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.backends.registry import DEFAULT
 from popgraph.dialects.levels import GRAPHCORE, MEANINGS, ONNX, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
@@ -155,7 +156,9 @@ class Document:
         """What is to be compiled: a copy of the marked module."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         threads = self.options.threads
-        return compiler.BuildRequest(self._marked.clone(), compilation, self.options, "c", threads)
+        return compiler.BuildRequest(
+            self._marked.clone(), compilation, self.options, DEFAULT, threads
+        )
 
     def _made(self, whole: Callable[[compiler.BuildRequest], Made], joint: Joint[Made]) -> Made:
         """What is made of a model as one program, or of its steps, if Python computes some."""

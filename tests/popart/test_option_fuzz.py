@@ -11,8 +11,8 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import popgraph.popart as popart
-from popgraph.backends.c.run.turns import UpdatingApart
 from popgraph.engine import program_code
+from popgraph.engine.turns import UpdatingApart
 from popgraph.support.arrays import Array
 from popgraph.testing import assert_close
 

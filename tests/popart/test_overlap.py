@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
-from popgraph.backends.c.run.staged import StagedExecutable
+from popgraph.engine.staged import StagedExecutable
 from popgraph.popart.sessions.overlap import Overlap
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, RunError

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.cli import models
 from popgraph.compiler import for_this_machine, lower
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls, lifetimes
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.options import Options
 from popgraph.support.errors import ModelError

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.profile import Profile
+from popgraph.backends.registry import backend_named
 from popgraph.compiler import BuildRequest
 from popgraph.measure.profile_report import Call
 from popgraph.measure.profile_rows import Described
@@ -79,7 +79,8 @@ def kernel_times(
     lowered: BuildRequest, running: Executable, inputs: Mapping[str, Array]
 ) -> list[Json]:
     """What each call of a batch takes: measured on these inputs, and a copy of all variables."""
-    profile = Profile(lowered.module, lowered.compilation.weights, lowered.threads)
+    tools = backend_named(lowered.backend).tools
+    profile = tools.profile(lowered.module, lowered.compilation.weights, lowered.threads)
     for name in running.variables:
         profile.executable.write(name, running.read(name))
     profile.measure(inputs, _ROUNDS)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from popgraph.backends.base import Executable
+from popgraph.backends.registry import backend_named
 from popgraph.measure.ipu import IpuModel
 from popgraph.measure.ipu import report as ipu_report
 from popgraph.popart.api.devices import DeviceInfo
@@ -44,7 +45,8 @@ class Reports:
         """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""
         content = self._executions.content()
         inputs = self._executions.inputs
-        measured = content["steps"] and inputs is not None and self._device.backend == "c"
+        is_native = backend_named(self._device.backend).is_native
+        measured = content["steps"] and inputs is not None and is_native
         cycles = self._cycles()
         return {
             **content,

@@ -66,7 +66,7 @@ class Engine:
         with as_popart_errors():
             how = device.backend, device.threads
             code = self._program.code
-            staged = None if overlap is None else overlap.build(code, device.threads)
+            staged = None if overlap is None else overlap.build(code, *how)
             self._executable = staged or code.build(*how, self.backlog)
             if forward:
                 results = self._program.forward_results

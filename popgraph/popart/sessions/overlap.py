@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from popgraph.backends.c.run.staged import StagedExecutable
+from popgraph.backends.registry import backend_named
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.program_stages import StagedCode
+from popgraph.engine.staged import StagedExecutable
 from popgraph.engine.stages import Stages
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.popart.api.devices import DeviceInfo
@@ -27,10 +28,10 @@ class Overlap:
     pipeline: Pipeline
     ranks: Communicator
 
-    def build(self, code: ProgramCode, threads: int) -> StagedExecutable | None:
+    def build(self, code: ProgramCode, backend: str, threads: int) -> StagedExecutable | None:
         """A program of stages; one process runs what cannot be cut into stages in turn."""
         try:
-            return StagedCode(code, self.pipeline, threads, self.ranks).build()
+            return StagedCode(code, self.pipeline, backend, threads, self.ranks).build()
         except UncutError as error:
             if self.ranks.size > 1:
                 raise RankError(
@@ -50,7 +51,7 @@ def overlap_of(
     program: Program,
 ) -> Overlap | None:
     """How stages run side by side, if they do."""
-    if stages is None or device.backend != "c" or step.all_replicas > 1:
+    if stages is None or not backend_named(device.backend).is_native or step.all_replicas > 1:
         return None
     watched = program.printed or any(program.aborts) or program.tracked
     looks_on = watched or options.enableFloatingPointChecks

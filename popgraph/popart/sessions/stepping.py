@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.staged import StagedExecutable
 from popgraph.builder.opset.arguments import incompatible_arguments, typed
+from popgraph.engine.staged import StagedExecutable
 from popgraph.popart.api.devices import DeviceInfo
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.step_io import StepIO

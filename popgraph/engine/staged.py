@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from popgraph.backends.base import ComputedBy, Executable, refuse_donations
-from popgraph.backends.c.run.mail import Edge, GivenUpError, Mail
+from popgraph.engine.mail import Edge, GivenUpError, Mail
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
