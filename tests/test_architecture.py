@@ -166,7 +166,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "partition": "infer_shapes",
         "enclose_gradients": "partition",
         "to_graphcore": "",
-        "evaluate_constants": "partition to_graphcore",
+        "evaluate_constants": "enclose_gradients partition to_graphcore",
         "select_known": "evaluate_constants infer_shapes",
         "structural_inputs": "to_graphcore",
         "normalize": "enclose_gradients index_bounds infer_shapes to_graphcore",

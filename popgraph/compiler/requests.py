@@ -108,7 +108,7 @@ class BuildRequest:
         """The module as something to call; `kept` sees the programs of an open one."""
         load_operators(self.module)
         if level_of(self.module) == ONNX and not self.settled:
-            settle_constants(self.module, self.compilation.weights, self.options)
+            settle_constants(self.module, self.compilation, self.options)
             return replace(self, settled=True).runner(kept)
         if self.settled and host_nodes(self.module):
             return Runner(self.steps(), backlog=self.backlog)
@@ -121,6 +121,8 @@ class BuildRequest:
         verify(self.module)
         check_tensors(self.module)
         if not self._names_tensors:
+            # No line of the pipeline, which begins anew for each program: this is once a model,
+            # and gives every program less to read. cse does it to operations of one program.
             share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)))
         return Runner(made, overriding, backlog=self.backlog)
