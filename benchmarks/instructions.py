@@ -29,8 +29,8 @@ from models import light, with_random_weights
 from onnx import TensorProto, helper, numpy_helper
 
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
-from popgraph.backends.c.print.layout import find_program
 from popgraph.compiler import load, lower
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.options import Options

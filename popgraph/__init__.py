@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from popgraph.compiler import to_pgraph as to_pgraph
+    from popgraph.dialects.tile.structured.schedule_file import read_schedules as read_schedules
     from popgraph.notebook import load_ipython_extension as load_ipython_extension
     from popgraph.passes.options import Options as Options
     from popgraph.passes.tuning import Tuning as Tuning
@@ -38,6 +39,7 @@ _HOMES = {
     "Options": "popgraph.passes.pipeline",
     "Machine": "popgraph.support.machine",
     "Tuning": "popgraph.passes.tuning",
+    "read_schedules": "popgraph.dialects.tile.structured.schedule_file",
     "PopgraphError": "popgraph.support.errors",
     "Builder": "popgraph.popart.api.builder",
     "train": "popgraph.training.train",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from popgraph.backends.base import Executable
+from popgraph.backends.interface import Backend
+from popgraph.backends.registry import add_backend
 from popgraph.dialects.graphcore.base import Binary, Composite, Elementwise, GraphcoreOp, Unary
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -17,11 +20,13 @@ from popgraph.support.extensions import load_module as load
 from popgraph.support.machine import Machine, add_target
 
 __all__ = [
+    "Backend",
     "Binary",
     "Candidate",
     "Compilation",
     "Composite",
     "Elementwise",
+    "Executable",
     "ExtensionError",
     "GraphcoreOp",
     "Machine",
@@ -31,6 +36,7 @@ __all__ = [
     "Placed",
     "Target",
     "Unary",
+    "add_backend",
     "add_operator",
     "add_pass",
     "add_target",

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from popgraph.backends.base import ComputedBy, Executable
-from popgraph.backends.c.run.warm_start import KnownModel
+from popgraph.backends.interface import KnownModel
 from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
 from popgraph.support.dtypes import from_numpy

@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.warm_start import KnownModel, KnownProgram, recall
+from popgraph.backends.interface import KnownModel, KnownProgram
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
 from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
@@ -23,7 +24,7 @@ def compile(
     model: Any,
     *,
     threads: int = 1,
-    backend: str = "c",
+    backend: str = DEFAULT,
     options: Options | None = None,
     indices: str | None = None,
     quick: bool = False,
@@ -32,16 +33,16 @@ def compile(
     Makes a model ready to run.
 
     `model` is a path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder
-    or an IR module; `backend` is "c", or "reference" for NumPy. `indices` says what one out of
-    range means that the inputs bring: "error" (a run ends with an IndicesError), which is the
-    default, or "nearest".
+    or an IR module; `backend` is "c", "reference" for NumPy, or one that an extension brings.
+    `indices` says what one out of range means that the inputs bring: "error" (a run ends with an
+    IndicesError), which is the default, or "nearest".
 
     With `quick`, a model that was not compiled before answers sooner: plain programs run until
     those that are made without it have been built in the background. Both give the same but for
     the order in which sums are rounded. `run.tuned` says whether that time is over, `run.wait()`
     waits for its end.
     """
-    backlog = Backlog() if quick and backend == "c" else None
+    backlog = Backlog() if quick and backend_named(backend).is_native else None
     how = (model, threads, backend, options, indices, backlog)
     return known(*how) or compiled(*how)
 
@@ -55,7 +56,7 @@ def known(
     backlog: Backlog | None,
 ) -> Runner | None:
     """A model that was compiled before, ready to run without the compiler; None if it was not."""
-    found = recall(model, options, threads, indices) if backend == "c" else None
+    found = backend_named(backend).shortcuts.recall(model, options, threads, indices)
     if found is None:
         return None
 

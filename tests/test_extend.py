@@ -112,6 +112,48 @@ def output(site: Path, *arguments: str, more: Mapping[str, str] | None = None) -
     return done.stdout
 
 
+TOY = """
+import numpy as np, popgraph, sys
+assert "popgraph_example.backends" not in sys.modules
+run = popgraph.compile("net.onnx", backend="toy")
+assert "popgraph_example.backends" in sys.modules and not run.computed_by.in_c
+print(run(x=np.array(X, np.float32))["y"].tolist())
+"""
+
+
+def test_the_backend_of_the_example_runs_models(site: Path) -> None:
+    found = output(site, "-c", TOY.replace("X", str(X.tolist())))
+    np.testing.assert_allclose(np.array(eval(found)), expected(), rtol=1e-5)
+    shown = output(site, "-m", "popgraph", "run", "net.onnx", "--random", "--backend", "toy")
+    assert "y" in shown
+    done = run(site, "-c", "import popgraph; popgraph.compile('net.onnx', backend='tory')")
+    known = "there are 'c', 'reference' and 'toy'"
+    assert "no backend 'tory'" in done.stderr and known in done.stderr
+
+
+def test_a_backend_without_tools_says_so() -> None:
+    class Toy(extend.Backend):
+        name = "toy"
+
+        def build(self, *given: Any, **wishes: Any) -> extend.Executable:
+            raise AssertionError("nothing is built")
+
+    with pytest.raises(PopgraphError, match="the backend 'toy' can neither show, measure nor"):
+        Toy().tools  # noqa: B018
+    assert Toy().key(ModuleOp([]), []) is None and Toy().shortcuts.recall("m.onnx", None, 1) is None
+
+
+def test_two_backends_of_one_name_are_refused() -> None:
+    class Second(extend.Backend):
+        name = "c"
+
+        def build(self, *given: Any, **wishes: Any) -> extend.Executable:
+            raise AssertionError("nothing is built")
+
+    with pytest.raises(ExtensionError, match="there are two backends 'c'"):
+        extend.add_backend(Second())
+
+
 PROGRAM = """
 import numpy as np, popgraph, sys
 from popgraph.support.machine import machine_named

@@ -25,6 +25,7 @@ import popgraph
 from popgraph import compiler, open_model, start
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run import warm_start
+from popgraph.backends.interface import KnownModel, KnownProgram
 from popgraph.builder.onnx.read import import_model
 from popgraph.cli import app
 from popgraph.compiler import requests
@@ -693,7 +694,7 @@ def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) ->
     file.write_bytes(overridable(sizes=sizes).SerializeToString())
     popgraph.compile(file)(x=X)
     known = warm_start.recall(file, None, 1)
-    assert isinstance(known, warm_start.KnownProgram) == (sizes == (4, 6))
+    assert isinstance(known, KnownProgram) == (sizes == (4, 6))
     assert known is not None and known.overridable == ("shape", "w")
     check_overriding(start.compile(file))
     run = start.compile(file)
@@ -709,7 +710,6 @@ NOTHING_CACHED = "// compiled programs in the cache: none for this file as it is
 def test_print_lists_for_what_the_cache_has_programs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("popgraph.compiler.compiling.sources", lambda: "the same")
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     assert NOTHING_CACHED in call("print", str(file)).stdout
     run = popgraph.compile(file)
@@ -731,7 +731,6 @@ def test_print_lists_for_what_the_cache_has_programs(
 
 
 def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("popgraph.compiler.compiling.sources", lambda: "the same")
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     popgraph.compile(file)(x=X, shape=np.array([4, 6]))
     assert "// compiled programs in the cache: 1\n" in call("print", str(file)).stdout
@@ -742,7 +741,7 @@ def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.M
 def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
     popgraph.compile(file)(x=X, shape=np.array([6, 4]))
     known = warm_start.recall(file, None, 1)
-    assert isinstance(known, warm_start.KnownModel) and known.interface["structural"] == ("shape",)
+    assert isinstance(known, KnownModel) and known.interface["structural"] == ("shape",)
     run = start.compile(file)
     file.write_bytes(reshaping(["N", 6], 1).SerializeToString())
     assert warm_start.recall(file, None, 1) is None
@@ -770,7 +769,7 @@ def test_segments_between_nodes_of_python_are_not_lowered_again(
 def test_a_known_model_knows_its_dimensions(file: Path) -> None:
     run = popgraph.compile(file)
     known = warm_start.recall(file, None, 1)
-    assert isinstance(known, warm_start.KnownModel) and run.open is not None
+    assert isinstance(known, KnownModel) and run.open is not None
     interface = open_model.Interface(**known.interface)
     call = interface.call({"x": X, "shape": np.array([4, 6])})
     assert interface.sizes(call) == run.open.interface.sizes(call) == {"N": len(X)}
@@ -781,7 +780,7 @@ def test_programs_of_other_options_are_not_mixed_up(
 ) -> None:
     popgraph.compile(file)(x=X, shape=np.array([6, 4]))
     known = warm_start.recall(file, None, 1)
-    assert isinstance(known, warm_start.KnownModel)
+    assert isinstance(known, KnownModel)
     signature = known_signature(known, X, [6, 4])
     assert known.recall(signature) is not None
     assert known.recall(known_signature(known, X, [4, 6])) is None
@@ -793,7 +792,7 @@ def test_programs_of_other_options_are_not_mixed_up(
     assert known.recall(signature) is None
 
 
-def known_signature(known: warm_start.KnownModel, x: Array, sizes: list[int]) -> object:
+def known_signature(known: KnownModel, x: Array, sizes: list[int]) -> object:
     interface = open_model.Interface(**known.interface)
     return interface.call({"x": x, "shape": np.array(sizes)}).signature
 

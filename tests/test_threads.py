@@ -11,7 +11,7 @@ import pytest
 import popgraph
 from popgraph import compiler
 from popgraph.backends.c.print.unit import POOL, headers
-from popgraph.backends.c.run.executable import MOST_THREADS
+from popgraph.backends.interface import MOST_THREADS
 from popgraph.dialects.tile import CallOp
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.given import as_array, check_names, fitted
@@ -48,6 +49,8 @@ class Executable(ABC):
     inputs: dict[str, tuple[DType, Shape]]
     outputs: dict[str, tuple[DType, Shape]]
     variables: dict[str, tuple[DType, Shape]]
+    key: str | None = None
+    """The key in the cache of programs, if it is kept there."""
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
@@ -102,3 +105,19 @@ class Executable(ABC):
                 f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
             )
         return fitted(name, array, dtype)
+
+
+class NativeExecutable(Executable):
+    """An executable whose variables are in memory that other executables can share."""
+
+    @abstractmethod
+    def share(self, other: Self) -> None:
+        """From here on both have the same variables, whose values are the other's, and arena."""
+
+    @abstractmethod
+    def twin(self, weights: ArrayStore, own: Collection[str]) -> Self:
+        """The same program with an arena and variables of its `own`; the others are shared."""
+
+    @abstractmethod
+    def variable(self, name: str) -> Array:
+        """The memory of a variable."""

@@ -90,35 +90,24 @@ def _told(found: Diagnosis) -> str:
 
 
 def _of_machine() -> None:
-    from popgraph.backends.c.build.host import host_machine
-    from popgraph.backends.c.build.target import host_target
-    from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe
-    from popgraph.backends.c.cache.folder import cache_directory
+    from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.support.extensions import GROUPS, entry_points, title
     from popgraph.support.tables import table
 
-    rows: list[tuple[str, ...]] = []
-    tried, working = [], []
-    for compiler in candidates():
-        found = probe(compiler)
-        reason = found.reason.splitlines()[0] if found.reason else ""
-        rows.append((f"compiler {compiler.name}", reason or f"works ({' '.join(found.flags)})"))
-        tried.append(f"{compiler.name} ({reason})")
-        working += [] if reason else [compiler.name]
-    target = host_target()
-    rows += [
-        ("compiler used", working[0] if working else "none"),
-        ("vectors", f"{target.name}: {target.vector_bytes} bytes, {target.registers} registers"),
-        ("cache", str(cache_directory())),
+    backend = backend_named(DEFAULT)
+    health, machine = backend.health(), backend.machine()
+    rows: list[tuple[str, ...]] = [
+        *health.rows,
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, _version(name)) for name in PACKAGES),
         *(("extension", title(point)) for group in GROUPS for point in entry_points(group)),
     ]
     typer.echo(table(rows))
-    typer.echo()
-    typer.echo(table(_facts(host_machine())))
-    if not working:
-        raise no_compiler(tried)
+    if machine is not None:
+        typer.echo()
+        typer.echo(table(_facts(machine)))
+    if health.trouble is not None:
+        raise health.trouble
 
 
 def _facts(machine: Machine) -> list[tuple[str, ...]]:

@@ -51,14 +51,15 @@ def command(
     Both say how to compile it. `popgraph export` writes C with an interface of named arrays.
     """
     from popgraph import compiler
-    from popgraph.backends.c.emit import emit
+    from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.cli import models
 
     module, compilation, _ = models.opened(model, dim, value)
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
     compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)
-    files = emit(module, compilation.weights, threads=threads)
+    tools = backend_named(DEFAULT).tools
+    files = tools.emit(module, compilation.weights, threads=threads)
     write_files([(output / name, parts) for name, parts in files.items()])
     names = sorted(path.name for path in output.iterdir())
     typer.echo(f"{output}: {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}")

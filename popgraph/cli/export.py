@@ -27,15 +27,14 @@ from popgraph.support.writing import write_files
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.c.export.check_program import Vector
-    from popgraph.backends.c.export.exporting import Exported
+    from popgraph.backends.tools import Exported, Exporter, Vector
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
 
 
 class Weights(StrEnum):
-    """Where the constants are, as `popgraph.backends.c.export.interface` has it."""
+    """The place of the constants, as the C backend's exporter has it."""
 
     INCBIN = "incbin"
     ARRAY = "array"
@@ -100,26 +99,22 @@ def command(
     which model_save and model_load keep.
     """
     from popgraph import compiler
-    from popgraph.backends.c.export.exporting import export
-    from popgraph.backends.c.export.interface import Form
-    from popgraph.backends.c.export.interface import Weights as Kinds
-    from popgraph.backends.c.export.names import check_name
-    from popgraph.backends.c.export.targets import HERE, target_of
+    from popgraph.backends.registry import DEFAULT, backend_named
+    from popgraph.backends.tools import ExportForm
     from popgraph.cli import models
 
-    check_name(name)
-    aim = target_of(target)
-    form = Form(aim, name, Kinds(weights.value), threads, malloc, train)
+    form = ExportForm(target, name, weights.value, threads, malloc, train)
+    exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train)
     made = options(schedule=schedule, indices=indices, passes=extra)
-    made = replace(made, machine=aim.machine, training=training)
-    if target != HERE:
+    made = replace(made, machine=exporter.machine, training=training)
+    if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)
     given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
-    vector = _vector(module, compilation, made, given)
+    vector = _vector(module, compilation, made, given, exporter)
     compiler.lower(module, compilation, made)
-    found = export(module, compilation.weights, form, vector)
+    found = exporter.export(module, compilation.weights, vector)
     output.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
@@ -127,12 +122,16 @@ def command(
 
 
 def _vector(
-    module: ModuleOp, compilation: Compilation, made: Options, given: Mapping[str, Array]
+    module: ModuleOp,
+    compilation: Compilation,
+    made: Options,
+    given: Mapping[str, Array],
+    exporter: Exporter,
 ) -> Vector:
     """Inputs, as far as they are not given made up, and what the reference makes of them."""
     from popgraph import compiler
-    from popgraph.backends.c.export.check_program import STEPS, Vector
     from popgraph.backends.reference.meaning import random_inputs
+    from popgraph.backends.tools import Vector
     from popgraph.cli import models
 
     request = compiler.BuildRequest(module, compilation, made, "reference", 1).copied()
@@ -142,7 +141,7 @@ def _vector(
     if made.training:  # Every loss of classes has the labels 0 and 1.
         drawn = {name: _label(array) for name, array in drawn.items()}
     inputs = executable.fitted({name: {**drawn, **given}[name] for name in executable.inputs})
-    for _ in range(STEPS if made.training else 1):
+    for _ in range(exporter.steps):
         outputs = executable.run(inputs)
     return Vector(inputs, outputs)
 

@@ -59,6 +59,7 @@ def command(
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv are two forms", param_hint="--csv")
     from popgraph import compiler
+    from popgraph.backends.registry import DEFAULT
     from popgraph.cli import models
     from popgraph.measure.facts import cost_of, facts_of, time_of
 
@@ -74,7 +75,7 @@ def command(
             raise
         unknown = f"{error.what}: {error.hint}"
     else:
-        request = compiler.BuildRequest(module, compilation, made, "c", threads)
+        request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
         found = replace(found, cost=cost_of(request.copied()))
         if measure and found.cost is not None:
             found = replace(found, time=time_of(module, compilation, made, threads, found.cost))

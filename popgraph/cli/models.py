@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp, TensorType
     from xdsl.ir import Attribute
 
-    from popgraph.backends.c.run.warm_start import KnownCall
+    from popgraph.backends.interface import KnownCall
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
@@ -266,8 +266,7 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
 
 def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
     """Comments: the inputs that decide structure, and for what the cache has programs."""
-    from popgraph.backends.c.cache.program_key import sources
-    from popgraph.backends.c.run.warm_start import known_calls
+    from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.compiler import interface_of
 
     interface = interface_of(module, compilation.weights)
@@ -277,7 +276,7 @@ def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> 
         yield f"// input {name!r} decides the structure: a program for each of its values"
     if not interface.structural or is_hosted(module):
         return
-    known = known_calls(path, sources())
+    known = backend_named(DEFAULT).shortcuts.known_calls(path)
     if not known:
         yield "// compiled programs in the cache: none for this file as it is; calls compile them"
         return

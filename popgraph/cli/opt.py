@@ -99,11 +99,11 @@ def _pipeline(passes: str) -> list[Pass]:
 
 def _scheduled(steps: Sequence[Pass], schedule: Path | None) -> list[Pass]:
     """The same passes; those that decide schedules follow a file, too."""
-    from popgraph.backends.c.cache.schedule_file import read
+    from popgraph.dialects.tile.structured.schedule_file import read_schedules
     from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
     from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
-    schedules = () if schedule is None else read(schedule)
+    schedules = () if schedule is None else read_schedules(schedule)
     return [
         replace(step, schedules=(*step.schedules, *schedules))
         if isinstance(step, UseWinograd | ScheduleContractions)

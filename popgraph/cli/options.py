@@ -265,9 +265,9 @@ def options(
 
 
 def _schedules(file: Path) -> tuple[str, ...]:
-    from popgraph.backends.c.cache.schedule_file import read
+    from popgraph.dialects.tile.structured.schedule_file import read_schedules
 
-    return read(file)
+    return read_schedules(file)
 
 
 def options_here(

@@ -152,8 +152,7 @@ class Asked:
     def text(self, request: BuildRequest) -> str:
         """A module, lowered in place, or what passes change; of C, the headers only once."""
         from popgraph import compiler
-        from popgraph.backends.c.emit import sources
-        from popgraph.backends.c.print.unit import POOL, SERIAL, headers
+        from popgraph.backends.registry import DEFAULT, backend_named
 
         deepest = Level.PROGRAM if self.at == Level.C or self.stop_after else self.at
         observer = self._observer()
@@ -170,9 +169,10 @@ class Asked:
             return "\n".join(observer.found)
         if self.at != Level.C or self.stop_after:
             return str(request.module)
-        files = sources(request.module, threads=request.options.threads)
+        tools = backend_named(DEFAULT).tools
+        files = tools.sources(request.module, threads=request.options.threads)
         shown = [text for name, text in files.items() if name not in self.seen]
-        self.seen |= files.keys() & headers(POOL, SERIAL).keys()
+        self.seen |= {name for name in files if name.endswith(".h")}
         return "\n".join(shown)
 
     def _observer(self) -> Changes:

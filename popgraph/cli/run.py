@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,15 +34,13 @@ if TYPE_CHECKING:
     from popgraph.support.shapes import Shape
 
 
-class Backend(StrEnum):
-    """What runs the model."""
-
-    C = "c"
-    REFERENCE = "reference"
-
-
 BackendChoice = Annotated[
-    Backend, typer.Option(case_sensitive=False, help="C, or NumPy for every operation.")
+    str,
+    typer.Option(
+        parser=str.lower,
+        metavar="NAME",
+        help="c, reference (NumPy for every operation), or one that an extension brings.",
+    ),
 ]
 
 
@@ -66,7 +63,7 @@ def command(
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
     ] = None,
     value: Values = None,
-    backend: BackendChoice = Backend.C,
+    backend: BackendChoice = "c",
     threads: Threads = 1,
     quick: Annotated[
         bool,
@@ -110,7 +107,7 @@ def command(
 
     usual = Indices.NEAREST if random else Indices.ERROR
     chosen = options(winograd, schedule, tuned, indices or usual, extra)
-    how = (model, threads, backend.value, chosen, None, Deferred() if quick else None)
+    how = (model, threads, backend, chosen, None, Deferred() if quick else None)
     runner = known(*how)
     if runner is None or not files.keys() <= runner.inputs.keys():
         module, compilation = models.load(model)

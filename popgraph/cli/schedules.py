@@ -50,8 +50,8 @@ def command(
     "op": NAME instead of "contraction": then it is about what this operation of the model becomes.
     Cycles are what the cost model thinks, of one contraction on one thread.
     """
-    from popgraph.backends.c.cache.schedule_file import text_of
     from popgraph.cli import models
+    from popgraph.dialects.tile.structured.schedule_file import text_of
     from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 
     if output is not None:

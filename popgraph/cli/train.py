@@ -12,7 +12,7 @@ import typer
 from popgraph.cli import models
 from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existing
 from popgraph.cli.report import note
-from popgraph.cli.run import Backend, BackendChoice
+from popgraph.cli.run import BackendChoice
 from popgraph.support.garbage import while_importing
 from popgraph.support.signals import ending_at_once
 from popgraph.support.step_options import STEP_OPTIONS
@@ -115,7 +115,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
-    backend: BackendChoice = Backend.C,
+    backend: BackendChoice = "c",
     value: Values = None,
     indices: IndicesChoice = None,
     freeze: Annotated[
@@ -239,7 +239,7 @@ def command(
         recompute=recompute,
         replicas=replicas,
         stages=stages,
-        backend=backend.value,
+        backend=backend,
         threads=threads,
         quick=quick,
     )

@@ -51,10 +51,11 @@ def command(
     programs run in turn, every kernel alone, on the memory that the one before it left, and the
     fastest of all rounds counts.
     """
-    from popgraph.backends.c.cache.schedule_file import keep_measured, text_of
+    from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.cli import models
     from popgraph.cli.report import note
     from popgraph.compiler import for_this_machine
+    from popgraph.dialects.tile.structured.schedule_file import text_of
     from popgraph.measure.timing import pin
     from popgraph.measure.tuner import Tuner
     from popgraph.passes.options import Options
@@ -69,7 +70,7 @@ def command(
     tuning.measure(seconds)
     tuning.decide(seconds / 2)
     rows = [each.row() for each in tuning.contenders]
-    path = keep_measured(rows)
+    path = backend_named(DEFAULT).tools.keep_measured(rows)
     if output is not None:
         write_text(output, text_of(rows))
     typer.echo(text(str(model), tuning))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popgraph.compiler.compiling import admits, build, compile, note_program, runner
+from popgraph.compiler.compiling import admits, build, compile, runner
 from popgraph.compiler.descriptions import described, description_here, description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load, parse_ir, to_pgraph
@@ -30,7 +30,6 @@ __all__ = [
     "interface_of",
     "load",
     "lower",
-    "note_program",
     "parse_ir",
     "runner",
     "same_meaning",

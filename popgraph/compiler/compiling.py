@@ -10,21 +10,14 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.cache.program_key import sources
-from popgraph.backends.c.run.warm_start import (
-    KnownCall,
-    KnownModel,
-    note_call,
-    remember,
-    remember_open,
-    standing,
-)
+from popgraph.backends.interface import KnownCall, KnownModel, Shortcuts
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog, Hear, tell_tuned
 from popgraph.compiler.descriptions import description_of
 from popgraph.compiler.interfaces import interface_of
 from popgraph.compiler.loading import Model, load
 from popgraph.compiler.lowering import lower, verify
-from popgraph.compiler.requests import BuildRequest, Make, check_backend, unkept
+from popgraph.compiler.requests import BuildRequest, Make, check_backend
 from popgraph.open_model import Call, Interface, Undecided, recalled
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.partition import host_nodes
@@ -44,7 +37,7 @@ def build(
     compilation: Compilation,
     options: Options | None = None,
     *,
-    backend: str = "c",
+    backend: str = DEFAULT,
     threads: int = 1,
 ) -> Executable:
     """
@@ -70,7 +63,7 @@ def compile(
     model: Model,
     *,
     threads: int = 1,
-    backend: str = "c",
+    backend: str = DEFAULT,
     options: Options | None = None,
     indices: str | None = None,
     backlog: Backlog | None = None,
@@ -81,6 +74,7 @@ def compile(
     With a `backlog`, programs are quick ones until they are tuned.
     """
     check_backend(backend, threads)
+    shortcuts = backend_named(backend).shortcuts
     if options is not None and not isinstance(options, Options):
         raise RunError(
             f"options is a popgraph.Options, not {type(options).__name__}",
@@ -95,7 +89,7 @@ def compile(
     said = description_of(model, module, chosen)
 
     def kept(interface: Interface, make: Make) -> Make:
-        known = remember_open(
+        known = shortcuts.remember_open(
             model,
             options,
             threads,
@@ -104,18 +98,18 @@ def compile(
             asdict(interface),
             request.overridable,
         )
-        return Remembering(model, known, files, make)
+        return Remembering(model, known, files, make, shortcuts)
 
     request = BuildRequest(module, compilation, chosen, backend, threads, backlog=backlog)
     with without_collection():
-        made = request.runner(kept if backend == "c" else unkept)
+        made = request.runner(kept)
     made.describe = lambda: said
     names = made.overriding.names if made.overriding else ()
 
     def keep(program: Executable) -> None:
-        remember(model, options, threads, program, files, indices, names)
+        shortcuts.remember(model, options, threads, program, files, indices, names)
 
-    tell_tuned(made.static, unless_moved(keep))
+    tell_tuned(made.static, unless_moved(keep, shortcuts))
     return made
 
 
@@ -135,19 +129,12 @@ def admits(model: Model) -> bool:
     return True
 
 
-def note_program(
-    model: Model, files: Mapping[Path, State], call: Call, program: Executable, threads: int
-) -> None:
-    """Notes for `popgraph print` that the cache has a program for a call of a model's file."""
-    note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
-
-
-def unless_moved(keep: Hear) -> Hear:
+def unless_moved(keep: Hear, shortcuts: Shortcuts) -> Hear:
     """Keeps nothing of a program if the process stands elsewhere by the time that it is tuned."""
-    before = standing()
+    before = shortcuts.standing()
 
     def kept(program: Executable) -> None:
-        if standing() == before:
+        if shortcuts.standing() == before:
             keep(program)
 
     return kept
@@ -161,6 +148,7 @@ class Remembering:
     known: KnownModel
     files: Mapping[Path, State]
     make: Make
+    shortcuts: Shortcuts
 
     def __call__(self, call: Call) -> Executable:
         """The program for a call."""
@@ -172,9 +160,10 @@ class Remembering:
         except Undecided as error:
             self.known.note_undecided(call.signature, error.names)
             raise
-        tell_tuned(made, unless_moved(partial(self._keep, call)))
+        tell_tuned(made, unless_moved(partial(self._keep, call), self.shortcuts))
         return made
 
     def _keep(self, call: Call, program: Executable) -> None:
         self.known.remember(call.signature, program)
-        note_program(self.model, self.files, call, program, self.known.threads)
+        noted = KnownCall(call.shapes, call.values, self.known.threads)
+        self.shortcuts.note_call(self.model, self.files, noted, program)

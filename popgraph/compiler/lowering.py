@@ -14,10 +14,9 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
-from popgraph.passes.onnx.enclose_gradients import enclose_gradients
-from popgraph.passes.onnx.evaluate_constants import evaluate_constants
+from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.partition import host_nodes
-from popgraph.passes.onnx.select_known import select_known
+from popgraph.passes.onnx.select_known import SelectKnown
 from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
@@ -32,6 +31,8 @@ from popgraph.support.locks import Lock
 
 LOWERING = Lock()
 """Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
+SETTLING = (EvaluateConstants, SelectKnown)
+"""The passes that decide which nodes Python computes, see `settle_constants`."""
 
 
 def verify(module: ModuleOp) -> None:
@@ -87,20 +88,27 @@ def lower(
     `support/debug.py`) apply unless an `observer` is given.
     """
     verify(module)
+    chosen = options or Options()
     if level_of(module) == ONNX:
         weights_by_name(model_of(module).graph)  # as long as all of them are there
         if not settled:
-            settle_constants(module, compilation.weights, options or Options())
+            _check_gradients(module, compilation, chosen)
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)
-    steps = list(planned(options or Options(), level_of(module), level))
+    steps = [
+        (step, made)
+        for step, made in planned(chosen, level_of(module), level)
+        if not (settled and isinstance(made, SETTLING))
+    ]
     if until is not None and until not in {made.name for _, made in steps}:
         raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
-    original = module.clone()
+    original: ModuleOp | None = None  # The module as it is when its constants are settled.
     try:
         with LOWERING:
             for step, made in steps:
+                if original is None and not isinstance(made, SETTLING):
+                    original = module.clone()
                 if step.level == ONNX and step.to is not None:
                     check_static_form(module)
                 with observer.watching(made, module, compilation.weights):
@@ -111,27 +119,32 @@ def lower(
                     break
     except Exception as error:
         passes = [made for _, made in steps]
-        note_failure(error, original, passes, compilation, observer.checks)
+        if original is not None:
+            note_failure(error, original, passes, compilation, observer.checks)
         if isinstance(error, NeedsHostError):
             error.model = original
         raise
     return module
 
 
-def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -> None:
+def settle_constants(module: ModuleOp, compilation: Compilation, options: Options) -> None:
     """
-    Nodes that nothing but Python computes are computed now, where all inputs are constants, or
-    are lookups, where it is known what they select.
+    Runs the first lines of the pipeline alone, by which fewer nodes are left to Python.
 
-    Before nodes are told apart, each Gradient gets what it names, and gradients are refused of
-    what operators read as constants.
+    It must be known which nodes are, before it is known whether the model is one program, and has a
+    pipeline at all, or several programs and steps of the host; and sizes may still be unknown.
     """
+    _check_gradients(module, compilation, options)
+    with LOWERING:
+        for _, made in planned(options, ONNX, ONNX):
+            if isinstance(made, SETTLING):
+                made.run(compilation, module)
+
+
+def _check_gradients(module: ModuleOp, compilation: Compilation, options: Options) -> None:
+    """Refuses gradients of tensors that operators read as constants, while it can be seen."""
     if options.training is not None:
-        check_gradients(module, weights, options.training.gradients)
-    enclose_gradients(module)
-    trained = options.training is not None or options.variables
-    evaluate_constants(module, weights, trained=trained)
-    select_known(module, weights, trained=trained)
+        check_gradients(module, compilation.weights, options.training.gradients)
 
 
 def check_static_form(module: ModuleOp) -> None:

@@ -11,18 +11,14 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.build.host import host_machine
-from popgraph.backends.c.build_program import build as build_c
-from popgraph.backends.c.cache.program_cache import ProgramKey
-from popgraph.backends.c.cache.program_key import Case, program_key, spelled
-from popgraph.backends.c.cache.schedule_file import measured
-from popgraph.backends.c.run.executable import build_again, check_threads
-from popgraph.backends.reference import ReferenceExecutable, signature
+from popgraph.backends.interface import Backend, Case, Key, check_threads
+from popgraph.backends.reference import signature
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
-from popgraph.dialects.levels import ONNX, PROGRAM, level_of
+from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
@@ -60,18 +56,18 @@ STREAMS_OF_A_SEGMENT = 1 << 20
 
 def check_backend(backend: str, threads: int) -> None:
     """An error for what can run nothing, before anything is compiled for it."""
-    if backend not in ("c", "reference"):
-        raise PopgraphError(f"no backend {backend!r}", hint="there are 'c' and 'reference'")
+    backend_named(backend)
     check_threads(threads)
 
 
-def for_this_machine(options: Options, threads: int = 1) -> Options:
+def for_this_machine(options: Options, threads: int = 1, backend: str = DEFAULT) -> Options:
     """With what passes are to know of the machine that this process runs on."""
+    made = backend_named(backend)
     return replace(
         options,
-        machine=options.machine or host_machine(),
+        machine=options.machine or made.machine(),
         threads=threads,
-        measured=measured() if options.measured is None else options.measured,
+        measured=made.measured() if options.measured is None else options.measured,
     )
 
 
@@ -112,19 +108,21 @@ class BuildRequest:
         """The module as something to call; `kept` sees the programs of an open one."""
         load_operators(self.module)
         if level_of(self.module) == ONNX and not self.settled:
-            settle_constants(self.module, self.compilation.weights, self.options)
+            settle_constants(self.module, self.compilation, self.options)
             return replace(self, settled=True).runner(kept)
         if self.settled and host_nodes(self.module):
             return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
-        if interface is not None or self.backend == "reference":
+        if interface is not None or not self._backend.is_native:
             self.compilation.weights.own()
         if interface is None:
             return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
         if not self._names_tensors:
+            # No line of the pipeline, which begins anew for each program: this is once a model,
+            # and gives every program less to read. cse does it to operations of one program.
             share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)))
         return Runner(made, overriding, backlog=self.backlog)
@@ -247,49 +245,51 @@ class BuildRequest:
     @cached_property
     def _text(self) -> str:
         """The module, before anything is made of it."""
-        return spelled(self.module)
+        return self._backend.spelled(self.module)
 
     def executable(self) -> Executable:
         """The program of a module whose shapes are all known; the module may be lowered."""
         with fitting_memory():
-            return self._reference() if self.backend == "reference" else self._compiled()
+            return self._executable()
 
-    def _reference(self) -> Executable:
-        self._lower(self.options, level="graphcore")
-        return ReferenceExecutable(self.module, self.compilation.weights)
+    @property
+    def _backend(self) -> Backend:
+        return backend_named(self.backend)
 
-    def _lower(self, options: Options, level: str = PROGRAM) -> None:
-        lower(self.module, self.compilation, options, level=level, settled=self.settled)
-
-    def _compiled(self) -> Executable:
-        options = for_this_machine(self.options, self.threads)
-        weights = self.compilation.weights
+    def _executable(self) -> Executable:
+        options = for_this_machine(self.options, self.threads, self.backend)
         load_operators(self.module)
-        key = program_key(self.module, [made for _, made in planned(options)], self.case)
-        found = None if key is None else build_again(key, weights, self.threads)
+        steps = [made for _, made in planned(options)]
+        key = self._backend.key(self.module, steps, self.case)
+        found = None if key is None else self._known(key)
         if found is not None:
             return found
-        if self.backlog is None:
+        if self.backlog is None or not self._backend.is_native:
             return self._built(options, key)
         later = self.copied()
         made = self._built(quick(options), None, soon=True)
         return self.backlog.add(made, lambda: later._tuned(options, key))
 
-    def _built(self, options: Options, key: ProgramKey | None, *, soon: bool = False) -> Executable:
+    def _known(self, key: Key, *, is_told: bool = False) -> Executable | None:
+        """The program that is kept under a key; who `is_told` has read its notices."""
+        weights = self.compilation.weights
+        return self._backend.build_again(key, weights, self.threads, is_told=is_told)
+
+    def _built(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
-            told = len(self.compilation.notices)
-            self._lower(options)
-            notices = self.compilation.notices[told:]
-            return build_c(
+            told, backend = len(self.compilation.notices), self._backend
+            settled = self.settled
+            lower(self.module, self.compilation, options, level=backend.level, settled=settled)
+            return backend.build(
                 self.module,
                 self.compilation.weights,
                 threads=self.threads,
-                save_as=key,
-                notices=notices,
+                key=key,
+                notices=self.compilation.notices[told:],
                 soon=soon,
             )
 
-    def _tuned(self, options: Options, key: ProgramKey | None) -> Executable:
+    def _tuned(self, options: Options, key: Key | None) -> Executable:
         """
         The program, built beside whatever this process does.
 
@@ -305,7 +305,7 @@ class BuildRequest:
         failure = child.outcome()
         if failure:
             raise BackendError(failure)
-        found = build_again(key, self.compilation.weights, self.threads, is_told=True)
+        found = self._known(key, is_told=True)
         return self._built(options, None) if found is None else found
 
 

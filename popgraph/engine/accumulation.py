@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from popgraph.backends.base import Executable
+from popgraph.backends.registry import backend_named
 from popgraph.compiler import BuildRequest, lower
 from popgraph.engine.automatic_stages import put_on_stages
 from popgraph.engine.program_code import ProgramCode
@@ -22,7 +23,7 @@ class AccumulatingRequest(BuildRequest):
     """
     A request for a program that is run for every micro-batch, and updates after the last one.
 
-    The C backend makes two programs, which have the same variables: micro-batches do not pay for
+    A native backend makes two programs, which have the same variables: micro-batches do not pay for
     the update, and the memory is that of one micro-batch.
     """
 
@@ -39,7 +40,7 @@ class AccumulatingRequest(BuildRequest):
 
     def executable(self) -> Executable:
         with fitting_memory():
-            if self.stages > 1 and self.backend == "c":
+            if self.stages > 1 and backend_named(self.backend).is_native:
                 return self._pipelined()
             code = self._code()
             return code.build(self.backend, self.threads, self.backlog, self.replicas)
@@ -63,7 +64,7 @@ class AccumulatingRequest(BuildRequest):
         pipeline = put_on_stages(graph, training.loss, trained, self.stages)
         threads = max(self.threads, self.stages)
         try:
-            return StagedCode(self._code(), pipeline, threads, Alone()).build()
+            return StagedCode(self._code(), pipeline, self.backend, threads, Alone()).build()
         except UncutError as error:
             raise RunError(
                 f"the model does not divide into stages: {error.what}", "stages", "replicas"

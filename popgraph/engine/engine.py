@@ -41,7 +41,7 @@ class Engine:
         """
         backend, threads = how
         code = self.program.code
-        staged = None if overlap is None else overlap.build(code, threads)
+        staged = None if overlap is None else overlap.build(code, backend, threads)
         made = self.executable = staged or code.build(backend, threads, self.backlog)
         if forward:
             results = self.program.forward_results

@@ -11,9 +11,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from popgraph.backends.base import Executable
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.base import Executable, NativeExecutable
 from popgraph.backends.reference.executable import ReferenceExecutable
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog, Deferred
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
@@ -74,36 +74,42 @@ class ProgramCode:
         quick code until they are tuned. With `replicas`, as many copies of the program run
         micro-batches side by side, if several make an update.
         """
-        if backend != "c" or not is_in_turns(self.module):
+        if not backend_named(backend).is_native or not is_in_turns(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
         if replicas > 1:
-            return self._side_by_side(max(1, threads // replicas), replicas)
+            return self._side_by_side(backend, max(1, threads // replicas), replicas)
         if backlog is None:
-            return self._taking_turns(partial(self._turn, threads))
+            return self._taking_turns(partial(self._turn, backend, threads))
         later = {last: Deferred() for last in (False, True)}
-        made = self._taking_turns(lambda last: self._turn(threads, last, later[last]))
+        made = self._taking_turns(lambda last: self._turn(backend, threads, last, later[last]))
 
         def tuned() -> Executable:
             """Programs that have run have memory in common: none of them is in it."""
-            return self._taking_turns(lambda last: _built(later[last]) or self._turn(threads, last))
+            return self._taking_turns(
+                lambda last: _built(later[last]) or self._turn(backend, threads, last)
+            )
 
         return made if all(one.tuned for one in later.values()) else backlog.add(made, tuned)
 
     def _taking_turns(self, turn: Callable[[bool], Executable]) -> InTurns:
         others, last = turn(False), turn(True)
-        assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
+        assert isinstance(others, NativeExecutable) and isinstance(last, NativeExecutable), (
+            "no host steps"
+        )
         kind = TakingTurns if self._update is None else UpdatingApart
         return kind(others, last, COUNTER, self.period)
 
-    def _side_by_side(self, threads: int, replicas: int) -> SideBySide:
+    def _side_by_side(self, backend: str, threads: int, replicas: int) -> SideBySide:
         if self._update is None:
             raise UnsupportedError(
                 "the update of this program cannot be separated from its micro-batches",
                 "replicas",
                 "train without replicas",
             )
-        others, last = self._turn(threads, last=False), self._turn(threads, last=True)
-        assert isinstance(others, CExecutable) and isinstance(last, CExecutable), "no host steps"
+        others, last = (self._turn(backend, threads, last) for last in (False, True))
+        assert isinstance(others, NativeExecutable) and isinstance(last, NativeExecutable), (
+            "no host steps"
+        )
         own, weights = moved_between_updates(self.module), self.compilation.weights
         twins = [others.twin(weights, own) for _ in range(replicas - 1)]
         return SideBySide(others, last, self.period, twins, own)
@@ -124,9 +130,9 @@ class ProgramCode:
         set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in results})
         made = request.executable()
         match trained, made:
-            case InTurns(), CExecutable():
+            case InTurns(), NativeExecutable():
                 trained.lend(made)
-            case CExecutable(), CExecutable():
+            case NativeExecutable(), NativeExecutable():
                 made.share(trained)
             case ReferenceExecutable(), ReferenceExecutable():
                 made.share(trained)
@@ -134,17 +140,19 @@ class ProgramCode:
                 raise AssertionError("both programs are of one backend")
         return made
 
-    def _turn(self, threads: int, last: bool, backlog: Backlog | None = None) -> Executable:
+    def _turn(
+        self, backend: str, threads: int, last: bool, backlog: Backlog | None = None
+    ) -> Executable:
         """The program of micro-batches, or of the last before an update, or of that alone."""
-        request = replace(self._request("c", threads), backlog=backlog)
+        request = replace(self._request(backend, threads), backlog=backlog)
         if last and self._update is not None:
             return replace(request, module=self._update.clone()).executable()
         settle_turn(request.module, request.compilation.weights, last=last)
         return request.executable()
 
     def lowered(self, threads: int) -> BuildRequest:
-        """The program of kernels, as `build` compiles it for the C backend."""
-        request = self._request("c", threads)
+        """The program of kernels, as `build` compiles it for the default backend."""
+        request = self._request(DEFAULT, threads)
         if is_in_turns(request.module):
             settle_turn(request.module, request.compilation.weights, last=True)
         options = for_this_machine(request.options, threads)

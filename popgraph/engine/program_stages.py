@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.base import NativeExecutable
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.engine.program_code import ProgramCode
@@ -32,10 +32,12 @@ class StagedCode:
 
     code: ProgramCode
     pipeline: Pipeline
+    backend: str
+    """A native one."""
     threads: int
     """Of this rank."""
     ranks: Communicator
-    _made: dict[tuple[int, str], CExecutable] = field(default_factory=dict)
+    _made: dict[tuple[int, str], NativeExecutable] = field(default_factory=dict)
     """By device and text: stages forward are often the same in both turns."""
 
     def build(self) -> StagedExecutable:
@@ -83,7 +85,7 @@ class StagedCode:
         ranks = shared_out(self.pipeline.devices, self.ranks.size)
         return [device for device, rank in ranks.items() if rank == self.ranks.rank]
 
-    def _executable(self, part: Part) -> CExecutable | None:
+    def _executable(self, part: Part) -> NativeExecutable | None:
         device = part.place.device
         if device not in self._own_devices:
             return None
@@ -91,9 +93,9 @@ class StagedCode:
         if key not in self._made:
             options, compilation = self.code.options, self.code.compilation
             threads = max(1, self.threads // len(self._own_devices))
-            request = BuildRequest(part.module, compilation, options, "c", threads)
+            request = BuildRequest(part.module, compilation, options, self.backend, threads)
             made = request.executable()
-            assert isinstance(made, CExecutable), "a program that trains has no host steps"
+            assert isinstance(made, NativeExecutable), "a program that trains has no host steps"
             for (home, _), other in self._made.items():
                 if home == device:
                     made.share(other)
@@ -122,10 +124,10 @@ class Overlap:
             )
         return cls(pipeline, world())
 
-    def build(self, code: ProgramCode, threads: int) -> StagedExecutable | None:
+    def build(self, code: ProgramCode, backend: str, threads: int) -> StagedExecutable | None:
         """A program of stages; None if a single process must run them one after the other."""
         try:
-            return StagedCode(code, self.pipeline, threads, self.ranks).build()
+            return StagedCode(code, self.pipeline, backend, threads, self.ranks).build()
         except UncutError as error:
             if self.ranks.size > 1:
                 raise RankError(

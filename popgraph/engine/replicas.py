@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from popgraph.backends.base import Executable
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.base import Executable, NativeExecutable
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.engine.plan import StepPlan
 from popgraph.engine.staged import StagedExecutable
@@ -47,10 +46,10 @@ class SideBySide(UpdatingApart):
 
     def __init__(
         self,
-        others: CExecutable,
-        last: CExecutable,
+        others: NativeExecutable,
+        last: NativeExecutable,
         period: int,
-        twins: Sequence[CExecutable],
+        twins: Sequence[NativeExecutable],
         own: Collection[str],
     ) -> None:
         """`own` are the variables that a run without an update changes."""
@@ -92,7 +91,7 @@ class SideBySide(UpdatingApart):
             if SEED in first.variables:
                 twin.variable(SEED)[...] = seed_apart(first.variable(SEED), number)
 
-    def _collect(self, active: Sequence[CExecutable]) -> None:
+    def _collect(self, active: Sequence[NativeExecutable]) -> None:
         """Sums the accumulators in those of the first copy; of statistics it has the means."""
         first, *twins = active
         for twin in twins:
@@ -105,7 +104,7 @@ class SideBySide(UpdatingApart):
             first.variable(name)[...] = np.mean(values, axis=0, dtype=np.float64)
 
 
-def _run_each(program: CExecutable, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
+def _run_each(program: NativeExecutable, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
     return [program.run(given) for given in inputs]
 
 

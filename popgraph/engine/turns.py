@@ -8,8 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from popgraph.backends.base import ComputedBy, Executable, refuse_donations
-from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.base import (
+    ComputedBy,
+    Executable,
+    NativeExecutable,
+    refuse_donations,
+)
 from popgraph.support.arrays import Array
 
 
@@ -21,7 +25,9 @@ class InTurns(Executable):
     `period` of them.
     """
 
-    def __init__(self, others: CExecutable, last: CExecutable, counter: str, period: int) -> None:
+    def __init__(
+        self, others: NativeExecutable, last: NativeExecutable, counter: str, period: int
+    ) -> None:
         last.share(others)
         self._others, self._last, self._period = others, last, period
         self._counter = others.variable(counter)
@@ -64,11 +70,11 @@ class InTurns(Executable):
     def arena(self) -> int:
         return max(self._others.arena, self._last.arena)
 
-    def lend(self, other: CExecutable) -> None:
+    def lend(self, other: NativeExecutable) -> None:
         """Has another program of the model have the same variables."""
         other.share(self._others)
 
-    def _owner(self, variable: str) -> CExecutable:
+    def _owner(self, variable: str) -> NativeExecutable:
         """A program that has a variable: what only updates need, not both have."""
         return self._others if variable in self._others.variables else self._last
 

@@ -69,6 +69,8 @@ class HostedModel:
         reason: NeedsHostError | None = None,
     ) -> None:
         """`reason` is why the model is no program."""
+        # No line of the pipeline, which each segment has for itself, once the model is cut: nodes
+        # inside functions have to be seen before. There, normalize dissolves functions.
         inline_functions(module, store, model_of(module).functions)
         number_labels(module)
         if reason is not None:

@@ -9,8 +9,8 @@ from math import ceil
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from popgraph.backends.c.print.source import source
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.locations import source
 from popgraph.dialects.program import UpdateOp
 from popgraph.dialects.tile import (
     AssembleOp,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import can_evaluate, evaluate, signature
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.dialects.levels import ONNX, PROGRAM, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
@@ -131,7 +131,7 @@ def _generated_code(
     if level_of(module) != PROGRAM:
         return None
     expected, _ = evaluate(module, inputs, weights)
-    found = build_c(module.clone(), weights).run(inputs)
+    found = backend_named(DEFAULT).build(module.clone(), weights).run(inputs)
     try:
         for name, wanted in expected.items():
             assert_close(found[name], wanted, C_TOLERANCE, name)

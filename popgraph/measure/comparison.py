@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.backends.registry import DEFAULT
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.levels import level_of
 from popgraph.measure.accuracy import error, exact
@@ -134,7 +135,7 @@ class Comparison:
     def _lowered(self) -> list[Part]:
         """What the program of the model does, or, with host steps, each segment."""
         request = compiler.BuildRequest(
-            self._module.clone(), self._compilation, self._options, "c", self._threads
+            self._module.clone(), self._compilation, self._options, DEFAULT, self._threads
         )
         return list(parts_of(request, lambda: self._inputs))
 

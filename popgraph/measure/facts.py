@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.backends.registry import DEFAULT
 from popgraph.compiler import BuildRequest
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx.containers import model_of
@@ -149,7 +150,7 @@ def time_of(
 ) -> Time:
     """Times a model on made-up inputs, beside the peak that the estimate rests on."""
     inputs = made_up_inputs(module)
-    run = compiler.runner(module, compilation, options, "c", threads)
+    run = compiler.runner(module, compilation, options, DEFAULT, threads)
     loop, flops = peak(1)
     contestants = [Contestant("peak", loop), Contestant("model", lambda: run(inputs))]
     race(contestants, threads=threads, seconds=0, rounds=ROUNDS)

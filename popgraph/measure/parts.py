@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from popgraph import compiler
-from popgraph.backends.c.print.layout import find_program
 from popgraph.dialects.levels import LOOPS, ONNX, PROGRAM, level_of
 from popgraph.dialects.tile import BufferOp
 from popgraph.dialects.tile.program.lifetimes import bytes_moved, bytes_touched
-from popgraph.dialects.tile.program.ops import ProgramOp
+from popgraph.dialects.tile.program.ops import ProgramOp, find_program
 from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds
 from popgraph.measure.steps import RanSegment, run_steps
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured

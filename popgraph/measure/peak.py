@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from popgraph import compiler
-from popgraph.backends.c.build.target import host_target
-from popgraph.backends.c.build_program import build
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.passes.base import Compilation
 
 ITERATIONS = 50_000
@@ -47,13 +46,15 @@ compiler knows nothing of them.
 
 def peak(threads: int) -> tuple[Callable[[], object], int]:
     """Something to call, and how many floating-point operations (f32) a call does."""
-    target = host_target()
-    lanes = target.vector_bytes // 4
+    backend = backend_named(DEFAULT)
+    machine = backend.machine()
+    assert machine is not None, "the default backend compiles for a machine"
+    lanes = machine.vector_bytes // 4
     # Enough sums to keep all units busy whatever the delay, few enough to stay in registers.
-    sums = 3 * target.registers // 4
+    sums = 3 * machine.registers // 4
     compilation = Compilation()
     module = compiler.parse_ir(program(lanes, sums, threads), compilation, "peak")
-    executable = build(module, compilation.weights, threads=threads)
+    executable = backend.build(module, compilation.weights, threads=threads)
     factors = np.full(2 * lanes, 0.5, np.float32)
     return lambda: executable.run({"factors": factors}), 2 * lanes * sums * ITERATIONS * threads
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.print.source import source
-from popgraph.backends.c.run.profile import Profile
+from popgraph.backends.registry import DEFAULT, backend_named
+from popgraph.backends.tools import Profile
 from popgraph.compiler.lowering import same_meaning
 from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.locations import source
 from popgraph.dialects.program import WeightStore
 from popgraph.measure.inputs import made_up_inputs
 from popgraph.measure.profile_report import Body, Call, PassTime, Report
@@ -36,7 +37,7 @@ def report(
     options: Options | None = None,
 ) -> Report:
     """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
-    request = compiler.BuildRequest(module, compilation, options or Options(), "c", threads)
+    request = compiler.BuildRequest(module, compilation, options or Options(), DEFAULT, threads)
     if level_of(module) == ONNX and host_nodes(module):
         return _hosted(name, request, rounds)
     passes = PassTimes.from_environment(same_meaning)
@@ -82,8 +83,9 @@ def _program(request: compiler.BuildRequest, passes: PassTimes) -> Profile:
     """A module whose shapes are all known, ready to be measured."""
     wanted = compiler.for_this_machine(request.options, request.threads)
     compiler.lower(request.module, request.compilation, wanted, observer=passes)
+    tools = backend_named(request.backend).tools
     with passes.timed("C compiler"):
-        return Profile(request.module, request.compilation.weights, request.threads)
+        return tools.profile(request.module, request.compilation.weights, request.threads)
 
 
 def _hosted(

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.print.layout import find_program
-from popgraph.backends.c.print.source import source
-from popgraph.backends.c.run.profile import Profile
-from popgraph.backends.c.run.trace import Traced, TracedBody
+from popgraph.backends.tools import Profile, Traced, TracedBody
+from popgraph.dialects.locations import source
 from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.dialects.tile import CallOp, CondOp, LoopOp
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Body, Call
 

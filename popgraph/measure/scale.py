@@ -14,7 +14,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.profile import Profile
+from popgraph.backends.registry import DEFAULT, backend_named
+from popgraph.backends.tools import Profile
 from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import CallOp
@@ -160,7 +161,7 @@ class Trained:
         assert training is not None, "only training tells gradients"
         optimizer = replace(training.optimizer, accumulation=ranks, ranks=ranks, mean=ranks > 1)
         options = replace(self.options, training=replace(training, optimizer=optimizer))
-        return BuildRequest(self.module.clone(), self.compilation, options, "c", self.threads)
+        return BuildRequest(self.module.clone(), self.compilation, options, DEFAULT, self.threads)
 
     def measured(self, rounds: int) -> Step:
         """The times of a step on this machine: the fastest of so many rounds."""
@@ -179,7 +180,8 @@ class Trained:
     def _profile(self, ranks: int, rounds: int) -> tuple[Profile, ModuleOp]:
         request = self.request(ranks)
         lower(request.module, request.compilation, for_this_machine(request.options, self.threads))
-        profile = Profile(request.module, request.compilation.weights, self.threads)
+        tools = backend_named(request.backend).tools
+        profile = tools.profile(request.module, request.compilation.weights, self.threads)
         profile.measure(random_model_inputs(profile.executable.inputs), rounds)
         return profile, request.module
 

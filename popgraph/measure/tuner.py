@@ -9,9 +9,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 
 from popgraph import compiler
-from popgraph.backends.c.print.source import source
-from popgraph.backends.c.run.profile import UNKNOWN, Profile
+from popgraph.backends.registry import DEFAULT, backend_named
+from popgraph.backends.tools import UNKNOWN, Profile
 from popgraph.dialects import tile
+from popgraph.dialects.locations import source
 from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.measure.timing import at_least, random_model_inputs
@@ -121,7 +122,8 @@ class Tuner:
         overrides = tuple(str(Override(one.found.text, one.specs[rank])) for one, rank in pairs)
         module = self._module.clone()
         compiler.lower(module, self._compilation, replace(self._options, schedules=overrides))
-        return Profile(module, self._compilation.weights, self._threads)
+        tools = backend_named(DEFAULT).tools
+        return tools.profile(module, self._compilation.weights, self._threads)
 
     def measure(self, seconds: float) -> None:
         """Runs all programs in turn."""

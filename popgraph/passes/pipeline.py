@@ -31,8 +31,10 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
+from popgraph.passes.onnx.select_known import SelectKnown
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
@@ -100,6 +102,8 @@ class Step:
 
 
 PIPELINE: tuple[Step, ...] = (
+    Step("onnx", EvaluateConstants, "first: what Python computes now, it need not when models run"),
+    Step("onnx", SelectKnown, "once conditions made of constants are constants"),
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
     Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),

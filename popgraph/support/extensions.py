@@ -17,11 +17,12 @@ from typing import Any
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import ExtensionError
 
-PASSES, OPERATORS, TARGETS = "popgraph.passes", "popgraph.ops", "popgraph.targets"
-GROUPS = (PASSES, OPERATORS, TARGETS)
+PASSES, OPERATORS = "popgraph.passes", "popgraph.ops"
+TARGETS, BACKENDS = "popgraph.targets", "popgraph.backends"
+GROUPS = (PASSES, OPERATORS, TARGETS, BACKENDS)
 """
 The groups of entry points. An entry point is named after what it brings (a pass, an ONNX domain, a
-target), and is a module that registers it as a script does.
+target, a backend), and is a module that registers it as a script does.
 """
 
 OWN = "popgraph"

@@ -12,6 +12,7 @@ from popgraph.testing.convolutions import learning_convolutions, volumes, wide_c
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
+from popgraph.testing.selections import selections
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
@@ -53,6 +54,7 @@ __all__ = [
     "quantized_products",
     "roundings",
     "scaled_weights",
+    "selections",
     "volumes",
     "whole_products",
     "wide_convolutions",

@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
+from popgraph.backends.registry import DEFAULT
 from popgraph.background import Backlog
 from popgraph.compiler import BuildRequest
 from popgraph.dialects import element_types
@@ -40,7 +41,7 @@ from popgraph.training.task import Task
 class Build:
     """How programs are made."""
 
-    backend: str = "c"
+    backend: str = DEFAULT
     threads: int = 1
     indices: str | None = None
     straight_through: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from popgraph.backends.registry import DEFAULT
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import Model
 from popgraph.support.arrays import Array
@@ -51,7 +52,7 @@ def train(
     recompute: str | None = None,
     replicas: int | None = None,
     stages: int | None = None,
-    backend: str = "c",
+    backend: str = DEFAULT,
     threads: int = 1,
     quick: bool = False,
 ) -> Trainer:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import BuildRequest, Model
@@ -111,7 +112,7 @@ class Trainer:
         recompute: str | None = None,
         replicas: int | None = None,
         stages: int | None = None,
-        backend: str = "c",
+        backend: str = DEFAULT,
         threads: int = 1,
         quick: bool = False,
     ) -> None:
@@ -126,7 +127,7 @@ class Trainer:
                 "quick",
                 "train on several ranks without it",
             )
-        self._backlog = Backlog() if quick and backend == "c" else None
+        self._backlog = Backlog() if quick and backend_named(backend).is_native else None
         step_options = {
             "accumulate": accumulate,
             "clip": clip,

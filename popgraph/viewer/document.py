@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.backends.registry import DEFAULT
 from popgraph.dialects.levels import GRAPHCORE, MEANINGS, ONNX, STRUCTURED, level_of
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.program import WeightStore
@@ -154,13 +155,15 @@ class Document:
         """What is to be compiled: a copy of the marked module."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         threads = self.options.threads
-        return compiler.BuildRequest(self._marked.clone(), compilation, self.options, "c", threads)
+        return compiler.BuildRequest(
+            self._marked.clone(), compilation, self.options, DEFAULT, threads
+        )
 
     def _made(self, whole: Callable[[compiler.BuildRequest], Made], joint: Joint[Made]) -> Made:
         """What is made of a model as one program, or of its steps, if Python computes some."""
         request = self._request()
         reason: NeedsHostError | None = None
-        compiler.settle_constants(request.module, request.compilation.weights, self.options)
+        compiler.settle_constants(request.module, request.compilation, self.options)
         if not host_nodes(request.module):
             try:
                 return whole(request)

@@ -10,12 +10,12 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from popgraph.backends.c.print.layout import find_program
-from popgraph.backends.c.print.module import print_kernels
+from popgraph.backends.tools import Tools
 from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_touched
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.facts import cycles
 from popgraph.passes.structured.alternatives import ContractionCandidates
@@ -27,12 +27,12 @@ MOST_SHOWN = 8
 """Candidates of a contraction."""
 
 
-def kernels(module: ModuleOp) -> list[dict[str, Any]]:
+def kernels(module: ModuleOp, tools: Tools) -> list[dict[str, Any]]:
     """Every kernel, as loops and as C."""
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
     return [
         {"name": one.name, "symbol": one.symbol, "c": one.text, "loops": str(functions[one.name])}
-        for one in print_kernels(module)
+        for one in tools.kernels(module)
     ]
 
 

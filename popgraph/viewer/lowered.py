@@ -9,8 +9,8 @@ from typing import Any
 from xdsl.ir import Operation
 
 from popgraph import compiler
-from popgraph.backends.c.run.profile import Profile
-from popgraph.backends.c.run.trace import Traced
+from popgraph.backends.registry import backend_named
+from popgraph.backends.tools import Traced
 from popgraph.measure.profile_report import Call, itself
 from popgraph.measure.profile_rows import Described
 from popgraph.measure.timing import random_model_inputs
@@ -51,7 +51,7 @@ def lowered(
     found = Lowered(
         graphs=recording.graphs,
         types=recording.types,
-        kernels=kernels(module),
+        kernels=kernels(module, backend_named(request.backend).tools),
         calls=calls(module, recording),
         memories=[memory(module)],
     )
@@ -68,7 +68,8 @@ def _measure(
 ) -> None:
     """What each call of a step takes, in microseconds, and what those take that it makes."""
     module = request.module
-    profile = Profile(module, request.compilation.weights, request.threads)
+    tools = backend_named(request.backend).tools
+    profile = tools.profile(module, request.compilation.weights, request.threads)
     given = random_model_inputs(profile.executable.inputs) if inputs is None else inputs
     profile.measure(given, rounds)
     rows = Described(module, profile).calls(sum(profile.times))

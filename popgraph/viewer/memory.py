@@ -7,8 +7,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.print.layout import find_program
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, lifetimes
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 
 

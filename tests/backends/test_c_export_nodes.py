@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from popgraph import compiler
-from popgraph.backends.c.export.check_program import Vector
 from popgraph.backends.c.export.exporting import export
 from popgraph.backends.c.export.interface import Form
 from popgraph.backends.c.export.targets import target_of
+from popgraph.backends.tools import Vector
 from popgraph.passes.options import Options
 from tests.passes.test_onnx_to_graphcore import node_cases
 from tests.sampling import share

@@ -23,9 +23,10 @@ from popgraph import compiler
 from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.build.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.emit import emit
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.unit import HERE
 from popgraph.cli import app
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME

@@ -12,18 +12,20 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, NameLoc, St
 import popgraph
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.emit import sources
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels, program_unit
-from popgraph.backends.c.print.source import comment, source
+from popgraph.backends.c.print.program import comment
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.reference import ReferenceExecutable
 from popgraph.builder.pgraph import parse as parse_pgraph
 from popgraph.compiler import for_this_machine, lower, parse_ir
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.levels import LEVELS
+from popgraph.dialects.locations import source
 from popgraph.dialects.tile import LoopOp
 from popgraph.dialects.tile.cut import CutAttr, Part
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.analysis.notes import noted
 from popgraph.passes.base import Compilation

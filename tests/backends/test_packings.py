@@ -19,13 +19,14 @@ from popgraph import compiler
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.memory.table import PERSISTENT
 from popgraph.backends.c.print import packings as sharing
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.reference import ReferenceExecutable
 from popgraph.compiler import parse_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import size
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array, SharedArrays

@@ -124,7 +124,7 @@ def test_a_search_takes_few_comparisons(model: Path, monkeypatch: pytest.MonkeyP
     assert compared <= 8
 
 
-@pytest.mark.parametrize(("most", "first"), [(2000, "cse\n"), (5, "infer-shapes,")])
+@pytest.mark.parametrize(("most", "first"), [(2000, "cse\n"), (5, "evaluate-constants,")])
 def test_a_failure_in_the_compiler_leaves_a_reproducer(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, first: str
 ) -> None:

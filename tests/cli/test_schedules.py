@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from popgraph.backends.c.build.target import host_target
-from popgraph.backends.c.cache.schedule_file import keep_measured, measured, read, text_of
+from popgraph.backends.c.cache.measured_schedules import keep_measured, measured
 from popgraph.backends.c.run import warm_start
 from popgraph.cli import app
 from popgraph.compiler import for_this_machine
+from popgraph.dialects.tile.structured.schedule_file import read_schedules, text_of
 from popgraph.measure import timing
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
@@ -136,7 +137,7 @@ def test_files_that_say_nothing(text: str, tmp_path: Path) -> None:
     file = tmp_path / "schedules.json"
     file.write_text(text)
     with pytest.raises(ParseError) as caught:
-        read(file)
+        read_schedules(file)
     assert FAULTS[text] in caught.value.what
     assert str(file) in caught.value.where
 
@@ -147,7 +148,7 @@ def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
     assert "us before" in text and " p " in text
     (row,) = rows(file.read_text())
     assert len(row["microseconds"]) == 3 and row["schedule"] in row["microseconds"]
-    assert measured() == (f"{row['contraction']} -> {row['schedule']}",) == read(file)
+    assert measured() == (f"{row['contraction']} -> {row['schedule']}",) == read_schedules(file)
     before = decided(model)
     assert in_ir(row["schedule"]) in before
 
@@ -215,10 +216,10 @@ def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
 
 
 def test_the_former_name_of_the_reader_is_understood_with_a_warning() -> None:
-    former = "popgraph.backends.c.schedule_file"
+    former = "popgraph.backends.c.cache.schedule_file"
     sys.modules.pop(former, None)
-    with pytest.warns(DeprecationWarning, match="cache.schedule_file"):
-        assert importlib.import_module(former).read is read
+    with pytest.warns(DeprecationWarning, match="popgraph.read_schedules"):
+        assert importlib.import_module(former).read is read_schedules
 
 
 LOOP = """

@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from xdsl.ir import Operation, SSAValue
-from xdsl.traits import Pure
 
 import popgraph
 from popgraph.backends.reference import evaluate, signature
@@ -162,14 +161,14 @@ def printed(pattern: str, text: str) -> Callable[[Any], Any]:
 def first_operand_decides(original: Any) -> Any:
     """What begins with something captured is the same in all turns."""
 
-    def invariant(body: Any, known: set[SSAValue]) -> Iterator[Operation]:
-        found = list(original(body, known))
-        for op in body.block.ops:
-            if op not in found and op.has_trait(Pure) and set(op.operands[:1]) <= known:
+    def wrong(body: Any, captured: Any, may_move: Any) -> list[Operation]:
+        found = original(body, captured, may_move)
+        for op in body.ops:
+            if op not in found and may_move(op) and set(op.operands[:1]) <= set(captured):
                 found += [op] if op.operands else []
-        return iter([op for op in body.block.ops if op in found])
+        return [op for op in body.ops if op in found]
 
-    return invariant
+    return wrong
 
 
 # Gradients
@@ -332,7 +331,7 @@ CONTROL_MUTANTS: Sequence[Planted] = (
         NETWORKS,
         "hoist-invariants",
         "the first operand decides",
-        "popgraph.passes.structured.hoist_invariants:_invariant",
+        "popgraph.passes.structured.hoist_invariants:invariants",
         first_operand_decides,
     ),
     planted(

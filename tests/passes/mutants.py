@@ -800,7 +800,34 @@ def all_but_the_last(calls: Any) -> Any:
     return lambda call, parts: calls(call, parts)[:-1]
 
 
+def columns_reversed(original: Any) -> Any:
+    """Gives the columns of what is evaluated from the last to the first."""
+
+    def reversed_of(constants: Any, value: Any) -> Any:
+        found = original(constants, value)
+        return found if found is None else found[..., ::-1]
+
+    return reversed_of
+
+
+def selects_backwards(original: Any) -> Any:
+    """Looks up what is selected from the last to the first."""
+    return lambda op, places, version, store: original(op, places[::-1], version, store)
+
+
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "evaluate-constants",
+        "elements are in another order",
+        f"{PASSES}.onnx.evaluate_constants:Constants.of",
+        columns_reversed,
+    ),
+    Mutant(
+        "select-known",
+        "elements are in another order",
+        f"{PASSES}.onnx.select_known:_replace",
+        selects_backwards,
+    ),
     Mutant(
         "infer-shapes",
         "constants of one type are taken for each other",

@@ -108,8 +108,9 @@ def first_only(original: Any) -> Any:
 def with_index(original: Any) -> Any:
     """Takes what depends on the turn for the same in every turn."""
 
-    def wrong(op: Any) -> Any:
-        return [*original(op), *(inner for inner in op.block.ops if isinstance(inner, ReshapeOp))]
+    def wrong(body: Any, captured: Any, may_move: Any) -> Any:
+        found = original(body, captured, may_move)
+        return [*found, *(inner for inner in body.ops if isinstance(inner, ReshapeOp))]
 
     return wrong
 
@@ -123,9 +124,7 @@ BUGS = (
         f"{BODIES}.loops:first_of_equals",
         first_only,
     ),
-    Mutant(
-        "canonicalize", "hoists what is not the same", f"{BODIES}.loops:_invariants", with_index
-    ),
+    Mutant("canonicalize", "hoists what is not the same", f"{BODIES}.loops:invariants", with_index),
     Mutant("canonicalize", "every row is known", f"{BODIES}.projections:_is_known", always),
     Mutant(
         "canonicalize", "all counters count by one", f"{BODIES}.loops:CountByIndex._counts", always

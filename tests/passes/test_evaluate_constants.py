@@ -46,7 +46,7 @@ def chosen() -> onnx.ModelProto:
 
 def operators(made: onnx.ModelProto, options: Options | None = None) -> list[str]:
     module, compilation = load(made)
-    settle_constants(module, compilation.weights, options or Options())
+    settle_constants(module, compilation, options or Options())
     return named(module)
 
 
@@ -74,7 +74,7 @@ def test_constants_are_settled_once_in_a_compilation(
         seen.append(arguments)
         evaluate_constants(*arguments, **named)
 
-    monkeypatch.setattr("popgraph.compiler.lowering.evaluate_constants", counting)
+    monkeypatch.setattr("popgraph.passes.onnx.evaluate_constants.evaluate_constants", counting)
     made = chosen()
     popgraph.compile(made, backend=backend)
     assert len(seen) == 1

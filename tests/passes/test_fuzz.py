@@ -44,6 +44,7 @@ from popgraph.testing import (
     quantized_products,
     roundings,
     scaled_weights,
+    selections,
     separable_convolutions,
     training_controlled,
     training_networks,
@@ -187,6 +188,8 @@ class Place:
         Networks whose convolutions have many channels, and those with branches and loops, are
         `slow`, and few bugs need them.
         """
+        if self.name in ("evaluate-constants", "select-known"):  # no others need Python
+            return selections(dtype="f64")
         if self.name == "fuse-attention":  # few other networks have two products around a softmax
             return attentions(dtype="f64")
         if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.cli import models
 from popgraph.compiler import for_this_machine, lower
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls, lifetimes
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.options import Options
 from popgraph.support.errors import ModelError
@@ -191,7 +191,7 @@ def test_the_taken_schedule_comes_first(digits: Document) -> None:
 
 def test_passes_are_told_in_order_with_their_reasons(digits: Document) -> None:
     rows = digits.part("passes")["passes"]
-    assert rows[0]["name"] == "infer-shapes" and rows[-1]["name"] == "split-kernels"
+    assert rows[0]["name"] == "evaluate-constants" and rows[-1]["name"] == "split-kernels"
     lowering = next(row for row in rows if row["name"] == "onnx-to-graphcore")
     assert lowering["changed"] and lowering["to"] == "graphcore" and lowering["reason"]
     assert "+    %h2 = graphcore.max_pool" in lowering["diff"]

@@ -10,12 +10,14 @@ from popgraph.backends.c.build.compiling import library, library_key
 from popgraph.backends.c.build.toolchain import SOON, build_key
 from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.packings import packings
 from popgraph.backends.c.print.unit import Unit, kernel_unit, split
-from popgraph.backends.c.run.executable import CExecutable, check_threads
+from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
+from popgraph.backends.interface import check_threads
 from popgraph.dialects.program.weights import WeightStore
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.debug import note_source
 from popgraph.support.warnings import Notice
 

@@ -13,12 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.build.toolchain import build_command
 from popgraph.backends.c.memory.table import Slot
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import frame_header, print_kernels, program_unit
 from popgraph.backends.c.print.program import ENTRIES
 from popgraph.backends.c.print.unit import SERIAL, also_included, headers, kernel_unit
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod, text
 

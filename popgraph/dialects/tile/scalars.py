@@ -105,8 +105,8 @@ class Scalar:
     """
     What one operation on scalars means, what it costs, and how it runs on lanes.
 
-    Its C stands in the backend, found by name: `popgraph_NAME` of the headers, which is the one
-    place for a function, or a row of `backends/c/print/rows.py` for what is an operator of C.
+    Its C is in the C backend, by its name: `popgraph_NAME` of the headers, which is the one place
+    for a function, or a row of `print/rows.py` for an operator of C.
     """
 
     name: str

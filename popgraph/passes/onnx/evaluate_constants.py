@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.partition import host_node
 from popgraph.passes.onnx.to_graphcore.registry import is_lowered
+from popgraph.passes.options import VARIABLE, Options
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -30,13 +34,31 @@ MOST_ELEMENTS = 1 << 20
 """Of every tensor on the way, since a reference computes it and the text of the model holds it."""
 
 
-def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+@dataclass(frozen=True)
+class EvaluateConstants(Pass):
     """
+    Nodes of constants that only Python computes become constants.
+
     `y = NonZero(Constant {a})`  ->  `y = Constant {nonzero(a)}`
 
-    Only of nodes that have no kernel and draw no random numbers; others are folded further down,
-    where that pays. If weights are `trained`, initializers are no constants but for whole numbers.
+    Only of nodes that have no kernel and draw no random numbers; fold-constants folds others, where
+    that pays. If weights are `trained`, only initializers of integers and booleans are constants.
     """
+
+    name = "evaluate-constants"
+    trained: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> EvaluateConstants:
+        return cls(options.weights == VARIABLE)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        enclose_gradients(module)  # Each Gradient names nodes, of which some go.
+        evaluate_constants(module, compilation.weights, trained=self.trained)
+
+
+def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+    """As the pass."""
     model = model_of(module)
     constants = Constants(model, store, trained)
     for op in list(model.graph.nodes):

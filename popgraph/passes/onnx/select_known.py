@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
@@ -16,19 +17,38 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, dims
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.evaluate_constants import Constants
 from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.passes.options import VARIABLE, Options
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 
-def select_known(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+@dataclass(frozen=True)
+class SelectKnown(Pass):
     """
+    Selections by constant conditions become lookups, which compile and have gradients.
+
     `y = Compress(x, Constant {[0, 1, 1]})`  ->  `y = Gather(x, Constant {[1, 2]})`
 
-    Without an axis, of `Reshape(x, [-1])`. Only of numbers that kernels compute, and of places
-    that there are.
+    Without an axis, of `Reshape(x, [-1])`. Only of numbers that kernels compute, and of indices
+    that are in range. `trained` as in evaluate-constants.
     """
+
+    name = "select-known"
+    trained: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> SelectKnown:
+        return cls(options.weights == VARIABLE)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        select_known(module, compilation.weights, trained=self.trained)
+
+
+def select_known(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+    """As the pass."""
     model = model_of(module)
     constants = Constants(model, store, trained)
     known = [

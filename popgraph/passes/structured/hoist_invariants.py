@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -15,6 +15,7 @@ from popgraph.dialects.program.calls import callees_first
 from popgraph.dialects.program.control import row_type
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.tile import ViewOp
+from popgraph.passes.analysis.invariants import invariants
 from popgraph.passes.base import Compilation, Pass
 
 
@@ -40,7 +41,7 @@ class HoistInvariants(Pass):
 def _hoist(call: CallLoopOp, body: GraphOp) -> None:
     """Moves invariant work of a body to its caller, and captures what it gives."""
     outer = _captured(call, body)
-    moved = list(_invariant(body, set(outer)))
+    moved = _moved(body, outer)
     if not moved:
         return
     inside = set(moved)
@@ -76,26 +77,12 @@ def _leaves(value: SSAValue, inside: set[Operation]) -> bool:
     return any(use.operation not in inside for use in value.uses)
 
 
-def _invariant(body: GraphOp, known: set[SSAValue]) -> Iterator[Operation]:
-    """
-    The operations that give the same in every turn, in order.
-
-    Those that only read constants are none, nor is a view that nothing else of them needs.
-    """
-    captured, constant = set(known), set[SSAValue]()
-    found: list[Operation] = []
-    for op in body.block.ops:
-        if isinstance(op, ConstantOp):
-            constant.update(op.results)
-        elif op.has_trait(Pure) and op.operands:
-            if all(value in constant for value in op.operands):
-                continue
-            if all(value in captured or value in constant for value in op.operands):
-                captured.update(op.results)
-                found.append(op)
+def _moved(body: GraphOp, captured: Iterable[SSAValue]) -> list[Operation]:
+    """The invariant work of a body; a view that nothing of it needs is none."""
+    found = invariants(body.block, captured, lambda op: op.has_trait(Pure))
     while found and any(isinstance(op, ViewOp) and not _is_needed(op, found) for op in found):
         found = [op for op in found if not isinstance(op, ViewOp) or _is_needed(op, found)]
-    yield from found
+    return found
 
 
 def _is_needed(view: ViewOp, found: list[Operation]) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
-from popgraph.backends.c.cache.schedule_file import read
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     Instrumentation,
@@ -20,6 +19,7 @@ from popgraph.builder.opset.enums import (
     SyntheticDataMode,
     VirtualGraphMode,
 )
+from popgraph.dialects.tile.structured.schedule_file import read_schedules
 from popgraph.passes.options import Options
 from popgraph.popart.api.logger import deprecated
 from popgraph.popart.api.settings import (
@@ -259,7 +259,7 @@ class SessionOptions:
         """What the options say about how code is made."""
         return Options(
             winograd=self.enableWinograd,
-            schedules=read(Path(self.scheduleFile)) if self.scheduleFile else (),
+            schedules=read_schedules(Path(self.scheduleFile)) if self.scheduleFile else (),
             measured=None if self.useTunedSchedules else (),
             indices=self.indices,
             straight_through=self.enableStraightThrough,

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 
-from popgraph.backends.c.print.layout import find_program
-from popgraph.backends.c.print.source import source
+from popgraph.dialects.locations import source
 from popgraph.dialects.tile import BufferOp, CallOp, CondOp, LoopOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched, calls
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter, size
 from popgraph.ipu.model import IpuModel
 from popgraph.popart.api.devices import DeviceInfo

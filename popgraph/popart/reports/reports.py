@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.profile import Profile
+from popgraph.backends.registry import backend_named
 from popgraph.compiler import BuildRequest
 from popgraph.ipu import report as ipu_report
 from popgraph.ipu.model import IpuModel
@@ -88,7 +88,8 @@ def kernel_times(
     lowered: BuildRequest, running: Executable, inputs: Mapping[str, Array]
 ) -> list[Json]:
     """What each call of a batch takes: measured on these inputs, and a copy of all variables."""
-    profile = Profile(lowered.module, lowered.compilation.weights, lowered.threads)
+    tools = backend_named(lowered.backend).tools
+    profile = tools.profile(lowered.module, lowered.compilation.weights, lowered.threads)
     for name in running.variables:
         profile.executable.write(name, running.read(name))
     profile.measure(inputs, _ROUNDS)
@@ -142,7 +143,8 @@ class Reports:
         """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""
         content = self._executions.content()
         inputs = self._executions.inputs
-        measured = content["steps"] and inputs is not None and self._device.backend == "c"
+        is_native = backend_named(self._device.backend).is_native
+        measured = content["steps"] and inputs is not None and is_native
         cycles = self._cycles()
         return {
             **content,

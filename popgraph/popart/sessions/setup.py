@@ -8,6 +8,7 @@ from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.backends.registry import backend_named
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, SyntheticDataMode
 from popgraph.dialects.program import WeightStore
@@ -210,7 +211,9 @@ class Setup:
     def overlap(self, program: Program) -> Overlap | None:
         """How stages of a pipeline run side by side, if they do."""
         options, stages = self.options, self.placement.stages
-        if stages is None or self.device.backend != "c" or self.plan.all_replicas > 1:
+        if stages is None or self.plan.all_replicas > 1:
+            return None
+        if not backend_named(self.device.backend).is_native:
             return None
         watched = program.printed or any(program.aborts) or program.tracked
         looks_on = watched or options.enableFloatingPointChecks

@@ -15,6 +15,7 @@ from popgraph.backends.c.cache import program_file
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.memory.pages import LARGE_PAGE, together
 from popgraph.backends.c.memory.table import Literal, Slot, Table
+from popgraph.backends.interface import Key
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.cache_files import trim
@@ -56,10 +57,9 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class ProgramKey:
-    """What a program is found by: everything that its compilation depends on."""
+class ProgramKey(Key):
+    """The key of a program, and the way to it."""
 
-    digest: str
     text: str = ""
     """The model; first values of variables that it names are not stored a second time."""
 

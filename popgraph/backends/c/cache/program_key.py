@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -15,19 +14,12 @@ from popgraph.backends.c.cache.install_fingerprint import PACKAGE, STANDS_ON, fi
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.cache.program_file import MAGIC
 from popgraph.backends.c.machine.key import machine
+from popgraph.backends.interface import Case
 from popgraph.dialects.onnx.attributes import TensorAttr
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, HexAttr, IntsAttr
 from popgraph.support import extensions
 from popgraph.support.cache_files import digest
-
-
-class Case(NamedTuple):
-    """What a module was made of by giving inputs of another their shapes and values."""
-
-    text: Callable[[], str]
-    """The other, `spelled`."""
-    given: str
 
 
 def program_key(

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from popgraph.backends.c.export.interface import Interface, Weights, c_type
 from popgraph.backends.c.export.source import padded_words, words_text
 from popgraph.backends.c.memory.table import Slot
-from popgraph.support.arrays import Array
+from popgraph.backends.tools import Vector
 from popgraph.support.shapes import prod
 
 TOLERANCES = {"f16": 1e-2, "bf16": 6e-2, "f64": 1e-8, "c128": 1e-8}
 """How far results may be apart, by element type: the largest in a tensor counts."""
 OF_F32 = 1e-3
-
-
-@dataclass(frozen=True)
-class Vector:
-    """
-    Inputs, and what the reference backend makes of them.
-
-    Of a training, that is after so many steps on the same inputs.
-    """
-
-    inputs: Mapping[str, Array]
-    outputs: Mapping[str, Array]
 
 
 STEPS = 3

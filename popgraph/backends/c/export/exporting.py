@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.export import build_files, check_program, source
-from popgraph.backends.c.export.check_program import Vector
 from popgraph.backends.c.export.image import image_of
 from popgraph.backends.c.export.interface import Form, Interface, Weights, header
 from popgraph.backends.c.export.names import check_name
+from popgraph.backends.c.export.targets import HERE, target_of
 from popgraph.backends.c.print.module import frame_header
 from popgraph.backends.c.print.unit import POOL
+from popgraph.backends.tools import Exported, ExportForm, Vector
 from popgraph.dialects.program import WeightStore
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The contents of files by name, and what they need of a machine."""
-
-    files: dict[str, list[memoryview]]
-    rom: int
-    """Bytes of constants; code comes on top."""
-    ram: int
+from popgraph.support.machine import Machine
 
 
 def export(
@@ -51,3 +43,32 @@ def export(
         files[f"{name}_weights.bin"] = list(image.rom)
     files |= {file: [memoryview(text.encode())] for file, text in texts.items()}
     return Exported(files, image.rom_bytes, image.ram_bytes)
+
+
+@dataclass(frozen=True)
+class CExporter:
+    """Writes C in one form; see `tools.Exporter`."""
+
+    form: Form
+
+    @property
+    def machine(self) -> Machine:
+        return self.form.target.machine
+
+    @property
+    def is_here(self) -> bool:
+        return self.form.target.name == HERE
+
+    @property
+    def steps(self) -> int:
+        return check_program.STEPS if self.form.train else 1
+
+    def export(self, module: ModuleOp, weights: WeightStore, vector: Vector) -> Exported:
+        return export(module, weights, self.form, vector)
+
+
+def exporter(form: ExportForm) -> CExporter:
+    """Writes C in this form; BackendError for a name or a target that cannot be."""
+    check_name(form.name)
+    aim, weights = target_of(form.target), Weights(form.weights)
+    return CExporter(Form(aim, form.name, weights, form.threads, form.malloc, form.train))

@@ -11,12 +11,13 @@ from xdsl.ir import Operation
 
 from popgraph.backends.c.build.compiling import library
 from popgraph.backends.c.memory.table import Slot, Table
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels, program_unit
 from popgraph.backends.c.print.unit import Kernel, kernel_unit
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod
 

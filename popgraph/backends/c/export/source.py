@@ -12,7 +12,7 @@ from popgraph.backends.c.export.image import called, size_of
 from popgraph.backends.c.export.interface import Interface, Weights, shape_text
 from popgraph.backends.c.export.names import quoted
 from popgraph.backends.c.memory.table import Slot
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.print.program import print_step
 from popgraph.backends.c.print.unit import (
@@ -24,6 +24,7 @@ from popgraph.backends.c.print.unit import (
     headers,
     vector_typedefs,
 )
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod

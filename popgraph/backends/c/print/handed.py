@@ -1,4 +1,11 @@
-"""Handed numbers: sizes that a kernel gets as arguments, so that other sizes are the same C."""
+"""
+Handed numbers: sizes that a kernel gets as arguments, so that other sizes are the same C.
+
+A choice of spelling, and no pass: only C that caches keep is written so. C that people read or
+build in (emit, export, the viewer) has the numbers, and is printed from the same program. As
+arguments in the IR they would also be unknown to the checks of bounds and to counts of work, which
+look at a kernel without its calls.
+"""
 
 from __future__ import annotations
 

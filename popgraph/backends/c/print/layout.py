@@ -24,8 +24,7 @@ from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.program.control import Looping
 from popgraph.dialects.tile import BufferOp, LoopOp, ProgramOp
 from popgraph.dialects.tile.program.control import runs_programs
-from popgraph.dialects.tile.program.ops import ALIGNMENT
-from popgraph.support.errors import BackendError
+from popgraph.dialects.tile.program.ops import ALIGNMENT, find_program
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,20 +135,6 @@ def _neighbour(program: ProgramOp, name: str) -> ProgramOp:
     module = program.parent_op()
     assert isinstance(module, ModuleOp), "programs that others run stand beside them"
     return find_program(module, name)
-
-
-def find_program(module: ModuleOp, name: str) -> ProgramOp:
-    """The program of that name."""
-    programs = [op for op in module.ops if isinstance(op, ProgramOp)]
-    for program in programs:
-        if program.sym_name.data == name:
-            return program
-    known = ", ".join(repr(program.sym_name.data) for program in programs) or "none"
-    raise BackendError(
-        f"the module has no tile.program {name!r}",
-        hint="run the passes up to plan-memory, without POPGRAPH_STOP_AFTER; "
-        f"programs here: {known}",
-    )
 
 
 def _key(op: BufferOp) -> tuple[str, object]:

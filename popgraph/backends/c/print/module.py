@@ -12,9 +12,9 @@ from popgraph.backends.c.print import types
 from popgraph.backends.c.print.handed import handed, named
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
-from popgraph.backends.c.print.source import source
 from popgraph.backends.c.print.statements import Body
 from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct
+from popgraph.dialects.locations import source
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError

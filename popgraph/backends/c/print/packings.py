@@ -1,4 +1,9 @@
-"""Packings: pieces of persistent memory that one call fills from constants alone."""
+"""
+Packings: pieces of persistent memory that one call fills from constants alone.
+
+An analysis, and no pass: it changes no IR. The key of a packing is of the C of the kernel that
+fills it and of the compiler's flags, which exist only when the kernels are printed.
+"""
 
 from __future__ import annotations
 

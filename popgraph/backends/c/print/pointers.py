@@ -1,4 +1,10 @@
-"""Addressing: which indices with constant offsets are printed as one shared pointer."""
+"""
+Addressing: which indices with constant offsets are printed as one shared pointer.
+
+An analysis that the printer asks, and no pass: it changes no IR. The level has no pointers, only
+memory and indices into it. Elements behind a pointer would be memory of unknown size, whose bounds
+nothing could check, and other backends have no use for a way around GCC's analysis of addresses.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import MemRefType
@@ -10,9 +11,9 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.control import control_function
 from popgraph.backends.c.print.layout import Layout
-from popgraph.backends.c.print.source import comment, source
 from popgraph.backends.c.print.trace import Place, Site, probed, probes
 from popgraph.backends.c.print.unit import Kernel
+from popgraph.dialects.locations import source
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.control import runs_programs
 
@@ -218,3 +219,9 @@ def _call(
     else:
         number = f"*(const i64 *)memory[{turn}]"
         lines.append(f"popgraph_share_turn({threads}, {chunks}, {number}, {name}, memory);")
+
+
+def comment(text: str) -> str:
+    """A comment of C, whatever the text holds: names of models may be anything."""
+    plain = re.sub(r"[^ -~]|\\", "?", text)
+    return f"/* {plain.replace('*/', '*?').replace('/*', '?*')} */"

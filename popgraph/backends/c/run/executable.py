@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from popgraph.backends.base import ComputedBy, Executable
+from popgraph.backends.base import ComputedBy, NativeExecutable
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated, in_memory_of
@@ -18,8 +18,9 @@ from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
 from popgraph.backends.c.run.library import Code, load
+from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
-from popgraph.support.errors import BackendError, RunError
+from popgraph.support.errors import RunError
 from popgraph.support.index_checks import IndexCheck, raise_errors
 from popgraph.support.locks import ExclusiveSection
 from popgraph.support.poison import fill_with_poison, is_poisoned
@@ -30,7 +31,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class CExecutable(Executable):
+class CExecutable(NativeExecutable):
     """A compiled program with its memory. Two threads may call `run` at once: one waits."""
 
     def __init__(
@@ -97,7 +98,6 @@ class CExecutable(Executable):
         return found | {key: shared.share(key, array) for key, array in made.items()}
 
     def share(self, other: CExecutable) -> None:
-        """From here on both have the same variables, whose values are the other's, and arena."""
         for name, number in other.table.named("variable").items():
             if name in self._variables:
                 self._put(self.table.named("variable")[name], other._arrays[number])
@@ -111,7 +111,6 @@ class CExecutable(Executable):
         self._step_section, self._written = other._step_section, other._written
 
     def twin(self, weights: ArrayStore, own: Collection[str]) -> CExecutable:
-        """The same program with an arena and variables of its `own`; the others are shared."""
         threads = self._pointers[self.table.slots.index(THREADS)] or 1
         made = CExecutable(self.table, self._code, weights, threads, self.prepared)
         for name, number in self.table.named("variable").items():
@@ -356,7 +355,6 @@ class CExecutable(Executable):
                 self._written.add(variable)
 
     def variable(self, name: str) -> Array:
-        """The memory of a variable."""
         view = self._variables.get(name)
         if view is None:
             known = ", ".join(map(repr, self._variables)) or "none"
@@ -389,14 +387,3 @@ def build_again(
     for notice in () if is_told else saved.notices:
         notice.give()
     return CExecutable(saved.table, code, weights, threads, saved.prepared, key.digest)
-
-
-MOST_THREADS = 1024
-"""As many as POPGRAPH_RANGES of pool.h; more than a machine has."""
-
-
-def check_threads(threads: int) -> None:
-    if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
-        raise BackendError(
-            f"{threads!r} threads cannot run a program", hint=f"1 to {MOST_THREADS}; 1 starts none"
-        )

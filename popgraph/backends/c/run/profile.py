@@ -11,19 +11,19 @@ from xdsl.ir import SSAValue
 
 from popgraph.backends.c.build.compiling import library
 from popgraph.backends.c.print import module as printer
-from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import print_program, print_traced
 from popgraph.backends.c.print.trace import site_of
 from popgraph.backends.c.print.unit import kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, Entry, load
-from popgraph.backends.c.run.trace import Trace, Traced
+from popgraph.backends.c.run.trace import Trace
+from popgraph.backends.tools import UNKNOWN, Traced
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import calls
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.arrays import Array
-
-UNKNOWN = 2**62
 
 
 @dataclass

@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-
 from popgraph.backends.c.print.trace import CALIBRATIONS, INNER, OUTER, Place, Site, counters_name
 from popgraph.backends.c.run.library import Code, numbers
-from popgraph.dialects.tile import CallOp, RunsPrograms
+from popgraph.backends.tools import Traced, TracedBody
 from popgraph.support.arrays import Array
 
 COUNT, TIME = 0, 1
-
-
-@dataclass(frozen=True)
-class Traced:
-    """What a call took in a step, all its runs together."""
-
-    op: CallOp | RunsPrograms
-    count: int
-    """How often it ran."""
-    nanoseconds: int
-    bodies: tuple[TracedBody, ...]
-
-    def scaled(self, ratio: float) -> Traced:
-        """The same with other times, of which each is so large a part as before."""
-        bodies = tuple(
-            replace(body, calls=tuple(call.scaled(ratio) for call in body.calls))
-            for body in self.bodies
-        )
-        return replace(self, nanoseconds=round(self.nanoseconds * ratio), bodies=bodies)
-
-    def kernels(self) -> Iterator[Traced]:
-        """The calls of kernels in here, the call itself included."""
-        if isinstance(self.op, CallOp):
-            yield self
-        for body in self.bodies:
-            for call in body.calls:
-                yield from call.kernels()
-
-
-@dataclass(frozen=True)
-class TracedBody:
-    """A program that a branch or a loop runs."""
-
-    name: str
-    count: int
-    """How often it ran: the turns of a loop, or how often a branch was taken."""
-    calls: tuple[Traced, ...]
 
 
 class Trace:

@@ -8,58 +8,53 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from popgraph.backends.base import Executable
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
-from popgraph.backends.c.run.executable import CExecutable, build_again
+from popgraph.backends.c.run.executable import build_again
+from popgraph.backends.interface import KnownCall, KnownModel, KnownProgram
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
 from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
-from popgraph.support.files import State, is_settled, is_unchanged, path_of, seen, state_of
+from popgraph.support.files import State, is_settled, path_of, seen, state_of
 
 MAGIC = "popgraph shortcut 8"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
+KEYS = "popgraph.backends.c.cache.program_key"
+"""Imported where a program was compiled: a warm start does without xDSL."""
 
 
 @dataclass(frozen=True)
-class KnownModel:
+class KeptModel(KnownModel):
     """An open model whose file was read before, and the way to the programs it became then."""
 
-    key: str
+    key: str = ""
     """What its programs are found by, together with what a call says; empty: they are not kept."""
-    threads: int
-    interface: Mapping[str, tuple[Any, ...]]
-    """What it is called with: names of inputs, by what they decide, and unknown dimensions."""
-    files: Mapping[str, Sequence[int]]
-    """The files that were read, and the states that they were in."""
-    overridable: tuple[str, ...] = ()
-    """The initializers for which a call may bring other values."""
     shared: SharedArrays = field(default_factory=SharedArrays, compare=False)
     """What its programs hold together."""
 
-    def recall(self, signature: object) -> CExecutable | None:
-        """The program for calls of this signature."""
+    def recall(self, signature: object) -> Executable | None:
         program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
         return build_again(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
 
     def undecided(self, signature: object) -> tuple[str, ...]:
-        """The inputs whose values such calls must say, too, before they have a program."""
         return tuple(self._found(signature).get("undecided", ()))
 
     def note_undecided(self, signature: object, names: Sequence[str]) -> None:
-        """Keeps that calls of this signature have no program of their own."""
         if self.key:
             _write(self._key(signature), {"undecided": names})
 
@@ -68,27 +63,13 @@ class KnownModel:
             return {}
         return _read(self._key(signature)) or {}
 
-    def remember(self, signature: object, program: object) -> None:
+    def remember(self, signature: object, program: Executable) -> None:
         """Keeps the way to a program; nothing that is found under no key, or was not compiled."""
-        if self.key and isinstance(program, CExecutable) and program.key is not None:
+        if self.key and program.key is not None:
             _write(self._key(signature), {"program": program.key})
 
     def _key(self, signature: object) -> str:
         return digest(self.key, repr(signature), repr(_surroundings()))
-
-    def is_unchanged(self) -> bool:
-        """Whether the files are still what they were."""
-        return is_unchanged(self.files)
-
-
-@dataclass(frozen=True)
-class KnownProgram:
-    """The only program of a model whose file was read before."""
-
-    program: CExecutable
-    files: Mapping[str, Sequence[int]]
-    """As in `KnownModel`."""
-    overridable: tuple[str, ...]
 
 
 def recall(
@@ -110,7 +91,7 @@ def recall(
 def _follow(found: Mapping[str, Any], key: str, threads: int) -> KnownProgram | KnownModel | None:
     interface = {part: tuple(names) for part, names in found.get("interface", {}).items()}
     overridable = tuple(found.get("overridable", ()))
-    known = KnownModel(key, threads, interface, dict(found["files"]), overridable)
+    known = KeptModel(threads, interface, dict(found["files"]), overridable, key)
     if not known.is_unchanged():
         return None
     if "program" not in found:
@@ -123,13 +104,13 @@ def remember(
     model: object,
     options: object,
     threads: int,
-    program: object,
+    program: Executable,
     files: Mapping[Path, State],
     indices: str | None = None,
     overridable: Collection[str] = (),
 ) -> None:
     """Keeps the way from a model's file to its program; `files` are all that were read."""
-    if isinstance(program, CExecutable) and program.key is not None:
+    if program.key is not None:
         key = _key_to_keep(model, options, threads, files, indices)
         names = sorted(overridable)
         _write(key, {"program": program.key, "files": _rows(files), "overridable": names})
@@ -148,35 +129,20 @@ def remember_open(
     key = _key_to_keep(model, options, threads, files, indices)
     rows, names = _rows(files), tuple(sorted(overridable))
     _write(key, {"interface": interface, "overridable": names, "files": rows})
-    return KnownModel(key, threads, interface, rows, names)
-
-
-@dataclass(frozen=True)
-class KnownCall:
-    """A call of an open model's file for which the cache has a program."""
-
-    shapes: Mapping[str, Sequence[int]]
-    values: Mapping[str, Any]
-    """The numbers of structural inputs."""
-    threads: int
+    return KeptModel(threads, interface, rows, names, key)
 
 
 def note_call(
     model: object,
     files: Mapping[Path, State],
-    package: str | None,
     call: KnownCall,
-    program: object,
+    program: Executable,
 ) -> None:
-    """
-    Notes for what a file's program is, so that people can see it; nothing is found by it.
-
-    `package` names the content of this package: with another, the program would not be used.
-    """
+    """Notes for what a file's program is, so that people can see it; nothing is found by it."""
     file = path_of(model)
-    if file is None or not isinstance(program, CExecutable) or is_watched():
+    if file is None or is_watched():
         return
-    path = file.resolve()
+    path, package = file.resolve(), _package()
     if package is None or program.key is None or path not in files:
         return
     note = {
@@ -189,10 +155,10 @@ def note_call(
     _write(digest(MAGIC, "call", repr(note)), note)
 
 
-def known_calls(model: Path, package: str | None) -> list[KnownCall]:
+def known_calls(model: Path) -> list[KnownCall]:
     """The calls of a file, as it is now, for which the cache has programs."""
     path, found = model.resolve(), list[KnownCall]()
-    wanted = [str(path), list(seen(path)), digest(package or "", machine())]
+    wanted = [str(path), list(seen(path)), digest(_package() or "", machine())]
     files = {file.name: file for cache in readable_caches() for file in _files_of(cache)}
     for file in files.values():
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -200,6 +166,12 @@ def known_calls(model: Path, package: str | None) -> list[KnownCall]:
             if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
                 found.append(KnownCall(note["shapes"], note["values"], note["threads"]))
     return sorted(found, key=repr)
+
+
+def _package() -> str | None:
+    """The content of this package: with another, no program would be used."""
+    found: str | None = import_module(KEYS).sources()
+    return found
 
 
 def _files_of(cache: Path) -> list[Path]:

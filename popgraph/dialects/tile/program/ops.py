@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     IntegerAttr,
     MemRefType,
+    ModuleOp,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -33,6 +34,7 @@ from popgraph.dialects.program.attributes import BytesAttr
 from popgraph.dialects.program.checks import IndexChecksAttr, checks_of
 from popgraph.dialects.program.interned import symbol, whole
 from popgraph.dialects.tile.loops.soundness import called, check_body, check_chunks
+from popgraph.support.errors import BackendError
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod
 
@@ -196,3 +198,17 @@ class ProgramOp(IRDLOperation):
             kernel = called(self, callee)
             if kernel is not None:
                 check_body(kernel)
+
+
+def find_program(module: ModuleOp, name: str) -> ProgramOp:
+    """The program of that name."""
+    programs = [op for op in module.ops if isinstance(op, ProgramOp)]
+    for program in programs:
+        if program.sym_name.data == name:
+            return program
+    known = ", ".join(repr(program.sym_name.data) for program in programs) or "none"
+    raise BackendError(
+        f"the module has no tile.program {name!r}",
+        hint="run the passes up to plan-memory, without POPGRAPH_STOP_AFTER; "
+        f"programs here: {known}",
+    )

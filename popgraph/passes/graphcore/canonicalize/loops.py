@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore.base import GraphcoreOp, shape_of
 from popgraph.dialects.graphcore.control import UNBOUNDED, LoopOp
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.control import NUMBER
+from popgraph.passes.analysis.invariants import invariants
 from popgraph.passes.graphcore.canonicalize.bodies import (
     BodyRule,
     Carried,
@@ -163,7 +164,7 @@ class HoistInvariants(BodyRule[LoopOp]):
     ROOTS = (LoopOp,)
 
     def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
-        chosen = _invariants(op)
+        chosen = invariants(op.block, op.captured_arguments, _may_move)
         if not chosen:
             return None
         draft = LoopDraft.of(op, rewriter)
@@ -194,24 +195,8 @@ def _outside(
     return outer[value]
 
 
-def _invariants(op: LoopOp) -> list[Operation]:
-    """The operations that need not stand in the body, in their order."""
-    same: set[SSAValue] = set(op.captured_arguments)
-    literals: set[SSAValue] = set()
-    chosen: list[Operation] = []
-    for inner in op.block.ops:
-        if isinstance(inner, ConstantOp):
-            literals.add(inner.result)
-        elif (
-            isinstance(inner, GraphcoreOp)
-            and not _checks(inner)
-            and any(value in same for value in inner.operands)
-            and all(value in same or value in literals for value in inner.operands)
-            and not _is_cheap_to_repeat(inner)
-        ):
-            same.update(inner.results)
-            chosen.append(inner)
-    return chosen
+def _may_move(op: Operation) -> bool:
+    return isinstance(op, GraphcoreOp) and not _checks(op) and not _is_cheap_to_repeat(op)
 
 
 def _checks(op: Operation) -> bool:

@@ -1,4 +1,9 @@
-"""Gives a kernel each tensor once, however often its operation reads it."""
+"""
+Gives a kernel each tensor once, however often its operation reads it.
+
+No pass of its own: structured-to-loops writes one kernel for all equal operations, and must know
+which operands it has in the end before it launches that for the others.
+"""
 
 from __future__ import annotations
 

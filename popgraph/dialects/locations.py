@@ -1,8 +1,7 @@
-"""Source names: what a user calls an operation, and the line where it was written."""
+"""Locations of operations in the user's words: a name, and the line where it was written."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
@@ -20,9 +19,3 @@ def source(location: Attribute | None) -> str:
         case FileLineColLoc():
             return f"{Path(location.filename.data).name}:{location.line.data}"
     return ""
-
-
-def comment(text: str) -> str:
-    """A comment of C, whatever the text holds: names of models may be anything."""
-    plain = re.sub(r"[^ -~]|\\", "?", text)
-    return f"/* {plain.replace('*/', '*?').replace('/*', '?*')} */"

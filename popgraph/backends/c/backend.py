@@ -1,0 +1,92 @@
+"""The C backend, as the registry knows it. Its rooms are imported when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from popgraph.backends.interface import Backend, Case, Health, Key, Shortcuts
+from popgraph.backends.registry import add_backend
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.backends.base import Executable
+    from popgraph.backends.tools import Tools
+    from popgraph.dialects.program import WeightStore
+    from popgraph.support.machine import Machine
+    from popgraph.support.warnings import Notice
+
+
+class CBackend(Backend):
+    """Prints a planned program as C, compiles it, and calls its library."""
+
+    name = "c"
+    is_native = True
+
+    def build(
+        self,
+        module: ModuleOp,
+        weights: WeightStore,
+        *,
+        threads: int = 1,
+        key: Key | None = None,
+        notices: Sequence[Notice] = (),
+        soon: bool = False,
+    ) -> Executable:
+        from popgraph.backends.c.build_program import build
+        from popgraph.backends.c.cache.program_cache import ProgramKey
+
+        assert key is None or isinstance(key, ProgramKey), "it is a key of this backend"
+        return build(module, weights, threads, save_as=key, notices=notices, soon=soon)
+
+    def machine(self) -> Machine:
+        from popgraph.backends.c.build.host import host_machine
+
+        return host_machine()
+
+    def measured(self) -> tuple[str, ...]:
+        from popgraph.backends.c.cache.measured_schedules import measured
+
+        return measured()
+
+    def key(
+        self, module: ModuleOp, passes: Sequence[object], case: Case | None = None
+    ) -> Key | None:
+        from popgraph.backends.c.cache.program_key import program_key
+
+        return program_key(module, passes, case)
+
+    def spelled(self, module: ModuleOp) -> str:
+        from popgraph.backends.c.cache.program_key import spelled
+
+        return spelled(module)
+
+    def build_again(
+        self, key: Key, weights: WeightStore, threads: int = 1, *, is_told: bool = False
+    ) -> Executable | None:
+        from popgraph.backends.c.cache.program_cache import ProgramKey
+        from popgraph.backends.c.run.executable import build_again
+
+        assert isinstance(key, ProgramKey), "it is a key of this backend"
+        return build_again(key, weights, threads, is_told=is_told)
+
+    @property
+    def shortcuts(self) -> Shortcuts:
+        from popgraph.backends.c.run import warm_start
+
+        return warm_start
+
+    @property
+    def tools(self) -> Tools:
+        from popgraph.backends.c import tools
+
+        return tools
+
+    def health(self) -> Health:
+        from popgraph.backends.c.build.health import health
+
+        return health()
+
+
+add_backend(CBackend())
