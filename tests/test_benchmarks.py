@@ -13,6 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.compiler import load
+from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.options import Options
 
 TARGETS = ("avx512", "avx2", "sse2")
 FOLDER = Path(__file__).parent.parent / "benchmarks"
@@ -246,3 +252,31 @@ def test_a_script_prints_one_object() -> None:
     found = json.loads(done.stdout)
     assert [row["name"] for row in found["rows"]] == ["popgraph", "onnxruntime", "openvino"]
     assert all(0 < size < 1000 for size in found["memory_mb"].values())
+
+
+def test_hashes_of_generated_c_need_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same network has the same hash again; another machine and other threads have others."""
+    import hashes
+
+    def lenet(_: str) -> tuple[ModuleOp, Compilation, Options]:
+        module, compilation = load(FOLDER.parent / "examples/lenet.pgraph")
+        specialise(module, {"x": (4, 1, 28, 28)}, compilation.weights)
+        return module, compilation, Options()
+
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr(hashes, "task_of", lenet)
+    network, machines, threads = "inference/squeezenet", ("sse2", "avx2"), (1, 2)
+    lines = hashes.lines_of(network, machines, threads)
+    assert [line.partition(":")[0] for line in lines] == [
+        f"{network} {machine} x{count}" for machine in machines for count in threads
+    ]
+    assert len({line.rpartition(": ")[2] for line in lines}) == len(lines)
+    assert hashes.lines_of(network, ("sse2",), (2,)) == [lines[1]]
+
+
+def test_hashes_that_differ_are_reported_and_networks_of_one_record_are_not() -> None:
+    from hashes import differences
+
+    before = ["inference/a avx2 x1: 01", "inference/a avx2 x2: 02", "inference/b avx2 x1: 03"]
+    after = ["inference/a avx2 x1: 01", "inference/a avx2 x2: 05", "inference/c avx2 x1: 06"]
+    assert list(differences(before, after)) == ["inference/a avx2 x2: 02 -> 05"]

@@ -12,7 +12,7 @@ from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout, find_program
 from popgraph.backends.c.print.packings import packings
-from popgraph.backends.c.print.unit import kernel_unit, split
+from popgraph.backends.c.print.unit import Unit, kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable, check_threads
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program.weights import WeightStore
@@ -38,12 +38,7 @@ def build(
     """
     check_threads(threads)
     assert save_as is None or not soon, "a saved program names a library of the usual flags"
-    program = find_program(module, name)
-    kernels = printer.print_kernels(module, shared=True)
-    layout = Layout(program, packings(program, kernels, build_key()))
-    frame = printer.frame_header(module)
-    units = [printer.program_unit(program, layout, kernels, frame=frame)]
-    units += [kernel_unit(group) for group in split(kernels)]
+    units, layout = printed(module, name, build_key())
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     code = load(library(units, SOON if soon else ()), name)
@@ -53,3 +48,17 @@ def build(
         saved = Saved(name, library_key(units), made.table, made.prepared, notices)
         save_as.save(saved, weights)
     return made
+
+
+def printed(module: ModuleOp, name: str, compiled: str) -> tuple[list[Unit], Layout]:
+    """
+    The translation units of the `tile.program` of that name, and its memory.
+
+    `compiled` identifies the flags that they are compiled with, for what programs share.
+    """
+    program = find_program(module, name)
+    kernels = printer.print_kernels(module, shared=True)
+    layout = Layout(program, packings(program, kernels, compiled))
+    frame = printer.frame_header(module)
+    units = [printer.program_unit(program, layout, kernels, frame=frame)]
+    return units + [kernel_unit(group) for group in split(kernels)], layout
