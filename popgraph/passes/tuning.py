@@ -242,21 +242,6 @@ class Tuning:
     reread_l2: float = 1.0
     """What every group of channels reads again must stay near."""
 
-    # Tiles of an IPU
-
-    least_tile_bytes: int = 128
-    """Bytes of a tensor that are worth another tile."""
-    tile_memory: float = 0.6
-    """
-    Share of the memory of a tile that a contraction may take for what it receives at once.
-
-    PopART's `availableMemoryProportion` is 0.6 where nobody says otherwise.
-    """
-    most_cut_loops: int = 3
-    """Parallel loops that are cut beside one that reduces: batch, rows and columns."""
-    most_partitions: int = 1 << 17
-    """Ways to cut the loops of an operation that are compared."""
-
     # Threads
 
     least_chunk_work: int = 16 * 1024
