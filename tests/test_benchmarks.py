@@ -291,7 +291,7 @@ def test_thresholds_that_are_felt_are_those_that_change_a_program() -> None:
     specialise(module, {"x": (4, 1, 28, 28)}, compilation.weights)
     options, names = Options(measured=()), ("chain_terms", "longest_body", "shortest_row")
 
-    def program(**values: object) -> ModuleOp:
+    def program(**values: Any) -> ModuleOp:
         chosen = replace(options, tuning=replace(DEFAULT, **values))
         return lower(module.clone(), Compilation(compilation.weights), chosen)
 

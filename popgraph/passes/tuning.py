@@ -1,4 +1,4 @@
-"""The thresholds of decisions: when a transformation pays, and how far it goes."""
+"""Thresholds of decisions: when a transformation pays, and its bounds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from popgraph.support.machine import Machine
 
 @dataclass(frozen=True)
 class PerTile:
-    """A figure for each size of Winograd's tiles."""
+    """A cost for each size of Winograd's tiles."""
 
     two: float
-    """Of tiles of 2x2 results."""
+    """Tiles of 2x2 results."""
     four: float
-    """Of tiles of 4x4 results."""
+    """Tiles of 4x4 results."""
 
     def __getitem__(self, size: int) -> float:
         return {2: self.two, 4: self.four}[size]
@@ -23,277 +23,562 @@ class PerTile:
 @dataclass(frozen=True)
 class Tuning:
     """
-    Every threshold of a decision; tests pass small ones to meet each decision in small programs.
+    The thresholds of all decisions.
 
-    A field that ends in `_l1` or `_l2` is a share of that cache of the machine.
+    A field that ends in `_l1` or `_l2` is a share of that cache of the machine. Cycles are those of
+    the cost model, whose figures were measured on a Xeon (family 6, model 85) and a Zen 3. Tests
+    pass small thresholds to reach each decision in small programs.
+
+    "Felt by 3 of 20" counts the networks of `benchmarks/` whose program changes if the value is
+    halved or doubled. The program that changes most follows, with the ratios of its instructions
+    and of the bytes that it loads and stores; "=" is no change. `benchmarks/thresholds.py` counts
+    them on the final IR, without caches, and writes these lines.
     """
 
     # Accuracy of sums
 
     chain_terms: int = 256
-    """Terms: the longest chain of float32 additions in a contraction."""
+    """
+    Terms of the longest chain of float32 additions in a contraction.
+
+    An accuracy bound: chains of 256 terms leave an error of 3e-7 to 5e-7 of the largest result,
+    like onnxruntime's. On Zen 5, chunks cost 1 to 2 % of a large matmul.
+    """
     chain_terms_f64: int = 0
-    """Terms of a chain of float64 additions; 0: any number is accurate."""
+    """
+    Terms of the longest chain of float64 additions in a contraction; 0 means unlimited.
+
+    By definition: the rounding error of float64 is far below what tests and users compare.
+    """
     winograd_chain_terms: int = 64
-    """Terms: shorter than others, since the transforms make numbers of different size."""
+    """
+    Terms of the longest chain of float32 additions in Winograd's domain.
+
+    An accuracy bound, shorter than `chain_terms` as the transforms amplify errors: with 512
+    channels and 4x4 tiles, 64 terms leave 1e-6 of the largest result, one chain 3.6e-6 (Zen 5).
+    """
     partial_sums: int = 32
-    """Terms, or sums of them, that are added up before that is added to what they are part of."""
+    """
+    Chunks, or sums of chunks, that one level of blocked summation adds in a chain.
+
+    An accuracy bound: the error grows with `chain_terms` + 32 per level instead of all terms.
+    """
 
     # Control flow
 
     most_unrolled_turns: int = 64
-    """Turns of a loop, with those around it, that are written out where shapes change in it."""
+    """
+    Iterations that are unrolled when shapes change between them, nested loops multiplied.
 
-    # Products of small numbers
+    A bound of compile time: the program grows by the body for each iteration.
+    """
+
+    # Products of small integers
 
     least_word_terms: int = 8
-    """Terms along the summed axis, from which on it pays to put them in words."""
+    """
+    Terms of a sum from which packed sub-byte vectors pay.
+
+    Two words of four bytes: below it, packing touches as many elements as multiplying saves.
+    """
 
     # Padding of convolutions
 
     least_skipped: float = 1 / 8
-    """Share of the products: where more of them multiply padding, a convolution is cut."""
+    """
+    Share of multiplications with padding above which a convolution is split to skip them.
+    """
     least_piece: int = 8
-    """Results along an axis: fewer of them do not fill the registers."""
-    most_pieces: int = 3
-    """Along an axis: where taps are three, as they mostly are, more would save nothing."""
+    """
+    Results along an axis that a split of a convolution has at least.
 
-    # Convolutions over volumes
+    Fewer rows do not fill a register tile: 14 rows with AVX-512, 6 with AVX2.
+    """
+    most_pieces: int = 3
+    """
+    Splits of a convolution along an axis: two borders and the interior.
+
+    A 3-tap window has no further case.
+    """
+
+    # 3-D convolutions
 
     least_folded_channels: int = 32
-    """Channels from which on transforms of images save more than the copies of depth take."""
+    """
+    Input channels from which a 3-D convolution becomes 2-D convolutions.
 
-    # Factors in fewer bits
+    Winograd then saves more than the copies along the depth cost.
+    """
+
+    # Narrow operands
 
     most_narrow_uses: int = 6
-    """Where more results share an element, it is widened once, not whenever it is read."""
+    """
+    Uses of an element up to which it is widened at each read, not once for all.
 
+    Each use costs a conversion; a widened copy costs a store and a load of 4 bytes.
+    """
     least_block_terms: int = 16
-    """Where fewer rows of weights share a scale, there would be too many sums to scale."""
+    """
+    Rows of quantized weights that share a scale, at least, for sums to be scaled by block.
 
-    # Gradients of strided convolutions
+    Each block costs one multiply-add per result, 1/16 of its products.
+    """
+
+    # Transposed and strided convolutions
 
     most_phases: int = 16
-    """Convolutions for the phases of one; where there would be more, one computes all of them."""
+    """
+    Phases of a transposed convolution that are separate convolutions; one computes more of them.
+
+    A bound of compile time: each phase is a kernel.
+    """
     few_channels: int = 8
-    """Channels up to which one does as well: each phase alone would leave vectors half empty."""
+    """
+    Channels up to which one convolution computes all phases.
+
+    Half a vector of AVX-512; those of one phase would leave most lanes empty.
+    """
     least_filled: float = 0.9
-    """Share of the lanes: where one fills less, and rows of a phase do so, phases are apart."""
+    """
+    Share of filled lanes below which phases are separate, if their rows fill vectors.
+    """
 
     # Layouts
 
     least_channels: int = 8
-    """Channels from which on it pays to have them innermost."""
+    """
+    Channels from which they become the innermost axis.
+
+    Half a vector of AVX-512.
+    """
     pixel_lanes: int = 16
-    """Pixels that fill a vector, where results have too few channels for that."""
+    """
+    Pixels of a row per vector (float32, AVX-512), where channels are too few for vectors.
+    """
     least_row_share: float = 0.7
-    """Share of the lanes that a row fills, whose end is taken in ever shorter vectors."""
+    """
+    Share of filled lanes from which vectors run along rows of pixels.
+    """
     least_pixel_products: int = 16
-    """Products of an element: for fewer, pixels are not put side by side where channels are."""
+    """
+    Multiplications per element from which an image with few channels is vectorized by rows.
+    """
 
     # Schedules of contractions
 
     least_products: int = 4096
-    """Multiplications from which on a contraction gets a schedule; others stay plain loops."""
+    """
+    Multiplications from which a contraction is scheduled; smaller ones stay plain loops.
+
+    They take 130 cycles of AVX-512, the overhead of five register tiles.
+    """
     plain_cycles: float = 3.0
-    """Cycles of a plain loop per vector of products."""
+    """
+    Cycles per vector of products in a plain loop: two loads, a multiply-add and a store.
+    """
     plain_scalar_cycles: float = 1.5
-    """Cycles of a plain loop per product, where it does not run on vectors."""
+    """
+    Cycles per product in a plain loop without vectors.
+    """
     least_packed_extent: int = 4
-    """Elements of a loop from which on it is worth running along vectors."""
+    """
+    Iterations of a loop from which it can be vectorized along packed panels.
+
+    One vector of 16 bytes.
+    """
     near_contractions: int = 4
     """
-    Contractions: so far apart, two share what is packed even where values are recomputed.
+    Distance, in contractions, up to which two share a packed operand under recomputation.
 
-    Those of a layer's gradients and its neighbour's are; it would be kept long for others.
+    The gradients of a layer and its neighbour are this close; longer sharing keeps the panel
+    alive, which recomputation is to avoid.
     """
     most_vectors: int = 8
-    """Vectors of a panel."""
+    """
+    Vectors of a panel.
+
+    A bound of the search: 8 vectors leave 3 rows in 32 registers.
+    """
     chunk_cycles: float = 1.5
-    """Cycles per vector of sums for each chunk of terms that is added to its total."""
+    """
+    Cycles per vector of sums to add one chunk of terms to its total: a load and a store.
+    """
     window_overlap: float = 1.5
-    """Slowdown of a step that reads what another row read before."""
+    """
+    Slowdown of a step that reads elements that another row has read before.
+    """
     hidden_results: float = 1 / 8
-    """Share of a tile's own time in which it waits for the results of the one before for free."""
+    """
+    Share of a tile's time in which stores of the previous tile cost nothing.
+    """
     panels_l2: float = 0.5
-    """Panels that stay in L2 while rows stream by."""
+    """
+    Share of L2 for packed panels that stay while rows stream through the rest.
+    """
     panel_l1: float = 1.0
-    """A panel that stays in L1 while all rows go by."""
+    """
+    Share of L1 for one panel that all rows reuse.
+    """
     streamed_l2: float = 2.0
-    """A factor that no L2 keeps from one run to the next."""
+    """
+    Operand size, in L2, from which each run reads it from memory again.
+
+    With least-recently-used replacement nothing of it is left after a run.
+    """
     gemv_strips: int = 4
-    """Strips of a large matrix-vector product: 1.5 times as fast as one, eight hardly faster."""
+    """
+    Streams of a large matrix-vector product.
+
+    Zen 3: 1.5 times as fast as one stream, 8 streams hardly faster.
+    """
     least_strip_results: int = 32
-    """Results of a strip that are worth it: some whole vectors."""
+    """
+    Results of a stream of a matrix-vector product, at least: two vectors of AVX-512.
+    """
 
     # Loops of contractions
 
     prefetched_blocks: int = 40
-    """Blocks of rows: a panel that more of them use has long arrived when it is read again."""
-    prefetched_elements: int = 4 * 1024
-    """Elements of a panel that are worth prefetching."""
-    chunk_sums_l2: float = 1 / 16
-    """Sums that stay in L2 beside a chunk of a panel and what it meets."""
-    k_outer_totals_l2: float = 0.5
-    """Totals beside the results: what a factor leaves of L2."""
+    """
+    Blocks of rows per panel up to which the next panel is prefetched.
 
-    # Winograd's transforms
+    Zen 5: ResNet-50 with cold weights gains 3 %; more blocks leave hardware the time.
+    """
+    prefetched_elements: int = 4 * 1024
+    """
+    Elements of a panel from which it is prefetched: hardware follows shorter ones.
+    """
+    chunk_sums_l2: float = 1 / 16
+    """
+    Share of L2 for sums that wait while all rows meet one chunk of a panel.
+    """
+    k_outer_totals_l2: float = 0.5
+    """
+    Share of L2 for totals of a contraction whose reduction is outermost.
+    """
+
+    # Winograd
 
     winograd_gain: float = 1.1
-    """So many times as fast as the sums themselves the transforms must be, by estimate."""
+    """
+    Speed-up over the direct convolution, by estimate, from which Winograd is chosen.
+    """
     winograd_vectors: int = 2
-    """Vectors of results beside each other in registers."""
+    """
+    Vectors of results in the register tile of Winograd's products.
+
+    Zen 5: 2 vectors by 7 to 14 rows reach 93 to 95 % of peak, 4 by 7 88 %, 1 by 28 84 %.
+    """
     max_tiles_in_registers: int = 14
-    """Tiles whose sums are in registers at once."""
+    """
+    Rows of the register tile of Winograd's products.
+
+    Zen 5: 6 to 14 rows reach 92 to 95 % of peak, 4 rows 62 %, 16 rows 89 %.
+    """
     winograd_rounds: int = 4
-    """Blocks of tiles may be this many times as large as what registers hold."""
+    """
+    Register tiles per block of Winograd tiles, at most.
+
+    A bound of the search; larger blocks leave L2 (10 to 30 % slower, Zen 5).
+    """
     winograd_scratch_l2: float = 0.75
-    """Transformed tiles and sums that stay in L2 while weights go by."""
+    """
+    Share of L2 for transformed tiles and sums while weights stream past.
+    """
     winograd_kept_l2: float = 0.5
-    """What of that stays there at no cost."""
+    """
+    Share of L2 that transformed tiles and sums fill without being evicted by weights.
+    """
     winograd_crowd_cycles: float = 0.5
-    """Cycles for each byte of a block beyond that, as weights go by beside it."""
+    """
+    Cycles per byte of transformed tiles beyond `winograd_kept_l2`, which weights evict.
+    """
     winograd_utilization: float = 0.9
-    """Share of the time that multipliers are busy in a long sum."""
+    """
+    Share of peak of Winograd's products.
+
+    Zen 5: 92 to 95 % in the direct convolutions of ResNet-50, 88 to 93 % with other blocks.
+    """
     winograd_overlap: float = 0.35
-    """Of products and the arrival of weights: the share of the shorter that the other hides."""
+    """
+    Share of the shorter of products and loads of weights that the other hides.
+    """
     winograd_output_cycles: PerTile = PerTile(30.0, 90.0)
-    """Cycles to transform the results of a tile back, per vector of channels."""
+    """
+    Cycles of the output transform of a tile, per vector of channels.
+    """
     winograd_tile_cycles: PerTile = PerTile(40.0, 120.0)
-    """Cycles to transform a tile of the image, per vector of channels."""
+    """
+    Cycles of the input transform of a tile, per vector of channels.
+    """
     winograd_weight_cycles: float = 24.0
-    """Cycles per vector of transformed weights, where they are transformed in every run."""
+    """
+    Cycles per vector of transformed weights, where each run transforms them (training).
+    """
     winograd_permute_cycles: float = 3.0
-    """Cycles per weight that is permuted before."""
+    """
+    Cycles per weight to permute it before each run's transform (training).
+    """
     least_shared_blocks: int = 4
-    """Blocks of tiles below which threads share panels of weights instead."""
+    """
+    Blocks of tiles below which threads share panels of weights instead of blocks.
+    """
     most_panel_blocks: int = 16
-    """Blocks that may read a panel of weights one after the other."""
+    """
+    Blocks of tiles that read a panel of weights in turn, at most.
+    """
     late_tile_cycles: PerTile = PerTile(1.2, 1.75)
     """
-    Cycles for each byte of transformed tiles, there and back, that L2 does not hold.
+    Cycles per byte of transformed tiles beyond L2, written and read once.
 
-    A tile goes to as many places far apart as it has taps: 16 of them are prefetched, 36 are not.
+    The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36.
     """
     late_sum_cycles: PerTile = PerTile(0.5, 1.0)
-    """The same for sums of products, which are long rows in each place."""
+    """
+    Cycles per byte of sums beyond L2 in the gradient of weights: long contiguous rows.
+    """
     gradient_utilization: float = 0.8
-    """Share of the time that multipliers are busy in sums over tiles."""
+    """
+    Share of peak of the products of Winograd's gradient of weights.
+    """
     gradient_back_cycles: float = 2.0
-    """Cycles per vector of a term in the transform of a gradient's sums."""
+    """
+    Cycles per vector of a term in the transform of that gradient's sums.
+    """
     transform_ahead_lines: int = 2
-    """Lines of each tap that a core transforms while memory answers."""
+    """
+    Cache lines of each tap by which the input transform prefetches ahead.
+    """
 
     # Fusion
 
     most_inputs: int = 16
-    """Operands of an operation: one that reads more is slower than two that read less."""
+    """
+    Operands of a fused operation.
+
+    Each is a stream of loads; `Machine.prefetch_streams` of them are followed by hardware.
+    """
     amortized_elements: int = 16
-    """Work that is done once per so many elements costs next to nothing."""
+    """
+    Reuses of a recomputed element from which recomputation costs next to nothing.
+    """
     longest_body: int = 64
     """
-    Operations on one element: they hide the time of a load, one more that is fused saves nothing.
+    Operations per element of a fused operation.
 
-    Every fusion writes the body again, so without a limit chains would take the square of their
-    length.
+    A bound of compile time: without it, a chain of fusions costs the square of its length. So
+    many operations hide the load that one more fusion would save.
     """
     most_taps: int = 16
-    """Elements that a resized one is a sum of while each is looked up where it is needed."""
+    """
+    Taps of a resized element that are unrolled into lookups; more become a reduction.
+
+    Cubic interpolation has 4; antialiased downsampling has more.
+    """
     joined_results: int = 4
-    """Partial results that a round of a running sum joins, all out of one copy."""
+    """
+    Shifted copies that a step of a running sum adds: log4(n) copies of the data, not log2(n).
+    """
     longest_dense_transform: int = 256
-    """Fourier transforms that are one product: the matrix of a longer one leaves the caches."""
+    """
+    Length up to which a Fourier transform is one matmul; longer ones are factored.
+
+    The matrix of 256 complex float32 numbers has 512 KiB, half of L2.
+    """
     attention_scores_l2: float = 1.0
-    """A matrix of scores that is smaller stays near between the products."""
+    """
+    Size of a matrix of attention scores, in L2, above which rows of it are computed at a time.
+    """
     attention_rows_l2: float = 1 / 8
-    """The scores of one block of rows, with a copy; they are gone through three times."""
+    """
+    Share of L2 for a block of rows of scores and its copy; softmax reads them three times.
+    """
     most_local_bytes: int = 512 * 1024
-    """Bytes of scores, with a copy: a kernel has its local memory on a thread's stack."""
+    """
+    Bytes of local memory of a kernel.
+
+    A safety bound: they are on the stack of a thread.
+    """
     row_buffer_l2: float = 1 / 32
-    """What a long row may take instead: it is read again from there, not from memory."""
+    """
+    Share of L2 for the local memory of a fused long row, which is too large for L1.
+    """
     attention_block_l2: float = 1 / 2
-    """What one block of long rows may take, with its copy, so that no matrix goes to memory."""
+    """
+    Share of L2 for one block of long rows of scores with its copy.
+    """
     row_buffer_l1: float = 0.5
-    """Local memory of fused rows: it leaves room for the operands in L1."""
+    """
+    Share of L1 for the local memory of fused rows; operands take the rest.
+    """
     least_rows: int = 8
-    """Fused rows: enough that threads can share them."""
+    """
+    Rows of a fused loop nest, at least, so that threads can share them.
+    """
     shortest_row: int = 8
-    """Elements of the longest fused row; vectors run along rows."""
+    """
+    Elements of a fused row, at least; it is vectorized along them.
+    """
     most_row_operations: int = 16
-    """Operations of one fused kernel."""
+    """
+    Operations of a fused loop nest over rows.
+    """
     most_distance: int = 64
-    """Operations between two that are looked at together."""
+    """
+    Distance, in operations, of candidates for fusion into one nest.
+
+    A bound of compile time: the search compares pairs within it.
+    """
     most_statements: int = 64
-    """Statements in a row of one kernel: GCC's time grows with the square of their number."""
+    """
+    Statements of a basic block of a kernel.
+
+    A bound of compile time: GCC's time grows with the square of their number.
+    """
     channel_image_l2: float = 0.75
-    """The image of some channels; it stays in L2 beside what it is made of."""
+    """
+    Share of L2 for the image of the channels that two fused operations compute at a time.
+    """
     line_buffer_l2: float = 0.25
-    """A buffer of rows, where whole images are too large."""
+    """
+    Share of L2 for a line buffer, which replaces whole images that are too large.
+    """
     most_buffered_rows: int = 4
-    """Rows that are made at a time: more save nothing."""
+    """
+    Rows that a line buffer gains per step.
+    """
     channel_image_l1: float = 1.5
-    """An image of more channels is worth having while L1 and what is read again of L2 hold it."""
+    """
+    Size of an image of several channel groups, in L1, up to which they run together.
+    """
     least_iterations: int = 8
-    """Groups of channels: enough for threads to share; more channels at a time are worth less."""
+    """
+    Iterations over groups of channels, at least, so that threads can share them.
+    """
     repeated_rows: int = 14
-    """Parts of an image make the rows between them twice: at most one of so many."""
+    """
+    Rows of a split image per row that two splits both compute: at most 7 % repeated work.
+    """
     uneven_channels: float = 1.15
-    """So many times its share of channels the slowest thread may have to do."""
+    """
+    Load of the slowest thread, over the mean, up to which groups of channels are shared.
+    """
     reread_l2: float = 1.0
-    """What every group of channels reads again must stay near."""
+    """
+    Share of L2 for what each group of channels reads again.
+    """
 
     # Threads
 
     least_chunk_work: int = 16 * 1024
-    """Elements touched: less work is not worth handing to another thread."""
+    """
+    Elements that a chunk of work touches, at least.
+
+    They take 4096 cycles, 20 times `Machine.chunk_start_cycles`.
+    """
     chunks_per_thread: int = 12
-    """Chunks for each thread: one that starts late takes fewer, and that costs little."""
+    """
+    Chunks per thread: a thread that starts late loses 1/12 of its share at most.
+    """
     last_chunk_wait: float = 0.1
-    """Share of a chunk that all others wait for whoever takes the last one."""
+    """
+    Share of a chunk's time in which the other threads wait for the last one.
+    """
     uneven_work: float = 1.05
-    """So many times its share the slowest thread may do before two loops are cut together."""
+    """
+    Load of the slowest thread, over the mean, above which two loops are cut together.
+    """
     alternating_l2: float = 1.0
-    """What every turn of a loop reads once; more does not stay in L2 until the next turn."""
+    """
+    Size of a constant operand, in L2, above which iterations read it forwards and backwards.
+
+    Boustrophedon order finds the last chunk of the previous iteration in L2.
+    """
     alternating_chunks: int = 4
-    """So many chunks of it would fit into L2."""
+    """
+    Chunks of such an operand that fit into L2 together.
+    """
     chunk_reread_l2: float = 0.5
-    """What a chunk touches and finds again in the next one."""
+    """
+    Share of L2 for what a chunk touches and the next chunk reads again.
+    """
     products_per_touch: int = 8
-    """Multiplications that count as much as touching one element."""
+    """
+    Multiplications that take as long as touching one element in memory.
+    """
     short_span_bytes: int = 16 * 1024
-    """Bytes: a loop that goes over less before it begins again (channels) touches short pieces."""
+    """
+    Contiguous bytes below which a chunk counts as touching short runs of memory.
+    """
 
     # Loops
 
     most_interleaved: int = 8
-    """Vectors that are interleaved with fewer instructions than elements are moved."""
+    """
+    Vectors that are interleaved in registers.
+
+    Beyond 8, shuffles are more instructions than elements moved one by one.
+    """
     reduction_vectors: int = 4
-    """Vectors that are reduced side by side: the next addition need not wait for the last."""
+    """
+    Independent accumulators of a reduction.
+
+    At a latency of 4 cycles they take a vector a cycle, twice what L2 delivers.
+    """
     longest_short_row: int = 32
-    """Vectors of a row up to which it pays to add up the lanes of several rows together."""
+    """
+    Vectors of a row up to which lanes of several rows are added together.
+    """
     rows_together_l1: float = 1 / 4
-    """Local memory of short rows that run together, phase by phase: more hides no more waiting."""
+    """
+    Share of L1 for the local memory of short rows that run together, phase by phase.
+    """
     least_rows_together: int = 4
-    """Rows whose lanes are worth adding up together."""
+    """
+    Rows whose lanes are added together, at least.
+    """
     most_rows_together: int = 16
-    """Rows that run together: a vector holds no more of their totals."""
+    """
+    Rows that run together: a vector of AVX-512 holds 16 totals.
+    """
     most_transposed: int = 16
-    """Rows of a square that is transposed in registers."""
+    """
+    Rows of a square that is transposed in registers.
+
+    The lanes of a float32 vector of AVX-512, and half of its registers.
+    """
+
+    # Sorting
 
     least_merged: int = 16
-    """Positions that are worth sorting by merging runs: fewer are taken out of a heap."""
+    """
+    Results of TopK from which runs are merged; a heap selects fewer.
+    """
     most_merged: int = 64 * 1024
-    """Positions that are merged in local memory; that of a thread may be half a megabyte."""
+    """
+    Results of TopK up to which runs are merged in local memory.
+
+    A safety bound: their indices take 256 KiB of the stack.
+    """
 
     # Compile time
 
     small_literal_bytes: int = 64 * 1024
-    """Bytes up to which a literal costs less than the operation that would compute it."""
+    """
+    Bytes of a literal up to which folding may create it.
+
+    A bound of compile time and memory: larger results are folded only if operands shrink.
+    """
     large_literal_bytes: int = 16 * 1024 * 1024
-    """Bytes from which on literals are not transposed: readers can, and NumPy takes seconds."""
+    """
+    Bytes of a literal from which it is not transposed at compile time.
+
+    A bound of compile time: NumPy takes seconds, readers of the literal can read it strided.
+    """
 
     def fills_vectors(self, pixels: int) -> bool:
-        """Whether it pays to run along a row of so many pixels instead of along channels."""
+        """Whether a row of pixels fills the lanes of vectors, the last ones in shorter vectors."""
         whole, rest = divmod(pixels, self.pixel_lanes)
         lanes = (whole + rest.bit_count()) * self.pixel_lanes
         return whole > 0 and pixels >= self.least_row_share * lanes
@@ -301,21 +586,21 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Target:
-    """What a pass knows besides the module: the machine, and when something pays there."""
+    """The machine and the thresholds that a pass decides by."""
 
     machine: Machine = Machine()
     tuning: Tuning = Tuning()
 
     def l1(self, share: float) -> int:
-        """Bytes of a share of the first cache."""
+        """Bytes of a share of L1."""
         return int(share * self.machine.l1_bytes)
 
     def l2(self, share: float) -> int:
-        """Bytes of a share of the second cache."""
+        """Bytes of a share of L2."""
         return int(share * self.machine.l2_bytes)
 
     @staticmethod
     def of(vector_bytes: int, registers: int = 32, tuning: Tuning | None = None) -> Target:
-        """A generic machine with such vectors."""
+        """A generic machine with vectors of a size."""
         machine = Machine().with_vectors(vector_bytes, registers)
         return Target(machine, tuning or Tuning())
