@@ -30,10 +30,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import hashes
-from hashes import NETWORKS, Case
+from hashes import Case
+from operator_cases import CASES
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.print.layout import find_program
+from popgraph.compiler import load
 from popgraph.compiler.lowering import settle_constants
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.program.work import Counter, Work
@@ -49,6 +51,9 @@ from popgraph.support.machine import MACHINES
 HERE = Path(__file__).parent
 RECORD = HERE / "thresholds.json"
 RESULTS = HERE.parent / "build/thresholds.jsonl"
+OPERATORS = {f"operator/{case.title}#{number}": case for number, case in enumerate(CASES)}
+"""Models of one operator, which need operators and shapes that no network has."""
+NETWORKS = (*hashes.NETWORKS, *OPERATORS)
 THRESHOLDS = tuple(each.name for each in fields(Tuning))
 DEFAULT = Tuning()
 DIRECTIONS = ("halved", "doubled")
@@ -200,6 +205,14 @@ def changes(lowered: Lowered, values: Values) -> Iterator[tuple[str, Change]]:
             yield from changes(lowered, dict(half))
 
 
+def task_of(network: str) -> tuple[ModuleOp, Compilation, Options]:
+    """The module of a network, its weights, and whether it is trained."""
+    if network not in OPERATORS:
+        return hashes.task_of(network)
+    module, compilation = load(OPERATORS[network].model()[0])
+    return module, compilation, Options()
+
+
 def already_felt() -> set[str]:
     """The thresholds that a recorded case feels."""
     return {name for result in recorded() for name in result.get("felt", ())}
@@ -210,11 +223,11 @@ def results_of(
 ) -> list[dict[str, Any]]:
     """A result for each case of one network."""
     network = cases[0].network
-    if why := hashes.obstacle(network):
+    if why := "" if network in OPERATORS else hashes.obstacle(network):
         print(f"{network}: skipped, {why}", flush=True)
         return []
     with without_collection():
-        module, compilation, options = hashes.task_of(network)
+        module, compilation, options = task_of(network)
         results = []
         for case in cases:
             tried = sorted(set(names) - already_felt()) if unfelt_only else list(names)
@@ -293,14 +306,13 @@ def extent(changes: Mapping[str, Change]) -> float:
     return max((abs(math.log(each)) for each in ratios if each > 0), default=0.0)
 
 
-def evidence(row: Mapping[str, Any], networks: int) -> str:
-    """The sentence of a threshold's docstring."""
+def evidence(row: Mapping[str, Any]) -> str:
+    """The sentence of a threshold's docstring: the program that changes most."""
     if not row["felt"]:
         return ""
     network, machine, threads = row["most"].split()
     told = [f"{direction} {figures(row.get(direction))}" for direction in DIRECTIONS]
-    where = f"{network}, {machine} {threads}"
-    return f"{EVIDENCE} {len(row['felt'])} of {networks}; {where}: {', '.join(told)}."
+    return f"{EVIDENCE} {network} ({machine} {threads}): {', '.join(told)}."
 
 
 def figures(change: Mapping[str, Any] | None) -> str:
@@ -315,7 +327,7 @@ def figures(change: Mapping[str, Any] | None) -> str:
 def with_evidence(source: str, record: Mapping[str, Any]) -> str:
     """The text of tuning.py, whose docstrings say what the record says."""
     for name, row in record["thresholds"].items():
-        sentence = evidence(row, record["networks"])
+        sentence = evidence(row)
         pattern = re.compile(
             rf'(^    {name}: [^\n]*\n    """\n(?:(?!    """)[^\n]*\n)*?)'
             rf'(?:    {EVIDENCE} [^\n]*\n)?(?=    """\n)',
@@ -337,11 +349,15 @@ def main() -> None:
     parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, default=THRESHOLDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--quick", action="store_true", help="few networks and machines")
+    parser.add_argument("--operators", nargs="*", metavar="NAME", help="models of one operator")
     parser.add_argument("--unfelt", action="store_true", help="thresholds that no case feels yet")
     parser.add_argument("--write", action="store_true", help=f"the summary into {RECORD.name}")
     parser.add_argument("--docstrings", action="store_true", help="from the record to tuning.py")
     arguments = parser.parse_args()
     networks = arguments.networks or (hashes.QUICK if arguments.quick else NETWORKS)
+    if arguments.operators is not None:
+        wanted = arguments.operators
+        networks = [name for name, case in OPERATORS.items() if case.title in wanted or not wanted]
     machines = arguments.machines or (hashes.QUICK_MACHINES if arguments.quick else MACHINES)
     cases = (Case(*chosen) for chosen in product(networks, machines, arguments.threads))
     RESULTS.parent.mkdir(exist_ok=True)

@@ -458,6 +458,7 @@ NUMBERS = {
     "onnx/to_graphcore/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/movement.py:MOST_PIECES": "one more than reflected edges leave",
+    "onnx/to_graphcore/resize.py:MOST_TAPS": "the length of unrolled code",
     "onnx/to_graphcore/roi_align.py:CANDIDATES": "follows from the operator's definition",
     "onnx/to_graphcore/scores.py:NEARLY_ZERO": "the operator's definition",
     "onnx/to_graphcore/scores.py:WINITZKI": "the operator's definition",

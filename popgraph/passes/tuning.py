@@ -29,10 +29,11 @@ class Tuning:
     the cost model, whose figures were measured on a Xeon (family 6, model 85) and a Zen 3. Tests
     pass small thresholds to reach each decision in small programs.
 
-    "Felt by 3 of 20" counts the networks of `benchmarks/` whose program changes if the value is
-    halved or doubled. The program that changes most follows, with the ratios of its instructions
-    and of the bytes that it loads and stores; "=" is no change. `benchmarks/thresholds.py` counts
-    them on the final IR, without caches, and writes these lines.
+    "Felt by" names the program of the benchmarks that changes most if the value is halved or
+    doubled, its machine and threads, and the ratios of its instructions and of the bytes that it
+    loads and stores; "=" is no change. `benchmarks/thresholds.py` counts them on the final IR, which
+    knows no caches, and writes these lines. Where no program changes, the docstring says what the
+    threshold is for.
     """
 
     # Accuracy of sums
@@ -94,12 +95,6 @@ class Tuning:
 
     Fewer rows do not fill a register tile: 14 rows with AVX-512, 6 with AVX2.
     """
-    most_pieces: int = 3
-    """
-    Splits of a convolution along an axis: two borders and the interior.
-
-    A 3-tap window has no further case.
-    """
 
     # 3-D convolutions
 
@@ -133,12 +128,6 @@ class Tuning:
 
     A bound of compile time: each phase is a kernel.
     """
-    few_channels: int = 8
-    """
-    Channels up to which one convolution computes all phases.
-
-    Half a vector of AVX-512; those of one phase would leave most lanes empty.
-    """
     least_filled: float = 0.9
     """
     Share of filled lanes below which phases are separate, if their rows fill vectors.
@@ -149,6 +138,8 @@ class Tuning:
     least_channels: int = 8
     """
     Channels from which they become the innermost axis.
+
+    Up to as many, one convolution computes all phases of a transposed one.
 
     Half a vector of AVX-512.
     """
@@ -175,11 +166,9 @@ class Tuning:
     """
     plain_cycles: float = 3.0
     """
-    Cycles per vector of products in a plain loop: two loads, a multiply-add and a store.
-    """
-    plain_scalar_cycles: float = 1.5
-    """
-    Cycles per product in a plain loop without vectors.
+    Cycles per vector of products in a plain loop, twice those of a scalar product.
+
+    Two loads, a multiply-add and a store.
     """
     least_packed_extent: int = 4
     """
@@ -199,10 +188,6 @@ class Tuning:
     Vectors of a panel.
 
     A bound of the search: 8 vectors leave 3 rows in 32 registers.
-    """
-    chunk_cycles: float = 1.5
-    """
-    Cycles per vector of sums to add one chunk of terms to its total: a load and a store.
     """
     window_overlap: float = 1.5
     """
@@ -231,10 +216,6 @@ class Tuning:
     Streams of a large matrix-vector product.
 
     Zen 3: 1.5 times as fast as one stream, 8 streams hardly faster.
-    """
-    least_strip_results: int = 32
-    """
-    Results of a stream of a matrix-vector product, at least: two vectors of AVX-512.
     """
 
     # Loops of contractions
@@ -369,12 +350,6 @@ class Tuning:
 
     A bound of compile time: without it, a chain of fusions costs the square of its length. So
     many operations hide the load that one more fusion would save.
-    """
-    most_taps: int = 16
-    """
-    Taps of a resized element that are unrolled into lookups; more become a reduction.
-
-    Cubic interpolation has 4; antialiased downsampling has more.
     """
     joined_results: int = 4
     """

@@ -195,7 +195,7 @@ def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: T
     phases, channels = prod(map(len, axes)), shape_of(op.w)[1]
     if phases > tuning.most_phases:
         return True
-    return channels <= tuning.few_channels and not _fill_rows(op, axes, tuning)
+    return channels <= tuning.least_channels and not _fill_rows(op, axes, tuning)
 
 
 def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
