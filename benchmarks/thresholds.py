@@ -181,28 +181,44 @@ def sensitivity(lowered: Lowered, names: Iterable[str]) -> Found:
     found = defaultdict[str, dict[str, Change]](dict)
     ordered = sorted(names, key=lambda name: (lowered.readers[name], name))
     for direction in DIRECTIONS:
-        values = {name: neighbour(getattr(DEFAULT, name), direction) for name in ordered}
-        for name, change in changes(lowered, values):
+        for name, change in changes(lowered, ordered, direction):
             found[name][direction] = change
     return found
 
 
-def changes(lowered: Lowered, values: Values) -> Iterator[tuple[str, Change]]:
-    """What each of the values changes; many at once, as most of them change nothing."""
+def changes(lowered: Lowered, names: Sequence[str], direction: str) -> Iterator[tuple[str, Change]]:
+    """What each threshold changes; many at once, as most of them change nothing."""
     try:
-        if len(values) != 1:
-            if not values or lowered.is_unmoved(values):
+        if len(names) != 1:
+            if all(map(lowered.is_unmoved, patterns(names, direction))):
                 return
-        elif change := lowered.changed(values):
-            yield next(iter(values)), change
+        elif change := lowered.changed(values_of(names, direction)):
+            yield names[0], change
     except (PopgraphError, AssertionError, ArithmeticError) as error:
-        if len(values) == 1:
+        if len(names) == 1:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
-            yield next(iter(values)), {"error": text}
-    if len(values) > 1:
-        items = list(values.items())
-        for half in (items[: len(items) // 2], items[len(items) // 2 :]):
-            yield from changes(lowered, dict(half))
+            yield names[0], {"error": text}
+    if len(names) > 1:
+        for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+            yield from changes(lowered, half, direction)
+
+
+def values_of(names: Iterable[str], direction: str) -> Values:
+    return {name: neighbour(getattr(DEFAULT, name), direction) for name in names}
+
+
+def patterns(names: Sequence[str], direction: str) -> Iterator[Values]:
+    """
+    Other values of all thresholds together.
+
+    Two may cancel if both are doubled, or if one is doubled and the other halved: for each pair,
+    there is a pattern of either kind.
+    """
+    yield values_of(names, direction)
+    (other,) = set(DIRECTIONS) - {direction}
+    for bit in range((len(names) - 1).bit_length()):
+        turned = [name for number, name in enumerate(names) if number >> bit & 1]
+        yield values_of(names, direction) | values_of(turned, other)
 
 
 def task_of(network: str) -> tuple[ModuleOp, Compilation, Options]:
@@ -275,7 +291,7 @@ def run(
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """For each threshold: who reads it and who feels it, and the largest change each way."""
+    """For each threshold: in how many cases it was tried, and who reads and who feels it."""
     lowered = [result for result in results if "felt" in result]
     rows: dict[str, Any] = {}
     for name in THRESHOLDS:
@@ -283,6 +299,7 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         readers = {network_of(each["case"]) for each in lowered if name in each["read"]}
         row: dict[str, Any] = {
             "value": str(getattr(DEFAULT, name)),
+            "tried": sum(name in each["tried"] for each in lowered),
             "read": len(readers),
             "felt": sorted({network_of(case) for case in felt}),
         }
@@ -330,11 +347,12 @@ def with_evidence(source: str, record: Mapping[str, Any]) -> str:
         sentence = evidence(row)
         pattern = re.compile(
             rf'(^    {name}: [^\n]*\n    """\n(?:(?!    """)[^\n]*\n)*?)'
-            rf'(?:    {EVIDENCE} [^\n]*\n)?(?=    """\n)',
+            rf'(    (?:{EVIDENCE}|{UNFELT}) [^\n]*\n)?(?=    """\n)',
             re.MULTILINE,
         )
         if found := pattern.search(source):
-            line = f"    {sentence}\n" if sentence else ""
+            kept = found[2] if found[2] and UNFELT in found[2] else ""
+            line = f"    {sentence}\n" if sentence else kept
             source = source[: found.end(1)] + line + source[found.end() :]
     return source
 
@@ -343,7 +361,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, metavar="KIND/NAME")
+    parser.add_argument("--networks", nargs="*", choices=NETWORKS, metavar="KIND/NAME")
     parser.add_argument("--machines", nargs="+", choices=MACHINES)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, default=THRESHOLDS)
@@ -354,7 +372,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"the summary into {RECORD.name}")
     parser.add_argument("--docstrings", action="store_true", help="from the record to tuning.py")
     arguments = parser.parse_args()
-    networks = arguments.networks or (hashes.QUICK if arguments.quick else NETWORKS)
+    networks = hashes.QUICK if arguments.quick else NETWORKS
+    if arguments.networks is not None:
+        networks = arguments.networks
     if arguments.operators is not None:
         wanted = arguments.operators
         networks = [name for name, case in OPERATORS.items() if case.title in wanted or not wanted]

@@ -472,6 +472,7 @@ NUMBERS = {
     "reproducer.py:MOST_OPERATIONS": "how long somebody waits for an error",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
+    "tuning.py:PIXEL_LANES": "layouts are the same on all machines",
     "structured/analysis/quotients.py:_GREATEST": "a share of the exponents of an f32",
     "structured/analysis/quotients.py:_MOST": "ends a proof that would take long",
     "structured/analysis/quotients.py:_NEIGHBOURS": "more floats than an error in the last place",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -306,3 +307,17 @@ def test_thresholds_that_are_felt_are_those_that_change_a_program() -> None:
     found = sensitivity(Lowered.of(module.clone(), compilation.weights, options), names)
     assert {(name, way) for name, changes in found.items() for way in changes} == expected
     assert 0 < len(expected) < len(names) * len(DIRECTIONS)
+
+
+def test_docstrings_of_thresholds_say_what_is_recorded() -> None:
+    """The program that changes most, or why a threshold stays that changes none."""
+    from thresholds import EVIDENCE, RECORD, THRESHOLDS, UNFELT, with_evidence
+
+    record = json.loads(RECORD.read_text())
+    source = (FOLDER.parent / "popgraph/passes/tuning.py").read_text()
+    assert with_evidence(source, record) == source
+    for name in THRESHOLDS:
+        wanted = EVIDENCE if record["thresholds"][name]["felt"] else UNFELT
+        pattern = rf'^    {name}: [^\n]*\n    """(.*?)"""'
+        found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
+        assert found and wanted in found[1], name
