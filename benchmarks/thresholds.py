@@ -372,7 +372,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"the summary into {RECORD.name}")
     parser.add_argument("--docstrings", action="store_true", help="from the record to tuning.py")
     arguments = parser.parse_args()
-    networks = hashes.QUICK if arguments.quick else NETWORKS
+    networks: Sequence[str] = hashes.QUICK if arguments.quick else NETWORKS
     if arguments.networks is not None:
         networks = arguments.networks
     if arguments.operators is not None:

@@ -314,7 +314,7 @@ class Tuning:
     """
     winograd_utilization: float = 0.9
     """
-    Share of peak of Winograd's products.
+    Share of peak of Winograd's products, also in the gradient of weights.
 
     Zen 5: 92 to 95 % in the direct convolutions of ResNet-50, 88 to 93 % with other blocks.
     Felt by inference/squeezenet (avx2 x2): halved 1.01/1.00, doubled 1.00/1.00.
@@ -356,20 +356,10 @@ class Tuning:
     """
     late_tile_cycles: PerTile = PerTile(1.2, 1.75)
     """
-    Cycles per byte of transformed tiles beyond L2, written and read once.
+    Cycles per byte of transformed tiles beyond L2, written and read once; long rows cost half.
 
     The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36.
     Unfelt by the benchmarks: a term of the cost of large images in training.
-    """
-    late_sum_cycles: PerTile = PerTile(0.5, 1.0)
-    """
-    Cycles per byte of sums beyond L2 in the gradient of weights: long contiguous rows.
-    Unfelt by the benchmarks: a term of the cost of training.
-    """
-    gradient_utilization: float = 0.8
-    """
-    Share of peak of the products of Winograd's gradient of weights.
-    Unfelt by the benchmarks: a term of the cost of training.
     """
     gradient_back_cycles: float = 2.0
     """
