@@ -104,7 +104,7 @@ class Tuning:
     Results along an axis that a split of a convolution has at least.
 
     Fewer rows do not fill a register tile: 14 rows with AVX-512, 6 with AVX2.
-    Unfelt by the benchmarks: they pad little; the fuzz reaches splits with small images.
+    Felt by inference/deeplabv3 (zen4 x2): halved =, doubled 1.50/1.51.
     """
 
     # 3-D convolutions
@@ -168,7 +168,7 @@ class Tuning:
     least_pixel_products: int = 16
     """
     Multiplications per element from which an image with few channels is vectorized by rows.
-    Unfelt by the benchmarks: it keeps cheap convolutions to one channel out.
+    Felt by inference/basic_pitch (zen4 x2): halved 0.99/0.97, doubled 1.02/1.13.
     """
 
     # Schedules of contractions
@@ -208,6 +208,12 @@ class Tuning:
 
     A bound of the search: 8 vectors leave 3 rows in 32 registers.
     Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/0.99, doubled =.
+    """
+    chunk_cycles: float = 1.5
+    """
+    Cycles per vector of sums to add one chunk of terms to its total: a load and a store.
+
+    Unfelt by the benchmarks: without it, though, ResNet-50 has other schedules on Zen 4.
     """
     window_overlap: float = 1.5
     """
@@ -310,11 +316,11 @@ class Tuning:
     winograd_crowd_cycles: float = 0.5
     """
     Cycles per byte of transformed tiles beyond `winograd_kept_l2`, which weights evict.
-    Felt by inference/rapidocr_det (zen4 x2): halved 1.00/1.00, doubled =.
+    Felt by training/resnet18 (zen4 x1): halved 1.00/1.00, doubled 1.00/1.00.
     """
     winograd_utilization: float = 0.9
     """
-    Share of peak of Winograd's products, also in the gradient of weights.
+    Share of peak of Winograd's products.
 
     Zen 5: 92 to 95 % in the direct convolutions of ResNet-50, 88 to 93 % with other blocks.
     Felt by inference/squeezenet (avx2 x2): halved 1.01/1.00, doubled 1.00/1.00.
@@ -356,15 +362,25 @@ class Tuning:
     """
     late_tile_cycles: PerTile = PerTile(1.2, 1.75)
     """
-    Cycles per byte of transformed tiles beyond L2, written and read once; long rows cost half.
+    Cycles per byte of transformed tiles beyond L2, written and read once.
 
     The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36.
-    Unfelt by the benchmarks: a term of the cost of large images in training.
+    Felt by training/resnet18 (zen4 x1): halved 0.91/0.95, doubled 1.11/1.04.
+    """
+    late_sum_cycles: PerTile = PerTile(0.5, 1.0)
+    """
+    Cycles per byte of sums beyond L2 in the gradient of weights: long contiguous rows.
+    Felt by training/resnet18 (zen4 x1): halved =, doubled 1.04/1.00.
+    """
+    gradient_utilization: float = 0.8
+    """
+    Share of peak of the products of Winograd's gradient of weights.
+    Felt by training/resnet18 (zen4 x1): halved 1.11/1.04, doubled =.
     """
     gradient_back_cycles: float = 2.0
     """
     Cycles per vector of a term in the transform of that gradient's sums.
-    Unfelt by the benchmarks: a term of the cost of training.
+    Felt by training/resnet18 (zen4 x1): halved =, doubled 1.04/1.00.
     """
     transform_ahead_lines: int = 2
     """

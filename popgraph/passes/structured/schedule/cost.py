@@ -265,7 +265,7 @@ class Estimate:
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
         """
-        Cycles of a tile: tile_overhead_cycles + terms * step + epilogue + late results.
+        Cycles of a tile: tile_overhead_cycles + terms * step + chunks + epilogue + late results.
 
         A step is the larger of step_cycles + far lines + evicted scalars, and the time in which
         its vectors come from L2.
@@ -288,7 +288,9 @@ class Estimate:
         step = max(step_cycles(machine, singles, loads, work) + far, self._fill(columns, terms))
         if scalars.overlaps(rows):
             step *= self.tuning.window_overlap
+        chunks = self.terms // self.tuning.chain_terms
         cycles = machine.tile_overhead_cycles + self.terms * step
+        cycles += work * self.tuning.chunk_cycles * chunks
         for form in self.reads.others:
             stride = form.stride(self.dim)
             if stride in (0, 1):

@@ -56,12 +56,12 @@ class WinogradGradientCandidate:
         vectors = -(-before // width) + -(-behind // width)
         pairs = before * behind
         products = (
-            taps * total * pairs / (machine.fmas_per_cycle * width * tuning.winograd_utilization)
+            taps * total * pairs / (machine.fmas_per_cycle * width * tuning.gradient_utilization)
         )
         back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
         tiles = self._late(taps * total * before) + self._late(taps * total * behind)
-        sums = self._late(taps * pairs)  # Long rows, half as dear as the taps of tiles.
-        late = tuning.late_tile_cycles[size] * (tiles + sums / 2)
+        late = tuning.late_tile_cycles[size] * tiles
+        late += tuning.late_sum_cycles[size] * self._late(taps * pairs)
         return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
 
     @property
