@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check bless bench hashes docs pages pictures notebooks accuracy operators release-notes sizes clean
+.PHONY: help demo test test-all test-costs check lint types fuzz sanitize conformance suites targets xdsl wheels-check bless bench hashes thresholds docs pages pictures notebooks accuracy operators release-notes sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,9 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 
 hashes: $(READY)  ## hash the C of the benchmark networks into build/hashes.txt, or compare with it if it is there; HASHES=--quick
 	$(BIN)/python benchmarks/hashes.py $(HASHES) $(if $(wildcard build/hashes.txt),--against,--write) build/hashes.txt
+
+thresholds: $(READY)  ## which thresholds of Tuning the benchmark networks feel, into benchmarks/thresholds.json and docstrings; THRESHOLDS=--quick
+	$(BIN)/python benchmarks/thresholds.py $(THRESHOLDS) --write --docstrings
 
 docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.compiler import load
+from popgraph.compiler import load, lower
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.options import Options
@@ -280,3 +282,42 @@ def test_hashes_that_differ_are_reported_and_networks_of_one_record_are_not() ->
     before = ["inference/a avx2 x1: 01", "inference/a avx2 x2: 02", "inference/b avx2 x1: 03"]
     after = ["inference/a avx2 x1: 01", "inference/a avx2 x2: 05", "inference/c avx2 x1: 06"]
     assert list(differences(before, after)) == ["inference/a avx2 x2: 02 -> 05"]
+
+
+def test_thresholds_that_are_felt_are_those_that_change_a_program() -> None:
+    """Passes that run again, many thresholds at once, find what whole compilations find."""
+    from thresholds import DEFAULT, DIRECTIONS, Lowered, neighbour, sensitivity
+
+    module, compilation = load(FOLDER.parent / "examples/lenet.pgraph")
+    specialise(module, {"x": (4, 1, 28, 28)}, compilation.weights)
+    options, names = Options(measured=()), ("chain_terms", "longest_body", "shortest_row")
+
+    def program(**values: Any) -> ModuleOp:
+        chosen = replace(options, tuning=replace(DEFAULT, **values))
+        return lower(module.clone(), Compilation(compilation.weights), chosen)
+
+    usual = program()
+    expected = {
+        (name, direction)
+        for name, direction in product(names, DIRECTIONS)
+        if not usual.is_structurally_equivalent(
+            program(**{name: neighbour(getattr(DEFAULT, name), direction)})
+        )
+    }
+    found = sensitivity(Lowered.of(module.clone(), compilation.weights, options), names)
+    assert {(name, way) for name, changes in found.items() for way in changes} == expected
+    assert 0 < len(expected) < len(names) * len(DIRECTIONS)
+
+
+def test_docstrings_of_thresholds_say_what_is_recorded() -> None:
+    """The program that changes most, or why a threshold stays that changes none."""
+    from thresholds import EVIDENCE, RECORD, THRESHOLDS, UNFELT, with_evidence
+
+    record = json.loads(RECORD.read_text())
+    source = (FOLDER.parent / "popgraph/passes/tuning.py").read_text()
+    assert with_evidence(source, record) == source
+    for name in THRESHOLDS:
+        wanted = EVIDENCE if record["thresholds"][name]["felt"] else UNFELT
+        pattern = rf'^    {name}: [^\n]*\n    """(.*?)"""'
+        found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
+        assert found and wanted in found[1], name

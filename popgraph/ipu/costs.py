@@ -12,7 +12,6 @@ from popgraph.dialects.tile import IndexOp, YieldOp
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.stages import WORD
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 
 FREE = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, IndexOp, YieldOp)
@@ -25,9 +24,9 @@ def lanes(ipu: Ipu, element: Attribute) -> int:
     return max(1, ipu.vector_bytes // width)
 
 
-def rounds(ipu: Ipu, tuning: Tuning, received: Array) -> Array:
+def rounds(ipu: Ipu, received: Array) -> Array:
     """In how many rounds a sum is taken whose terms do not fit into a tile all at once."""
-    found: Array = np.maximum(1, np.ceil(received / (ipu.tile_bytes * tuning.tile_memory)))
+    found: Array = np.maximum(1, np.ceil(received / ipu.operand_bytes))
     return found
 
 

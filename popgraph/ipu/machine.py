@@ -61,11 +61,24 @@ class Ipu:
     """Bytes of code of one bulk-synchronous step on each tile."""
     vertex_bytes: int = 48
     """Bytes of state of a vertex: where its operands are."""
+    least_tile_bytes: int = 128
+    """Bytes of a tensor per tile, at least: the time to exchange them is a fifth of a sync."""
+    operand_share: float = 0.6
+    """
+    Share of a tile's memory for the operands that a contraction receives at once.
+
+    The default of PopART's `availableMemoryProportion`.
+    """
 
     @property
     def total_tiles(self) -> int:
         """The tiles of all IPUs."""
         return self.count * self.tiles
+
+    @property
+    def operand_bytes(self) -> float:
+        """Bytes of a tile for the operands that a contraction receives at once."""
+        return self.tile_bytes * self.operand_share
 
     @property
     def link_bytes(self) -> float:

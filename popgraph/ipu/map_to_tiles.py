@@ -55,7 +55,6 @@ from popgraph.ipu.stages import (
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.outside import add_pass
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import Shape, prod
 
 SOURCES = (ConstantOp, VariableOp)
@@ -87,22 +86,19 @@ class MapToTiles(Pass):
     """How many IPUs there are."""
     tiles: int = 0
     """Tiles of each of them; 0: as many as it has."""
-    tuning: Tuning = field(default_factory=Tuning)
-
-    @classmethod
-    def of(cls, options: Options) -> MapToTiles:
-        return cls(tuning=options.tuning)
+    least_tile_bytes: int = Ipu.least_tile_bytes
+    """Bytes of a tensor per tile, at least."""
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         device = IPUS[self.ipu].of(self.count, self.tiles)
-        mapper = _Mapper(device, self.tuning)
+        mapper = _Mapper(replace(device, least_tile_bytes=self.least_tile_bytes))
         for graph in graphs_of(module):
             mapper.map_graph(graph)
 
 
 def on_ipus(options: Options, ipu: Ipu) -> Options:
     """Options whose passes end with the mapping onto these IPUs, instead of code for a CPU."""
-    mapping = MapToTiles(ipu.name, ipu.count, ipu.tiles, options.tuning)
+    mapping = MapToTiles(ipu.name, ipu.count, ipu.tiles, ipu.least_tile_bytes)
     return replace(options, passes=(mapping, *options.passes), disabled=options.disabled | CPU_ONLY)
 
 
@@ -111,7 +107,6 @@ class _Mapper:
     """Maps one graph after the other; what does not fill all tiles begins behind the last."""
 
     ipu: Ipu
-    tuning: Tuning
     _next: int = 0
     _known: dict[SSAValue, MappingAttr] = field(default_factory=dict)
 
@@ -177,7 +172,7 @@ class _Mapper:
         return self._known[value]
 
     def _cut(self, op: ContractOp | ReduceOp) -> None:
-        parts = Work(op, self.ipu, self.tuning).parts()
+        parts = Work(op, self.ipu).parts()
         self._set(op, self._from_next(grid_mapping(op.sizes, parts)))
 
     def _place_factors(self, op: ContractOp) -> None:
@@ -239,7 +234,7 @@ class _Mapper:
 
     def _worth(self, shape: Shape, value: SSAValue, least: int = 0) -> int:
         """How many tiles a tensor is worth, each with so many bytes or more."""
-        least = least or self.tuning.least_tile_bytes
+        least = least or self.ipu.least_tile_bytes
         count = prod(shape) * held_bytes(value) // least
         return max(1, min(self.ipu.total_tiles, count))
 

@@ -24,7 +24,6 @@ from popgraph.ipu.steps import Simulator, Step
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 
 Part: TypeAlias = "Step | Call"
@@ -64,11 +63,11 @@ class Call:
 class IpuModel:
     """A program that is mapped onto IPUs, its cycles and its memory."""
 
-    def __init__(self, module: ModuleOp, ipu: Ipu, tuning: Tuning) -> None:
+    def __init__(self, module: ModuleOp, ipu: Ipu) -> None:
         """`module` is what `map-to-tiles` leaves."""
         self.ipu, self.module = ipu, module
         self._graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
-        self._simulator = Simulator(ipu, tuning)
+        self._simulator = Simulator(ipu)
         self._temporary: dict[Operation, Array] = {}
 
     @staticmethod
@@ -82,7 +81,7 @@ class IpuModel:
         """The model of a program of any level above; `module` stays as it is."""
         mapped = module.clone()
         lower(mapped, compilation, on_ipus(options, ipu), observer=observer)
-        return IpuModel(mapped, ipu, options.tuning)
+        return IpuModel(mapped, ipu)
 
     @property
     def graph(self) -> GraphOp:

@@ -23,11 +23,15 @@ from popgraph.ipu.costs import (
 )
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.stages import held_bytes, may_split_sums
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 
 Operand: TypeAlias = tuple[SSAValue, AffineMap]
+
+MOST_CUT_LOOPS = 3
+"""Parallel loops of an operation that are cut: batch, rows and columns."""
+MOST_PARTITIONS = 1 << 17
+"""Partitions that are compared: the arrays of their costs take a few MB."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,6 @@ class Work:
 
     op: ReduceOp | ContractOp
     ipu: Ipu
-    tuning: Tuning
 
     @property
     def inputs(self) -> list[Operand]:
@@ -93,7 +96,7 @@ class Work:
         """How many parts each loop has in the partition that costs least."""
         blocks = self._candidates()
         cycles, sums = self._cycles(blocks), self._sums(blocks)
-        fits = sums <= self.ipu.tile_bytes * self.tuning.tile_memory
+        fits = sums <= self.ipu.operand_bytes
         ranked = np.where(fits, cycles, np.inf) if fits.any() else sums
         best: list[int] = blocks.parts[int(np.argmin(ranked))].tolist()
         return best
@@ -101,11 +104,11 @@ class Work:
     def _candidates(self) -> Blocks:
         sizes, rank = self.op.sizes, self.op.parallel_rank
         largest = sorted((dim for dim in range(rank) if sizes[dim] > 1), key=lambda d: -sizes[d])
-        cut = largest[: self.tuning.most_cut_loops]
+        cut = largest[:MOST_CUT_LOOPS]
         if may_split_sums(self.op):
             inner = [dim for dim in range(rank, len(sizes)) if sizes[dim] > 1]
             cut += sorted(inner, key=lambda dim: -sizes[dim])[:1]
-        most = max(2, int(self.tuning.most_partitions ** (1 / max(1, len(cut)))))
+        most = max(2, int(MOST_PARTITIONS ** (1 / max(1, len(cut)))))
         tiles = self._worth()
         choices = [_counts(sizes[dim], tiles, most) for dim in cut]
         grids = np.meshgrid(*choices, indexing="ij") if choices else []
@@ -119,12 +122,12 @@ class Work:
         whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
         results = prod(self.op.sizes[: self.op.parallel_rank]) * self.sum_bytes
         touched = int(self._received(whole)[0]) + results
-        return max(1, min(self.ipu.total_tiles, touched // self.tuning.least_tile_bytes))
+        return max(1, min(self.ipu.total_tiles, touched // self.ipu.least_tile_bytes))
 
     def _cycles(self, blocks: Blocks) -> Array:
         received = self._received(blocks)
         moving = received / self.ipu.exchange_bytes
-        again = (rounds(self.ipu, self.tuning, received) - 1) * self.ipu.sync_cycles
+        again = (rounds(self.ipu, received) - 1) * self.ipu.sync_cycles
         found: Array = moving + again + self._computing(blocks) + self._joining(blocks)
         return found + self._crossing(blocks)
 

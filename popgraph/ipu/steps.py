@@ -43,7 +43,6 @@ from popgraph.ipu.stages import (
     own_mapping,
     stages,
 )
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -103,8 +102,8 @@ class _Work:
 class Simulator:
     """Makes the steps of operations that are mapped onto the tiles of some IPUs."""
 
-    def __init__(self, ipu: Ipu, tuning: Tuning) -> None:
-        self._ipu, self._tuning = ipu, tuning
+    def __init__(self, ipu: Ipu) -> None:
+        self._ipu = ipu
 
     def steps(self, op: Operation) -> list[Step]:
         """What an operation does; nothing, if it moves and computes nothing."""
@@ -182,7 +181,7 @@ class Simulator:
         busy, most = int(np.count_nonzero(volumes)), received.max(initial=0)
         times = 1
         if number == 0 and isinstance(op, ReduceOp | ContractOp):
-            times = int(rounds(self._ipu, self._tuning, most))
+            times = int(rounds(self._ipu, most))
         return _Work(received, sent, linked, compute, busy, partials, times)
 
     def _from_others(self, read: Read, stage: Stage, held: MappingAttr) -> Array:

@@ -1,4 +1,4 @@
-"""The thresholds of decisions: when a transformation pays, and how far it goes."""
+"""Thresholds of decisions: when a transformation pays, and its bounds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 from popgraph.support.machine import Machine
 
+PIXEL_LANES = 16
+"""Lanes of a float32 vector of AVX-512; layouts are the same on all machines."""
+
 
 @dataclass(frozen=True)
 class PerTile:
-    """A figure for each size of Winograd's tiles."""
+    """A cost for each size of Winograd's tiles."""
 
     two: float
-    """Of tiles of 2x2 results."""
+    """Tiles of 2x2 results."""
     four: float
-    """Of tiles of 4x4 results."""
+    """Tiles of 4x4 results."""
 
     def __getitem__(self, size: int) -> float:
         return {2: self.two, 4: self.four}[size]
@@ -23,314 +26,656 @@ class PerTile:
 @dataclass(frozen=True)
 class Tuning:
     """
-    Every threshold of a decision; tests pass small ones to meet each decision in small programs.
+    The thresholds of all decisions.
 
-    A field that ends in `_l1` or `_l2` is a share of that cache of the machine.
+    A field that ends in `_l1` or `_l2` is a share of that cache of the machine. Cycles are those of
+    the cost model, whose figures were measured on a Xeon (family 6, model 85) and a Zen 3. Tests
+    pass small thresholds to reach each decision in small programs.
+
+    "Felt by" names the program of the benchmarks that changes most if the value is halved or
+    doubled, its machine and threads, and the ratios of its instructions and of the bytes that it
+    loads and stores; "=" is no change. `benchmarks/thresholds.py` counts them on the final IR,
+    which knows no caches, and writes these lines. Where no program changes, the docstring says
+    what the threshold is for.
     """
 
     # Accuracy of sums
 
     chain_terms: int = 256
-    """Terms: the longest chain of float32 additions in a contraction."""
+    """
+    Terms of the longest chain of float32 additions in a contraction.
+
+    An accuracy bound: chains of 256 terms leave an error of 3e-7 to 5e-7 of the largest result,
+    like onnxruntime's. On Zen 5, chunks cost 1 to 2 % of a large matmul.
+    Felt by training/lenet (avx2 x2): halved 1.01/1.05, doubled 1.00/0.98.
+    """
     chain_terms_f64: int = 0
-    """Terms of a chain of float64 additions; 0: any number is accurate."""
+    """
+    Terms of the longest chain of float64 additions in a contraction; 0 means unlimited.
+
+    By definition: the rounding error of float64 is far below what tests and users compare.
+    Unfelt by the benchmarks: they compute in float32; the pass fuzz chunks float64 sums with it.
+    """
     winograd_chain_terms: int = 64
-    """Terms: shorter than others, since the transforms make numbers of different size."""
+    """
+    Terms of the longest chain of float32 additions in Winograd's domain.
+
+    An accuracy bound, shorter than `chain_terms` as the transforms amplify errors: with 512
+    channels and 4x4 tiles, 64 terms leave 1e-6 of the largest result, one chain 3.6e-6 (Zen 5).
+    Felt by inference/squeezenet (avx2 x2): halved 1.01/1.04, doubled =.
+    """
     partial_sums: int = 32
-    """Terms, or sums of them, that are added up before that is added to what they are part of."""
+    """
+    Chunks, or sums of chunks, that one level of blocked summation adds in a chain.
+
+    An accuracy bound: the error grows with `chain_terms` + 32 per level instead of all terms.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
 
     # Control flow
 
     most_unrolled_turns: int = 64
-    """Turns of a loop, with those around it, that are written out where shapes change in it."""
+    """
+    Iterations that are unrolled when shapes change between them, nested loops multiplied.
 
-    # Products of small numbers
+    A bound of compile time: the program grows by the body for each iteration.
+    Unfelt by the benchmarks: a bound; tests reach both sides with it.
+    """
+
+    # Products of small integers
 
     least_word_terms: int = 8
-    """Terms along the summed axis, from which on it pays to put them in words."""
+    """
+    Terms of a sum from which packed sub-byte vectors pay.
+
+    Two words of four bytes: below it, packing touches as many elements as multiplying saves.
+    Unfelt by the benchmarks: their sums are longer.
+    """
 
     # Padding of convolutions
 
     least_skipped: float = 1 / 8
-    """Share of the products: where more of them multiply padding, a convolution is cut."""
+    """
+    Share of multiplications with padding above which a convolution is split to skip them.
+    Unfelt by the benchmarks: they pad little; the fuzz reaches splits with small images.
+    """
     least_piece: int = 8
-    """Results along an axis: fewer of them do not fill the registers."""
-    most_pieces: int = 3
-    """Along an axis: where taps are three, as they mostly are, more would save nothing."""
+    """
+    Results along an axis that a split of a convolution has at least.
 
-    # Convolutions over volumes
+    Fewer rows do not fill a register tile: 14 rows with AVX-512, 6 with AVX2.
+    Felt by inference/deeplabv3 (zen4 x2): halved =, doubled 1.50/1.51.
+    """
+
+    # 3-D convolutions
 
     least_folded_channels: int = 32
-    """Channels from which on transforms of images save more than the copies of depth take."""
+    """
+    Input channels from which a 3-D convolution becomes 2-D convolutions.
 
-    # Factors in fewer bits
+    Winograd then saves more than the copies along the depth cost.
+    Felt by operator/Conv#91 (avx2 x2): halved 0.34/0.36, doubled =.
+    """
+
+    # Narrow operands
 
     most_narrow_uses: int = 6
-    """Where more results share an element, it is widened once, not whenever it is read."""
+    """
+    Uses of an element up to which it is widened at each read, not once for all.
 
+    Each use costs a conversion; a widened copy costs a store and a load of 4 bytes.
+    Unfelt by the benchmarks: decoders read a weight once, or 128 times.
+    """
     least_block_terms: int = 16
-    """Where fewer rows of weights share a scale, there would be too many sums to scale."""
+    """
+    Rows of quantized weights that share a scale, at least, for sums to be scaled by block.
 
-    # Gradients of strided convolutions
+    Each block costs one multiply-add per result, 1/16 of its products.
+    Unfelt by the benchmarks: their blocks have 32 rows; the fuzz uses blocks of 2.
+    """
+
+    # Transposed and strided convolutions
 
     most_phases: int = 16
-    """Convolutions for the phases of one; where there would be more, one computes all of them."""
-    few_channels: int = 8
-    """Channels up to which one does as well: each phase alone would leave vectors half empty."""
+    """
+    Phases of a transposed convolution that are separate convolutions; one computes more of them.
+
+    A bound of compile time: each phase is a kernel.
+    Felt by operator/ConvTranspose#101 (zen4 x2): halved 0.99/0.52, doubled =.
+    """
     least_filled: float = 0.9
-    """Share of the lanes: where one fills less, and rows of a phase do so, phases are apart."""
+    """
+    Share of filled lanes below which phases are separate, if their rows fill vectors.
+    Felt by operator/ConvTranspose#92 (zen4 x2): halved 1.81/0.49, doubled =.
+    """
 
     # Layouts
 
     least_channels: int = 8
-    """Channels from which on it pays to have them innermost."""
-    pixel_lanes: int = 16
-    """Pixels that fill a vector, where results have too few channels for that."""
+    """
+    Channels from which they become the innermost axis.
+
+    Up to as many, one convolution computes all phases of a transposed one.
+
+    Half a vector of AVX-512.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     least_row_share: float = 0.7
-    """Share of the lanes that a row fills, whose end is taken in ever shorter vectors."""
+    """
+    Share of filled lanes from which vectors run along rows of pixels.
+    Felt by operator/ConvTranspose#92 (zen4 x2): halved =, doubled 1.81/0.49.
+    """
     least_pixel_products: int = 16
-    """Products of an element: for fewer, pixels are not put side by side where channels are."""
+    """
+    Multiplications per element from which an image with few channels is vectorized by rows.
+    Felt by inference/basic_pitch (zen4 x2): halved 0.99/0.97, doubled 1.02/1.13.
+    """
 
     # Schedules of contractions
 
     least_products: int = 4096
-    """Multiplications from which on a contraction gets a schedule; others stay plain loops."""
+    """
+    Multiplications from which a contraction is scheduled; smaller ones stay plain loops.
+
+    They take 130 cycles of AVX-512, the overhead of five register tiles.
+    Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     plain_cycles: float = 3.0
-    """Cycles of a plain loop per vector of products."""
-    plain_scalar_cycles: float = 1.5
-    """Cycles of a plain loop per product, where it does not run on vectors."""
+    """
+    Cycles per vector of products in a plain loop, twice those of a scalar product.
+
+    Two loads, a multiply-add and a store.
+    Felt by inference/squeezenet (avx2 x2): halved 1.07/1.18, doubled =.
+    """
     least_packed_extent: int = 4
-    """Elements of a loop from which on it is worth running along vectors."""
+    """
+    Iterations of a loop from which it can be vectorized along packed panels.
+
+    One vector of 16 bytes.
+    Felt by training/lenet (avx2 x2): halved =, doubled 1.51/2.73.
+    """
     near_contractions: int = 4
     """
-    Contractions: so far apart, two share what is packed even where values are recomputed.
+    Distance, in contractions, up to which two share a packed operand under recomputation.
 
-    Those of a layer's gradients and its neighbour's are; it would be kept long for others.
+    The gradients of a layer and its neighbour are this close; longer sharing keeps the panel
+    alive, which recomputation is to avoid.
+    Unfelt by the benchmarks: none recomputes; the bound is for those that do.
     """
     most_vectors: int = 8
-    """Vectors of a panel."""
+    """
+    Vectors of a panel.
+
+    A bound of the search: 8 vectors leave 3 rows in 32 registers.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/0.99, doubled =.
+    """
     chunk_cycles: float = 1.5
-    """Cycles per vector of sums for each chunk of terms that is added to its total."""
+    """
+    Cycles per vector of sums to add one chunk of terms to its total: a load and a store.
+
+    Unfelt by the benchmarks: without it, though, ResNet-50 has other schedules on Zen 4.
+    """
     window_overlap: float = 1.5
-    """Slowdown of a step that reads what another row read before."""
+    """
+    Slowdown of a step that reads elements that another row has read before.
+    Felt by training/lenet (avx2 x2): halved 1.03/1.00, doubled =.
+    """
     hidden_results: float = 1 / 8
-    """Share of a tile's own time in which it waits for the results of the one before for free."""
+    """
+    Share of a tile's time in which stores of the previous tile cost nothing.
+    Felt by inference/inception_v1 (avx2 x2): halved 1.00/1.01, doubled 1.00/0.97.
+    """
     panels_l2: float = 0.5
-    """Panels that stay in L2 while rows stream by."""
+    """
+    Share of L2 for packed panels that stay while rows stream through the rest.
+    Felt by training/transformer (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     panel_l1: float = 1.0
-    """A panel that stays in L1 while all rows go by."""
+    """
+    Share of L1 for one panel that all rows reuse.
+    Felt by inference/silero_vad (zen4 x2): halved 1.03/1.01, doubled 1.00/1.00.
+    """
     streamed_l2: float = 2.0
-    """A factor that no L2 keeps from one run to the next."""
+    """
+    Operand size, in L2, from which each run reads it from memory again.
+
+    With least-recently-used replacement nothing of it is left after a run.
+    Felt by inference/inception_v1 (avx2 x2): halved =, doubled 1.00/1.00.
+    """
     gemv_strips: int = 4
-    """Strips of a large matrix-vector product: 1.5 times as fast as one, eight hardly faster."""
-    least_strip_results: int = 32
-    """Results of a strip that are worth it: some whole vectors."""
+    """
+    Streams of a large matrix-vector product.
+
+    Zen 3: 1.5 times as fast as one stream, 8 streams hardly faster.
+    Felt by inference/gru_1x64x512 (zen4 x2): halved 1.01/1.00, doubled 1.00/1.00.
+    """
 
     # Loops of contractions
 
     prefetched_blocks: int = 40
-    """Blocks of rows: a panel that more of them use has long arrived when it is read again."""
-    prefetched_elements: int = 4 * 1024
-    """Elements of a panel that are worth prefetching."""
-    chunk_sums_l2: float = 1 / 16
-    """Sums that stay in L2 beside a chunk of a panel and what it meets."""
-    k_outer_totals_l2: float = 0.5
-    """Totals beside the results: what a factor leaves of L2."""
+    """
+    Blocks of rows per panel up to which the next panel is prefetched.
 
-    # Winograd's transforms
+    Zen 5: ResNet-50 with cold weights gains 3 %; more blocks leave hardware the time.
+    Felt by inference/squeezenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
+    prefetched_elements: int = 4 * 1024
+    """
+    Elements of a panel from which it is prefetched: hardware follows shorter ones.
+    Felt by inference/squeezenet (avx2 x2): halved =, doubled 1.00/1.00.
+    """
+    chunk_sums_l2: float = 1 / 16
+    """
+    Share of L2 for sums that wait while all rows meet one chunk of a panel.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
+    """
+    k_outer_totals_l2: float = 0.5
+    """
+    Share of L2 for totals of a contraction whose reduction is outermost.
+    Unfelt by the benchmarks: a bound of local memory, which the fuzz reaches.
+    """
+
+    # Winograd
 
     winograd_gain: float = 1.1
-    """So many times as fast as the sums themselves the transforms must be, by estimate."""
+    """
+    Speed-up over the direct convolution, by estimate, from which Winograd is chosen.
+    Felt by inference/mtcnn_pnet (zen4 x2): halved =, doubled 0.91/0.85.
+    """
     winograd_vectors: int = 2
-    """Vectors of results beside each other in registers."""
+    """
+    Vectors of results in the register tile of Winograd's products.
+
+    Zen 5: 2 vectors by 7 to 14 rows reach 93 to 95 % of peak, 4 by 7 88 %, 1 by 28 84 %.
+    Felt by inference/squeezenet (avx2 x2): halved 1.06/0.99, doubled 1.01/1.21.
+    """
     max_tiles_in_registers: int = 14
-    """Tiles whose sums are in registers at once."""
+    """
+    Rows of the register tile of Winograd's products.
+
+    Zen 5: 6 to 14 rows reach 92 to 95 % of peak, 4 rows 62 %, 16 rows 89 %.
+    Felt by inference/mtcnn_pnet (zen4 x2): halved 1.02/1.08, doubled 1.00/0.98.
+    """
     winograd_rounds: int = 4
-    """Blocks of tiles may be this many times as large as what registers hold."""
+    """
+    Register tiles per block of Winograd tiles, at most.
+
+    A bound of the search; larger blocks leave L2 (10 to 30 % slower, Zen 5).
+    Felt by inference/squeezenet (avx2 x2): halved 1.01/1.02, doubled 1.00/1.00.
+    """
     winograd_scratch_l2: float = 0.75
-    """Transformed tiles and sums that stay in L2 while weights go by."""
+    """
+    Share of L2 for transformed tiles and sums while weights stream past.
+    Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled =.
+    """
     winograd_kept_l2: float = 0.5
-    """What of that stays there at no cost."""
+    """
+    Share of L2 that transformed tiles and sums fill without being evicted by weights.
+    Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled =.
+    """
     winograd_crowd_cycles: float = 0.5
-    """Cycles for each byte of a block beyond that, as weights go by beside it."""
+    """
+    Cycles per byte of transformed tiles beyond `winograd_kept_l2`, which weights evict.
+    Felt by training/resnet18 (zen4 x1): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     winograd_utilization: float = 0.9
-    """Share of the time that multipliers are busy in a long sum."""
+    """
+    Share of peak of Winograd's products.
+
+    Zen 5: 92 to 95 % in the direct convolutions of ResNet-50, 88 to 93 % with other blocks.
+    Felt by inference/squeezenet (avx2 x2): halved 1.01/1.00, doubled 1.00/1.00.
+    """
     winograd_overlap: float = 0.35
-    """Of products and the arrival of weights: the share of the shorter that the other hides."""
+    """
+    Share of the shorter of products and loads of weights that the other hides.
+    Felt by inference/squeezenet (avx2 x2): halved =, doubled 1.01/1.02.
+    """
     winograd_output_cycles: PerTile = PerTile(30.0, 90.0)
-    """Cycles to transform the results of a tile back, per vector of channels."""
+    """
+    Cycles of the output transform of a tile, per vector of channels.
+    Felt by inference/mtcnn_pnet (zen4 x2): halved =, doubled 0.91/0.85.
+    """
     winograd_tile_cycles: PerTile = PerTile(40.0, 120.0)
-    """Cycles to transform a tile of the image, per vector of channels."""
+    """
+    Cycles of the input transform of a tile, per vector of channels.
+    Felt by inference/mtcnn_pnet (zen4 x2): halved =, doubled 0.91/0.85.
+    """
     winograd_weight_cycles: float = 24.0
-    """Cycles per vector of transformed weights, where they are transformed in every run."""
+    """
+    Cycles per vector of transformed weights, where each run transforms them (training).
+    Felt by training/alexnet (avx2 x2): halved 0.97/1.00, doubled =.
+    """
     winograd_permute_cycles: float = 3.0
-    """Cycles per weight that is permuted before."""
+    """
+    Cycles per weight to permute it before each run's transform (training).
+    Unfelt by the benchmarks: a small term of the cost of training.
+    """
     least_shared_blocks: int = 4
-    """Blocks of tiles below which threads share panels of weights instead."""
+    """
+    Blocks of tiles below which threads share panels of weights instead of blocks.
+    Felt by inference/mtcnn_rnet (zen4 x1): halved 0.96/0.98, doubled =.
+    """
     most_panel_blocks: int = 16
-    """Blocks that may read a panel of weights one after the other."""
+    """
+    Blocks of tiles that read a panel of weights in turn, at most.
+    Unfelt by the benchmarks: a bound of the search.
+    """
     late_tile_cycles: PerTile = PerTile(1.2, 1.75)
     """
-    Cycles for each byte of transformed tiles, there and back, that L2 does not hold.
+    Cycles per byte of transformed tiles beyond L2, written and read once.
 
-    A tile goes to as many places far apart as it has taps: 16 of them are prefetched, 36 are not.
+    The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36.
+    Felt by training/resnet18 (zen4 x1): halved 0.91/0.95, doubled 1.11/1.04.
     """
     late_sum_cycles: PerTile = PerTile(0.5, 1.0)
-    """The same for sums of products, which are long rows in each place."""
+    """
+    Cycles per byte of sums beyond L2 in the gradient of weights: long contiguous rows.
+    Felt by training/resnet18 (zen4 x1): halved =, doubled 1.04/1.00.
+    """
     gradient_utilization: float = 0.8
-    """Share of the time that multipliers are busy in sums over tiles."""
+    """
+    Share of peak of the products of Winograd's gradient of weights.
+    Felt by training/resnet18 (zen4 x1): halved 1.11/1.04, doubled =.
+    """
     gradient_back_cycles: float = 2.0
-    """Cycles per vector of a term in the transform of a gradient's sums."""
+    """
+    Cycles per vector of a term in the transform of that gradient's sums.
+    Felt by training/resnet18 (zen4 x1): halved =, doubled 1.04/1.00.
+    """
     transform_ahead_lines: int = 2
-    """Lines of each tap that a core transforms while memory answers."""
+    """
+    Cache lines of each tap by which the input transform prefetches ahead.
+    Felt by training/alexnet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
 
     # Fusion
 
     most_inputs: int = 16
-    """Operands of an operation: one that reads more is slower than two that read less."""
+    """
+    Operands of a fused operation.
+
+    Each is a stream of loads; `Machine.prefetch_streams` of them are followed by hardware.
+    Felt by operator/RoiAlign#225 (avx2 x2): halved 1.30/1.73, doubled =.
+    """
     amortized_elements: int = 16
-    """Work that is done once per so many elements costs next to nothing."""
+    """
+    Reuses of a recomputed element from which recomputation costs next to nothing.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     longest_body: int = 64
     """
-    Operations on one element: they hide the time of a load, one more that is fused saves nothing.
+    Operations per element of a fused operation.
 
-    Every fusion writes the body again, so without a limit chains would take the square of their
-    length.
+    A bound of compile time: without it, a chain of fusions costs the square of its length. So
+    many operations hide the load that one more fusion would save.
+    Felt by inference/decoder_1x2048_w4 (zen4 x2): halved 1.00/1.00, doubled =.
     """
-    most_taps: int = 16
-    """Elements that a resized one is a sum of while each is looked up where it is needed."""
     joined_results: int = 4
-    """Partial results that a round of a running sum joins, all out of one copy."""
+    """
+    Shifted copies that a step of a running sum adds: log4(n) copies of the data, not log2(n).
+    Felt by operator/CumSum#168 (zen4 x2): halved 1.14/1.39, doubled 1.14/1.07.
+    """
     longest_dense_transform: int = 256
-    """Fourier transforms that are one product: the matrix of a longer one leaves the caches."""
+    """
+    Length up to which a Fourier transform is one matmul; longer ones are factored.
+
+    The matrix of 256 complex float32 numbers has 512 KiB, half of L2.
+    Felt by operator/DFT#226 (zen4 x2): halved =, doubled 1.43/1.67.
+    """
     attention_scores_l2: float = 1.0
-    """A matrix of scores that is smaller stays near between the products."""
+    """
+    Size of a matrix of attention scores, in L2, above which rows of it are computed at a time.
+    Felt by inference/decoder_128x2048 (zen4 x2): halved 1.00/1.00, doubled =.
+    """
     attention_rows_l2: float = 1 / 8
-    """The scores of one block of rows, with a copy; they are gone through three times."""
+    """
+    Share of L2 for a block of rows of scores and its copy; softmax reads them three times.
+    Unfelt by the benchmarks: a bound of local memory, which the fuzz reaches.
+    """
     most_local_bytes: int = 512 * 1024
-    """Bytes of scores, with a copy: a kernel has its local memory on a thread's stack."""
+    """
+    Bytes of local memory of a kernel.
+
+    A safety bound: they are on the stack of a thread.
+    Unfelt by the benchmarks: a safety bound.
+    """
     row_buffer_l2: float = 1 / 32
-    """What a long row may take instead: it is read again from there, not from memory."""
+    """
+    Share of L2 for the local memory of a fused long row, which is too large for L1.
+    Felt by operator/RoiAlign#225 (avx2 x2): halved =, doubled 1.00/1.00.
+    """
     attention_block_l2: float = 1 / 2
-    """What one block of long rows may take, with its copy, so that no matrix goes to memory."""
+    """
+    Share of L2 for one block of long rows of scores with its copy.
+    Unfelt by the benchmarks: a bound of local memory for long contexts.
+    """
     row_buffer_l1: float = 0.5
-    """Local memory of fused rows: it leaves room for the operands in L1."""
+    """
+    Share of L1 for the local memory of fused rows; operands take the rest.
+    Unfelt by the benchmarks: a bound of local memory, which tests reach.
+    """
     least_rows: int = 8
-    """Fused rows: enough that threads can share them."""
+    """
+    Rows of a fused loop nest, at least, so that threads can share them.
+    Unfelt by the benchmarks: the fuzz fuses fewer rows with it.
+    """
     shortest_row: int = 8
-    """Elements of the longest fused row; vectors run along rows."""
+    """
+    Elements of a fused row, at least; it is vectorized along them.
+    Felt by training/lenet (avx2 x2): halved =, doubled 1.00/1.00.
+    """
     most_row_operations: int = 16
-    """Operations of one fused kernel."""
+    """
+    Operations of a fused loop nest over rows.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     most_distance: int = 64
-    """Operations between two that are looked at together."""
+    """
+    Distance, in operations, of candidates for fusion into one nest.
+
+    A bound of compile time: the search compares pairs within it.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     most_statements: int = 64
-    """Statements in a row of one kernel: GCC's time grows with the square of their number."""
+    """
+    Statements of a basic block of a kernel.
+
+    A bound of compile time: GCC's time grows with the square of their number.
+    Unfelt by the benchmarks: a bound of compile time, which the fuzz reaches.
+    """
     channel_image_l2: float = 0.75
-    """The image of some channels; it stays in L2 beside what it is made of."""
+    """
+    Share of L2 for the image of the channels that two fused operations compute at a time.
+    Unfelt by the benchmarks: a bound of local memory, which tests reach.
+    """
     line_buffer_l2: float = 0.25
-    """A buffer of rows, where whole images are too large."""
+    """
+    Share of L2 for a line buffer, which replaces whole images that are too large.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
+    """
     most_buffered_rows: int = 4
-    """Rows that are made at a time: more save nothing."""
+    """
+    Rows that a line buffer gains per step.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.01, doubled 1.00/0.99.
+    """
     channel_image_l1: float = 1.5
-    """An image of more channels is worth having while L1 and what is read again of L2 hold it."""
+    """
+    Size of an image of several channel groups, in L1, up to which they run together.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     least_iterations: int = 8
-    """Groups of channels: enough for threads to share; more channels at a time are worth less."""
+    """
+    Iterations over groups of channels, at least, so that threads can share them.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved =, doubled 1.00/1.00.
+    """
     repeated_rows: int = 14
-    """Parts of an image make the rows between them twice: at most one of so many."""
+    """
+    Rows of a split image per row that two splits both compute: at most 7 % repeated work.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled 1.00/0.99.
+    """
     uneven_channels: float = 1.15
-    """So many times its share of channels the slowest thread may have to do."""
+    """
+    Load of the slowest thread, over the mean, up to which groups of channels are shared.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     reread_l2: float = 1.0
-    """What every group of channels reads again must stay near."""
-
-    # Tiles of an IPU
-
-    least_tile_bytes: int = 128
-    """Bytes of a tensor that are worth another tile."""
-    tile_memory: float = 0.6
     """
-    Share of the memory of a tile that a contraction may take for what it receives at once.
-
-    PopART's `availableMemoryProportion` is 0.6 where nobody says otherwise.
+    Share of L2 for what each group of channels reads again.
+    Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
     """
-    most_cut_loops: int = 3
-    """Parallel loops that are cut beside one that reduces: batch, rows and columns."""
-    most_partitions: int = 1 << 17
-    """Ways to cut the loops of an operation that are compared."""
 
     # Threads
 
     least_chunk_work: int = 16 * 1024
-    """Elements touched: less work is not worth handing to another thread."""
+    """
+    Elements that a chunk of work touches, at least.
+
+    They take 4096 cycles, 20 times `Machine.chunk_start_cycles`.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/0.98.
+    """
     chunks_per_thread: int = 12
-    """Chunks for each thread: one that starts late takes fewer, and that costs little."""
+    """
+    Chunks per thread: a thread that starts late loses 1/12 of its share at most.
+    Felt by inference/squeezenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     last_chunk_wait: float = 0.1
-    """Share of a chunk that all others wait for whoever takes the last one."""
+    """
+    Share of a chunk's time in which the other threads wait for the last one.
+    Felt by training/lenet (avx2 x2): halved 1.00/0.99, doubled 1.00/0.99.
+    """
     uneven_work: float = 1.05
-    """So many times its share the slowest thread may do before two loops are cut together."""
+    """
+    Load of the slowest thread, over the mean, above which two loops are cut together.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     alternating_l2: float = 1.0
-    """What every turn of a loop reads once; more does not stay in L2 until the next turn."""
+    """
+    Size of a constant operand, in L2, above which iterations read it forwards and backwards.
+
+    Boustrophedon order finds the last chunk of the previous iteration in L2.
+    Unfelt by the benchmarks: chunks are whole panels; the fuzz reaches it with small ones.
+    """
     alternating_chunks: int = 4
-    """So many chunks of it would fit into L2."""
+    """
+    Chunks of such an operand that fit into L2 together.
+    Unfelt by the benchmarks: chunks are whole panels, of which recurrent layers have few.
+    """
     chunk_reread_l2: float = 0.5
-    """What a chunk touches and finds again in the next one."""
+    """
+    Share of L2 for what a chunk touches and the next chunk reads again.
+    Felt by inference/encoder_4x256 (zen4 x2): halved 0.98/0.89, doubled =.
+    """
     products_per_touch: int = 8
-    """Multiplications that count as much as touching one element."""
+    """
+    Multiplications that take as long as touching one element in memory.
+    Felt by training/lenet (avx2 x2): halved 1.00/0.99, doubled 1.00/0.99.
+    """
     short_span_bytes: int = 16 * 1024
-    """Bytes: a loop that goes over less before it begins again (channels) touches short pieces."""
+    """
+    Contiguous bytes below which a chunk counts as touching short runs of memory.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
 
     # Loops
 
     most_interleaved: int = 8
-    """Vectors that are interleaved with fewer instructions than elements are moved."""
+    """
+    Vectors that are interleaved in registers.
+
+    Beyond 8, shuffles are more instructions than elements moved one by one.
+    Felt by training/lenet (avx2 x2): halved =, doubled 1.00/1.00.
+    """
     reduction_vectors: int = 4
-    """Vectors that are reduced side by side: the next addition need not wait for the last."""
+    """
+    Independent accumulators of a reduction.
+
+    At a latency of 4 cycles they take a vector a cycle, twice what L2 delivers.
+    Felt by inference/squeezenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     longest_short_row: int = 32
-    """Vectors of a row up to which it pays to add up the lanes of several rows together."""
+    """
+    Vectors of a row up to which lanes of several rows are added together.
+    Felt by training/transformer (avx2 x2): halved 1.00/1.00, doubled =.
+    """
     rows_together_l1: float = 1 / 4
-    """Local memory of short rows that run together, phase by phase: more hides no more waiting."""
+    """
+    Share of L1 for the local memory of short rows that run together, phase by phase.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     least_rows_together: int = 4
-    """Rows whose lanes are worth adding up together."""
+    """
+    Rows whose lanes are added together, at least.
+    Felt by inference/mtcnn_pnet (zen4 x2): halved 1.00/1.03, doubled 1.02/0.93.
+    """
     most_rows_together: int = 16
-    """Rows that run together: a vector holds no more of their totals."""
+    """
+    Rows that run together: a vector of AVX-512 holds 16 totals.
+    Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
+    """
     most_transposed: int = 16
-    """Rows of a square that is transposed in registers."""
+    """
+    Rows of a square that is transposed in registers.
+
+    The lanes of a float32 vector of AVX-512, and half of its registers.
+    Felt by inference/encoder_4x256 (zen4 x2): halved 1.00/1.00, doubled =.
+    """
+
+    # Sorting
 
     least_merged: int = 16
-    """Positions that are worth sorting by merging runs: fewer are taken out of a heap."""
+    """
+    Results of TopK from which runs are merged; a heap selects fewer.
+    Unfelt by the benchmarks: they choose 5 results or hundreds.
+    """
     most_merged: int = 64 * 1024
-    """Positions that are merged in local memory; that of a thread may be half a megabyte."""
+    """
+    Results of TopK up to which runs are merged in local memory.
+
+    A safety bound: their indices take 256 KiB of the stack.
+    Felt by operator/TopK#167 (zen4 x2): halved =, doubled 0.29/0.27.
+    """
 
     # Compile time
 
     small_literal_bytes: int = 64 * 1024
-    """Bytes up to which a literal costs less than the operation that would compute it."""
+    """
+    Bytes of a literal up to which folding may create it.
+
+    A bound of compile time and memory: larger results are folded only if operands shrink.
+    Felt by operator/Attention#125 (zen4 x2): halved 1.00/0.97, doubled =.
+    """
     large_literal_bytes: int = 16 * 1024 * 1024
-    """Bytes from which on literals are not transposed: readers can, and NumPy takes seconds."""
+    """
+    Bytes of a literal from which it is not transposed at compile time.
+
+    A bound of compile time: NumPy takes seconds, readers of the literal can read it strided.
+    Felt by inference/bvlc_alexnet (zen4 x1): halved 1.00/1.00, doubled =.
+    """
 
     def fills_vectors(self, pixels: int) -> bool:
-        """Whether it pays to run along a row of so many pixels instead of along channels."""
-        whole, rest = divmod(pixels, self.pixel_lanes)
-        lanes = (whole + rest.bit_count()) * self.pixel_lanes
+        """Whether a row of pixels fills the lanes of vectors, the last ones in shorter vectors."""
+        whole, rest = divmod(pixels, PIXEL_LANES)
+        lanes = (whole + rest.bit_count()) * PIXEL_LANES
         return whole > 0 and pixels >= self.least_row_share * lanes
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a pass knows besides the module: the machine, and when something pays there."""
+    """The machine and the thresholds that a pass decides by."""
 
     machine: Machine = Machine()
     tuning: Tuning = Tuning()
 
     def l1(self, share: float) -> int:
-        """Bytes of a share of the first cache."""
+        """Bytes of a share of L1."""
         return int(share * self.machine.l1_bytes)
 
     def l2(self, share: float) -> int:
-        """Bytes of a share of the second cache."""
+        """Bytes of a share of L2."""
         return int(share * self.machine.l2_bytes)
 
     @staticmethod
     def of(vector_bytes: int, registers: int = 32, tuning: Tuning | None = None) -> Target:
-        """A generic machine with such vectors."""
+        """A generic machine with vectors of a size."""
         machine = Machine().with_vectors(vector_bytes, registers)
         return Target(machine, tuning or Tuning())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from popgraph.ipu.stages import mapping_of, own_mapping, stages
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
 from popgraph.testing import assert_same_meaning
 
@@ -35,11 +34,11 @@ ROWS = """graph rows(x: f32[256, 512]) -> (y) {{
 class Mapped:
     """A text, mapped."""
 
-    def __init__(self, text: str, ipu: Ipu, tuning: Tuning | None = None) -> None:
+    def __init__(self, text: str, ipu: Ipu) -> None:
         document = parse("opset 21\n" + text)
         self.weights, self.module = document.weights, document.module
         compilation = Compilation(document.weights)
-        lower(self.module, compilation, on_ipus(Options(tuning=tuning or Tuning()), ipu))
+        lower(self.module, compilation, on_ipus(Options(), ipu))
 
     def ops(self, kind: type[Op]) -> Iterator[Op]:
         return (op for op in graphs_of(self.module)[0].block.ops if isinstance(op, kind))
@@ -113,7 +112,7 @@ def both(text: str, tiles: int) -> tuple[Mapped, Document]:
     """A program mapped, and as it is before; small steps are worth a tile."""
     document = parse("opset 21\n" + text)
     lower(document.module, Compilation(document.weights), Options(), until="fuse-epilogue")
-    return Mapped(text, MK2.of(tiles=tiles), Tuning(least_tile_bytes=8)), document
+    return Mapped(text, replace(MK2.of(tiles=tiles), least_tile_bytes=8)), document
 
 
 @pytest.mark.parametrize("tiles", [1, 5, 64])

@@ -65,7 +65,7 @@ from tests.passes.claims import (
 from tests.passes.mutants import MUTANTS, Mutant
 from tests.passes.sharing import THREADS, sharing_all
 
-IPU = MK2.of(tiles=7)
+IPU = replace(MK2.of(tiles=7), least_tile_bytes=8)
 """Few tiles, of a number that nothing divides: small tensors fill them, and leave remainders."""
 L2 = Machine().l2_bytes
 TOLERANCE = 1e-8
@@ -118,7 +118,6 @@ TRUSTED = {
 SMALL = Tuning(
     least_products=32,
     streamed_l2=64 / L2,
-    least_strip_results=1,
     chain_terms=8,
     chain_terms_f64=8,
     partial_sums=2,
@@ -134,7 +133,6 @@ SMALL = Tuning(
     least_rows=2,
     shortest_row=2,
     most_statements=1,
-    least_tile_bytes=8,
     least_block_terms=2,
     least_piece=2,
     least_folded_channels=1,

@@ -23,7 +23,7 @@ from tests.dialects.graphcore_run import Sample, build
 from tests.one_node import found, model
 
 RUNTIME = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
-APART = Tuning(most_phases=10**6, few_channels=0)
+APART = Tuning(most_phases=10**6, least_channels=0)
 TOGETHER = Tuning(most_phases=0)
 Drawn = tuple[Array, Array, dict[str, Any]]
 

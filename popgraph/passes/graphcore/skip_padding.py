@@ -73,10 +73,10 @@ class Axis:
             found |= {first, end}
         return found
 
-    def pieces(self, least: int, most: int) -> Sequence[Piece]:
+    def pieces(self, least: int) -> Sequence[Piece]:
         """All results, cut where that saves most products; no piece is shorter than `least`."""
         found = [self.piece(0, self.results)]
-        while len(found) < most:
+        while True:
             halves = [
                 (at, self.piece(one.start, cut), self.piece(cut, one.stop))
                 for at, one in enumerate(found)
@@ -86,10 +86,9 @@ class Axis:
             halves = [(at, low, high) for at, low, high in halves if low.taps and high.taps]
             saved = [found[at].products - low.products - high.products for at, low, high in halves]
             if max(saved, default=0) <= 0:
-                break
+                return found
             at, low, high = halves[saved.index(max(saved))]
             found[at : at + 1] = [low, high]
-        return found
 
 
 class SumElements(Rule[ConvOp]):
@@ -108,8 +107,7 @@ class SumElements(Rule[ConvOp]):
 
     def rewrite(self, op: ConvOp) -> Operand | None:
         axes = list(axes_of(op))
-        least, most = self._tuning.least_piece, self._tuning.most_pieces
-        pieces = [axis.pieces(least, most) for axis in axes]
+        pieces = [axis.pieces(self._tuning.least_piece) for axis in axes]
         whole: list[Sequence[Piece]] = [[axis.piece(0, axis.results)] for axis in axes]
         if products_of(pieces) > (1 - self._tuning.least_skipped) * products_of(whole):
             pieces = whole

@@ -22,7 +22,7 @@ from popgraph.passes.graphcore.to_structured.contractions import (
 )
 from popgraph.passes.graphcore.to_structured.movement import assembled, moved, viewed
 from popgraph.passes.graphcore.to_structured.sliding import dimensions
-from popgraph.passes.tuning import Tuning
+from popgraph.passes.tuning import PIXEL_LANES, Tuning
 from popgraph.support.shapes import Shape, prod
 
 
@@ -195,7 +195,7 @@ def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: T
     phases, channels = prod(map(len, axes)), shape_of(op.w)[1]
     if phases > tuning.most_phases:
         return True
-    return channels <= tuning.few_channels and not _fill_rows(op, axes, tuning)
+    return channels <= tuning.least_channels and not _fill_rows(op, axes, tuning)
 
 
 def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
@@ -206,7 +206,7 @@ def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tun
     """
     if tensor_of(op.result).element_type not in (f32, f64):
         return False
-    channels, lanes = shape_of(op.w)[1], tuning.pixel_lanes
+    channels, lanes = shape_of(op.w)[1], PIXEL_LANES
     beside = channels * prod(map(len, axes))
     filled = beside / (-(-beside // lanes) * lanes)
     is_long = all(tuning.fills_vectors(phase.count) for phase in axes[-1])

@@ -24,6 +24,8 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
 CROP = "tf_crop_and_resize"
+MOST_TAPS = 16
+"""Taps that are unrolled into lookups (cubic interpolation: 4); more become a reduction."""
 
 
 def _structure(op: OnnxOp) -> Sequence[int]:
@@ -195,7 +197,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
 def _summed(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
     """Along one axis, sums of elements with weights."""
     columns = zip(sums.places.T, sums.weights.T, strict=True)
-    if sums.count > node.lowering.tuning.most_taps:
+    if sums.count > MOST_TAPS:
         return _reduced(node, value, axis, sums)
     terms: list[Operand] = []
     for places, weights in columns:

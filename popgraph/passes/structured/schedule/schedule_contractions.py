@@ -192,8 +192,9 @@ def plain_cycles(op: tile.ContractOp, target: Target) -> float:
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
+    scalar = prod(op.sizes) * tuning.plain_cycles / 2
     if op.words is not None or op.parts is not None:  # Plain loops take them one by one.
-        return prod(op.sizes) * tuning.plain_scalar_cycles
+        return scalar
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
     for dims in ends:
@@ -201,7 +202,7 @@ def plain_cycles(op: tile.ContractOp, target: Target) -> float:
             strides = {form.stride(max(dims)) for form in forms}
             if strides <= {0, 1} and 1 in strides and op.sizes[max(dims)] >= width:
                 return tuning.plain_cycles * prod(op.sizes) / width
-    return prod(op.sizes) * tuning.plain_scalar_cycles
+    return scalar
 
 
 def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | None, int]]:
