@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.build.host import host_machine
+from popgraph.backends.c.build.known_kernels import kernel_cache
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_cache import ProgramKey
 from popgraph.backends.c.cache.program_key import Case, program_key, spelled
@@ -278,7 +279,12 @@ class BuildRequest:
     def _built(self, options: Options, key: ProgramKey | None, *, soon: bool = False) -> Executable:
         with without_collection():
             told = len(self.compilation.notices)
-            self._lower(options)
+            own = key is not None and not (options.passes or options.disabled)
+            self.compilation.kernels = cache = kernel_cache() if own else None
+            try:
+                self._lower(options)
+            finally:
+                self.compilation.kernels = None
             notices = self.compilation.notices[told:]
             return build_c(
                 self.module,
@@ -287,6 +293,7 @@ class BuildRequest:
                 save_as=key,
                 notices=notices,
                 soon=soon,
+                cache=cache,
             )
 
     def _tuned(self, options: Options, key: ProgramKey | None) -> Executable:
