@@ -31,7 +31,8 @@ from models import CNNS, FROM_TORCH, model
 from quantized_models import QUANTIZED
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.build_program import printed
+from popgraph.backends.c.build_program import units_of
+from popgraph.backends.c.print.module import print_kernels
 from popgraph.compiler import load, lower
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
@@ -61,7 +62,7 @@ QUICK = (
 """Networks that reach every kernel emitter between them."""
 QUICK_MACHINES = ("avx2", "zen4")
 DIGITS = 16
-"""Of a hash that are printed."""
+"""The printed digits of a hash."""
 
 Task = Callable[[], tuple[ModuleOp, Compilation, Options]]
 """Loads a network anew, and says how it is to be compiled."""
@@ -102,13 +103,13 @@ def task_of(network: str) -> tuple[ModuleOp, Compilation, Options]:
 
 
 def hash_of(task: tuple[ModuleOp, Compilation, Options], case: Case) -> str:
-    """The hash of the C of a case; the error, if there is no C."""
+    """The hash of the C of a case, or the error where lowering fails."""
     module, compilation, options = task
     chosen = replace(options, machine=MACHINES[case.machine], threads=case.threads, measured=())
     try:
         own = Compilation(WeightStore(compilation.weights))
         lowered = lower(module.clone(), own, chosen)
-        units, _ = printed(lowered, "main", "")
+        units, _ = units_of(lowered, "main", print_kernels(lowered, shared=True), "")
     except PopgraphError as error:
         return f"no C: {str(error).splitlines()[0]}"
     return digest(*(unit.text for unit in units))[:DIGITS]
@@ -136,9 +137,9 @@ def all_lines(
 
 def differences(before: Iterable[str], after: Iterable[str]) -> Iterator[str]:
     """The cases of both whose hashes differ."""
-    known = dict(line.rsplit(": ", 1) for line in before)
+    known = dict(line.split(": ", 1) for line in before)
     for line in after:
-        case, _, found = line.rpartition(": ")
+        case, _, found = line.partition(": ")
         if known.get(case, found) != found:
             yield f"{case}: {known[case]} -> {found}"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from popgraph.backends.tools import Tools
     from popgraph.dialects.program import WeightStore
+    from popgraph.dialects.tile.loops.known import KnownKernels
     from popgraph.support.machine import Machine
     from popgraph.support.warnings import Notice
 
@@ -216,12 +217,14 @@ class Backend(ABC):
         key: Key | None = None,
         notices: Sequence[Notice] = (),
         soon: bool = False,
+        known: KnownKernels | None = None,
     ) -> Executable:
         """
         The executable of a module of `level`.
 
         It is kept under the `key`, with the `notices` that its user has read, if the backend has a
-        cache. One that is wanted `soon` should be compiled fast, and is not kept.
+        cache. One that is wanted `soon` should be compiled fast, and is not kept. Functions of the
+        module without a body are kernels that `known_kernels` had found for the passes.
         """
 
     def machine(self) -> Machine | None:
@@ -236,6 +239,10 @@ class Backend(ABC):
         self, module: ModuleOp, passes: Sequence[object], case: Case | None = None
     ) -> Key | None:
         """The key of the program that `passes` would make of a module; None: it is not kept."""
+        return None
+
+    def known_kernels(self) -> KnownKernels | None:
+        """The kernels of earlier programs, which passes need not write again; None: no store."""
         return None
 
     def spelled(self, module: ModuleOp) -> str:

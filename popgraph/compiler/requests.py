@@ -278,8 +278,13 @@ class BuildRequest:
     def _built(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
             told, backend = len(self.compilation.notices), self._backend
-            settled = self.settled
-            lower(self.module, self.compilation, options, level=backend.level, settled=settled)
+            own = key is not None and not (options.passes or options.disabled)
+            self.compilation.kernels = known = backend.known_kernels() if own else None
+            try:
+                settled = self.settled
+                lower(self.module, self.compilation, options, level=backend.level, settled=settled)
+            finally:
+                self.compilation.kernels = None
             return backend.build(
                 self.module,
                 self.compilation.weights,
@@ -287,6 +292,7 @@ class BuildRequest:
                 key=key,
                 notices=self.compilation.notices[told:],
                 soon=soon,
+                known=known,
             )
 
     def _tuned(self, options: Options, key: Key | None) -> Executable:

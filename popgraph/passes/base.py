@@ -14,6 +14,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import IRContext
+from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
@@ -50,6 +51,8 @@ class Compilation(IRContext):
     def __init__(self, weights: WeightStore | None = None) -> None:
         super().__init__()
         self.weights = weights if weights is not None else WeightStore()
+        self.kernels: KnownKernels | None = None
+        """Kernels whose loops need not be written again; None: all loops are to be seen."""
         self.notices: list[Notice] = []
         """What the user should hear at every start: caches keep it with the program."""
 

@@ -685,6 +685,7 @@ KINDS = {
     "library": "kernels/*/*/*.so",
     "object": "objects/*/*.o",
     "entry": "objects/*/" + "[0-9a-f]" * 64,
+    "text": "kernel_texts/*/*",
     "program": "programs/*/*",
     "shortcut": "shortcuts/*/*",
     "target": "targets/*/*.json",
@@ -703,6 +704,8 @@ def test_what_is_damaged_is_made_again(cache: Path, file: Path, kind: str, damag
     if kind in ("object", "entry"):
         for path in cache.glob(KINDS["library"]):
             path.unlink()
+    if kind == "text":
+        program(cache).unlink()
     assert np.array_equal(popgraph.compile(file)(x=X)["y"], expected)
     assert all(path.is_file() for path in found), "it has been replaced"
     assert not any(path.read_bytes() == old for path, old in zip(found, left, strict=True))

@@ -33,7 +33,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.passes.analysis.replace import building_nothing
-from popgraph.passes.structured.to_loops.kernel_functions import Functions
+from popgraph.passes.structured.to_loops.kernel_functions import Functions, describe
 
 SIZES = (4, 40)
 VARIABLES = ("u", "v", "w")
@@ -112,7 +112,9 @@ class Kernels:
         key = kind.removesuffix("_in_place"), size, *types
         if key not in self._names:
             with building_nothing():
-                self._names[key] = self.functions.add(_body(kind, types, size, inputs), op)
+                body = _body(kind, types, size, inputs)
+                function = self.functions.add(describe(body), body, op)
+            self._names[key] = function.sym_name.data
         op.properties["callee"] = SymbolRefAttr(self._names[key])
         return op
 

@@ -28,7 +28,7 @@ Build = Callable[[SSAValue, SSAValue], Sequence[SSAValue]]
 
 
 def structured(build: Build, *shape: int) -> ModuleOp:
-    """What is computed from two tensors of a shape, before loops are written."""
+    """Structured operations on two tensors of a shape."""
     graph = GraphOp("main", ["x", "y"], [TensorType(f32, shape)] * 2)
     with ImplicitBuilder(graph.block):
         found = build(*graph.block.args)
@@ -56,7 +56,7 @@ def launches(module: ModuleOp) -> list[LaunchOp]:
 
 
 def sums(x: SSAValue, y: SSAValue) -> list[SSAValue]:
-    """Three additions, of which the last one reads one tensor twice."""
+    """Three additions; the last one reads one tensor twice."""
     first = gc.AddOp(x, y).result
     second = gc.AddOp(first, x).result
     return [second, gc.AddOp(second, second).result]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from popgraph.backends.base import Executable
     from popgraph.backends.tools import Tools
     from popgraph.dialects.program import WeightStore
+    from popgraph.dialects.tile.loops.known import KnownKernels
     from popgraph.support.machine import Machine
     from popgraph.support.warnings import Notice
 
@@ -33,12 +34,15 @@ class CBackend(Backend):
         key: Key | None = None,
         notices: Sequence[Notice] = (),
         soon: bool = False,
+        known: KnownKernels | None = None,
     ) -> Executable:
+        from popgraph.backends.c.build.known_kernels import KernelCache
         from popgraph.backends.c.build_program import build
         from popgraph.backends.c.cache.program_cache import ProgramKey
 
         assert key is None or isinstance(key, ProgramKey), "it is a key of this backend"
-        return build(module, weights, threads, save_as=key, notices=notices, soon=soon)
+        assert known is None or isinstance(known, KernelCache), "it is the cache of this backend"
+        return build(module, weights, threads, save_as=key, notices=notices, soon=soon, cache=known)
 
     def machine(self) -> Machine:
         from popgraph.backends.c.build.host import host_machine
@@ -56,6 +60,11 @@ class CBackend(Backend):
         from popgraph.backends.c.cache.program_key import program_key
 
         return program_key(module, passes, case)
+
+    def known_kernels(self) -> KnownKernels | None:
+        from popgraph.backends.c.build.known_kernels import kernel_cache
+
+        return kernel_cache()
 
     def spelled(self, module: ModuleOp) -> str:
         from popgraph.backends.c.cache.program_key import spelled

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.build.compiling import library, library_key
+from popgraph.backends.c.build.known_kernels import KernelCache
 from popgraph.backends.c.build.toolchain import SOON, build_key
 from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.packings import packings
-from popgraph.backends.c.print.unit import Unit, kernel_unit, split
+from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.backends.interface import check_threads
@@ -30,6 +31,7 @@ def build(
     save_as: ProgramKey | None = None,
     notices: Sequence[Notice] = (),
     soon: bool = False,
+    cache: KernelCache | None = None,
 ) -> CExecutable:
     """
     Compiles the `tile.program` of that name, and the kernels, to an executable.
@@ -37,10 +39,12 @@ def build(
     What is to run `soon`, and is kept in no cache of programs, the compiler optimizes less.
 
     It is kept in the cache of programs under the key `save_as`, with what its user has been told.
+    The C of its kernels is kept in `cache`, which has that of functions without loops.
     """
     check_threads(threads)
     assert save_as is None or not soon, "a saved program names a library of the usual flags"
-    units, layout = printed(module, name, build_key())
+    kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
+    units, layout = units_of(module, name, kernels, build_key())
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     code = load(library(units, SOON if soon else ()), name)
@@ -49,17 +53,20 @@ def build(
     if save_as is not None:
         saved = Saved(name, library_key(units), made.table, made.prepared, notices)
         save_as.save(saved, weights)
+    if cache is not None:
+        cache.keep(printer.keyed(module, kernels))
     return made
 
 
-def printed(module: ModuleOp, name: str, compiled: str) -> tuple[list[Unit], Layout]:
+def units_of(
+    module: ModuleOp, name: str, kernels: Sequence[Kernel], compiled: str
+) -> tuple[list[Unit], Layout]:
     """
     The translation units of the `tile.program` of that name, and its memory.
 
     `compiled` identifies the flags that they are compiled with, for what programs share.
     """
     program = find_program(module, name)
-    kernels = printer.print_kernels(module, shared=True)
     layout = Layout(program, packings(program, kernels, compiled))
     frame = printer.frame_header(module)
     units = [printer.program_unit(program, layout, kernels, frame=frame)]

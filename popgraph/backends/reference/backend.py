@@ -10,6 +10,7 @@ from popgraph.backends.interface import Backend, Key
 from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.backends.registry import add_backend
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.support.warnings import Notice
 
 
@@ -28,6 +29,7 @@ class ReferenceBackend(Backend):
         key: Key | None = None,
         notices: Sequence[Notice] = (),
         soon: bool = False,
+        known: KnownKernels | None = None,
     ) -> ReferenceExecutable:
         return ReferenceExecutable(module, weights)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from struct import pack
 
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FloatData
+from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, Region, SSAValue
 
 
 class StructuralHasher:
@@ -17,7 +19,7 @@ class StructuralHasher:
     def __init__(self, seen_as: Callable[[Attribute], Attribute] = lambda attribute: attribute):
         self._seen_as = seen_as
         self._numbers: dict[Attribute, int] = {}
-        self._met: dict[int, tuple[int, Attribute]] = {}
+        self._met: dict[int, tuple[Hashable, Attribute]] = {}
 
     def of(self, op: Operation) -> Hashable:
         """Equal for operations that do the same to operands of the same types."""
@@ -36,14 +38,16 @@ class StructuralHasher:
         self._region(region, {}, key)
         return tuple(key)
 
-    def _number(self, attribute: Attribute) -> int:
+    def _number(self, attribute: Attribute) -> Hashable:
         """Equal for equal attributes; most are met again as the same object."""
         met = self._met.get(id(attribute))
         if met is None:
-            seen = self._seen_as(attribute)
-            number = self._numbers.setdefault(seen, len(self._numbers))
-            met = self._met[id(attribute)] = number, attribute
+            key = self._key(self._seen_as(attribute))
+            met = self._met[id(attribute)] = key, attribute
         return met[0]
+
+    def _key(self, attribute: Attribute) -> Hashable:
+        return self._numbers.setdefault(attribute, len(self._numbers))
 
     def _named(self, attributes: Mapping[str, Attribute]) -> Hashable:
         if not attributes:
@@ -72,3 +76,24 @@ class StructuralHasher:
         key.append(tuple([self._number(result.type) for result in op.results]))
         for result in op.results:
             numbers[result] = len(numbers)
+
+
+class SpelledStructure(StructuralHasher):
+    """Keys that are the same in every process: attributes are spelled out, not numbered."""
+
+    def _key(self, attribute: Attribute) -> Hashable:
+        return spelled(attribute)
+
+
+def spelled(attribute: Attribute) -> str:
+    """An attribute as text, with every bit of its numbers: IR prints some of them rounded."""
+    match attribute:
+        case FloatData():
+            return pack("<d", attribute.data).hex()
+        case ArrayAttr():
+            return f"[{', '.join(map(spelled, attribute.data))}]"
+        case ParametrizedAttribute():
+            return f"{attribute.name}<{', '.join(map(spelled, attribute.parameters))}>"
+        case Data():
+            return f"{attribute.name} {attribute.data!r}"
+    raise AssertionError(f"{attribute.name} has no data")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -16,6 +18,7 @@ from popgraph.backends.c.print.statements import Body
 from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct
 from popgraph.dialects.locations import source
 from popgraph.dialects.tile import CallOp, ProgramOp
+from popgraph.dialects.tile.loops.known import key_of
 from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
@@ -67,10 +70,26 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     return Kernel(symbol, name, text, prototype, location, tuple(numbers.values()))
 
 
-def print_kernels(module: ModuleOp, *, shared: bool = False) -> list[Kernel]:
-    """All kernels of a module, see `print_kernel`."""
-    functions = [op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks]
-    return [print_kernel(function, shared=shared) for function in functions]
+def print_kernels(
+    module: ModuleOp, *, shared: bool = False, known: Mapping[str, Kernel] = MappingProxyType({})
+) -> list[Kernel]:
+    """All kernels of a module, see `print_kernel`; those without loops are `known` by their key."""
+    kernels = []
+    for function in module.ops:
+        if isinstance(function, func.FuncOp) and function.body.blocks:
+            kernels.append(print_kernel(function, shared=shared))
+        elif isinstance(function, func.FuncOp) and (found := known.get(key_of(function))):
+            name, location = function.sym_name.data, source(function.location)
+            kernels.append(replace(found, name=name, location=location))
+    return kernels
+
+
+def keyed(module: ModuleOp, kernels: Sequence[Kernel]) -> Iterator[tuple[str, Kernel]]:
+    """The kernels of a module that have a key, by it."""
+    names = {kernel.name: kernel for kernel in kernels}
+    for function in module.ops:
+        if isinstance(function, func.FuncOp) and (key := key_of(function)):
+            yield key, names[function.sym_name.data]
 
 
 _FRAMES = {

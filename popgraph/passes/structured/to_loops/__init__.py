@@ -13,9 +13,10 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import chunks_of
+from popgraph.dialects.tile.loops.known import Kernel, KnownKernels, set_key
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.passes.analysis.replace import replace_op
-from popgraph.passes.analysis.structural_hash import StructuralHasher
+from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.blocks import take_apart
@@ -39,11 +40,12 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
-from popgraph.passes.structured.to_loops.kernel_functions import Functions, Kernel
+from popgraph.passes.structured.to_loops.kernel_functions import Functions, describe
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
 from popgraph.passes.tuning import Target
+from popgraph.support.cache_files import digest
 
 __all__ = ["StructuredToLoops"]
 
@@ -59,7 +61,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.StartExchangeOp: StartExchangeLoops,
     tile.FinishExchangeOp: FinishExchangeLoops,
 }
-"""Those of operations that have one way to be written, whatever they are."""
+"""The emitters of operations that have only one."""
 
 STRUCTURED = {
     *(tile.MapOp, tile.ReduceOp, tile.ContractOp, tile.PackOp, tile.UnpackOp),
@@ -103,7 +105,7 @@ def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
     return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
 
 
-def kernel_of(op: Operation, target: Target, functions: Functions) -> Kernel:
+def kernel_of(op: Operation, target: Target) -> tuple[Kernel, Block]:
     """The kernel of an operation, with one body for all chunks of its cut."""
     emitter = emitter_of(op, target)
     body = Block(arg_types=kernel_arguments(emitter.inputs, emitter.outputs))
@@ -118,7 +120,7 @@ def kernel_of(op: Operation, target: Target, functions: Functions) -> Kernel:
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]
     numbers = [operands.index(value) for value in read]
-    return Kernel(functions.add(body, op), numbers, chunks_of(emitter.cut), inplace)
+    return Kernel(describe(body), numbers, chunks_of(emitter.cut), inplace), body
 
 
 def is_nested(op: Operation) -> bool:
@@ -156,10 +158,42 @@ class StructuredToLoops(Pass):
             if isinstance(op, tile.ContractOp) and op.block is not None and op.schedule is None:
                 take_apart(op)
         structures, functions = StructuralHasher(moved_to_start), Functions(module)
-        kernels: dict[Hashable, Kernel] = {}
+        known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None
+        written: dict[Hashable, tuple[str, Kernel]] = {}
         for op in kernels_of(module):
-            key = structures.of(op), runs_once(op)
-            if key not in kernels:
-                kernels[key] = kernel_of(op, self.target, functions)
-            replace_op(op, kernels[key].launch(op))
+            structure = structures.of(op), runs_once(op)
+            if structure not in written:
+                written[structure] = self._written(op, functions, known)
+            function, kernel = written[structure]
+            replace_op(op, kernel.launch(function, op))
         functions.insert()
+
+    def _written(
+        self, op: Operation, functions: Functions, known: KnownByStructure | None
+    ) -> tuple[str, Kernel]:
+        """The function of an operation: its loops, unless they are known."""
+        key = known.key(op) if known else ""
+        kernel = known.kernels.find(key) if known else None
+        if kernel is not None:
+            read = [op.operands[number] for number in kernel.operands]
+            function = functions.declare(kernel.title, kernel_arguments(read, op.results), op)
+        else:
+            kernel, body = kernel_of(op, self.target)
+            function = functions.add(kernel.title, body, op)
+            if known:
+                known.kernels.note(key, kernel)
+        if known:
+            set_key(function, key)
+        return function.sym_name.data, kernel
+
+
+class KnownByStructure:
+    """Kernels of earlier programs, found by operations that are equal in every process."""
+
+    def __init__(self, target: Target, kernels: KnownKernels) -> None:
+        self.kernels, self._target = kernels, repr(target)
+        self._structures = SpelledStructure(moved_to_start)
+
+    def key(self, op: Operation) -> str:
+        """A hash of all that decides what the kernel of an operation is."""
+        return digest(self._target, repr(runs_once(op)), repr(self._structures.of(op)))

@@ -1,48 +1,25 @@
-"""Kernels as functions of a module: their names, and the launches of them."""
+"""Kernels as functions of a module, and their names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     IndexType,
-    IntegerAttr,
     MemRefType,
     ModuleOp,
     StringAttr,
     VectorType,
-    i64,
 )
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import element_types
-from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.tile import MESSAGES, LaunchOp
+from popgraph.dialects.tile import MESSAGES
 
 NAMED_OPERATIONS = 3
-"""How many of its operations a kernel's name states."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A function of the module, for all operations that are equal but for their operands."""
-
-    name: str
-    operands: Sequence[int]
-    """The operands of such an operation that the kernel reads, in its order."""
-    chunks: int
-    inplace: Sequence[tuple[int, int]]
-    """Pairs of an input of the kernel and a result that may share memory."""
-
-    def launch(self, op: Operation) -> LaunchOp:
-        """Computes what the operation does."""
-        inputs = [op.operands[number] for number in self.operands]
-        types = [result.type for result in op.results]
-        pairs = IntsAttr.of([number for pair in self.inplace for number in pair])
-        return LaunchOp(self.name, inputs, types, IntegerAttr(self.chunks, i64), pairs)
+"""The number of operations in the name of a kernel."""
 
 
 class Functions:
@@ -53,15 +30,24 @@ class Functions:
         self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
         self._made: list[func.FuncOp] = []
 
-    def add(self, body: Block, op: Operation) -> str:
-        """Makes a function of the body of an operation's kernel; its name."""
-        name = _unused(describe(body), self._taken)
+    def add(self, title: str, body: Block, op: Operation) -> func.FuncOp:
+        """A function of the body of an operation's kernel."""
         body.add_op(func.ReturnOp())
         types = [argument.type for argument in body.args]
-        function = func.FuncOp(name, (types, []), Region(body), StringAttr("private"))
+        return self._add(title, types, Region(body), op)
+
+    def declare(self, title: str, types: Sequence[Attribute], op: Operation) -> func.FuncOp:
+        """A function whose loops are known elsewhere."""
+        return self._add(title, types, Region(), op)
+
+    def _add(
+        self, title: str, types: Sequence[Attribute], body: Region, op: Operation
+    ) -> func.FuncOp:
+        name = _unused(title, self._taken)
+        function = func.FuncOp(name, (types, []), body, StringAttr("private"))
         function.location = op.location
         self._made.append(function)
-        return name
+        return function
 
     def insert(self) -> None:
         """Inserts the new functions before everything else."""

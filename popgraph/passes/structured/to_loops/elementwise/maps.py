@@ -91,7 +91,7 @@ class MapLoops(Emitter):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """Chunks have whole vectors, and whole squares of what is transposed."""
+        """Chunks have whole vectors, and whole squares of transposed elements."""
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes

@@ -62,7 +62,7 @@ class ScatterLoops(Emitter):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        """What the result starts with may be where the result is."""
+        """The initial elements may share memory with the result."""
         op = self.op
         if op.initial is None or op.operands.count(op.initial) > 1:
             return []

@@ -56,7 +56,7 @@ class Emitter(ABC):
     work: int = 0
     """Elements touched by the whole operation."""
     cut_together = 1
-    """How many loops may be cut at once."""
+    """The number of loops that a cut may have."""
     covers_memory = False
     """Whether `write` fills halos and padding, too; otherwise they are zeroed before it."""
 
@@ -66,7 +66,7 @@ class Emitter(ABC):
     @property
     @abstractmethod
     def loops(self) -> Sequence[Loop] | None:
-        """Those of the first `groups` that threads may share; None: one thread does it all."""
+        """The first `groups` that threads may share; None: one thread runs the kernel."""
 
     @abstractmethod
     def write(self, body: Body) -> None:

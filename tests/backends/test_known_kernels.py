@@ -1,0 +1,154 @@
+"""Tests that kernels of operations that other programs have are neither lowered nor printed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from struct import unpack
+
+import numpy as np
+import pytest
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, f32, f64
+from xdsl.ir import Operation
+
+import popgraph
+from popgraph import compiler
+from popgraph.backends.c.build.known_kernels import KernelCache, kernel_cache
+from popgraph.backends.c.build_program import units_of
+from popgraph.backends.c.cache import install_fingerprint, program_cache, program_key
+from popgraph.backends.c.print.module import keyed, print_kernels
+from popgraph.passes.analysis.structural_hash import spelled
+from popgraph.passes.options import Options
+from popgraph.passes.structured import to_loops
+from popgraph.passes.structured.to_loops.emit.emitter import Emitter
+from popgraph.passes.tuning import Target
+from popgraph.support import cache_files
+from popgraph.support.machine import TARGETS
+from tests.backends.test_objects import network
+
+AVX2 = Options(machine=TARGETS["avx2"], measured=())
+X = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that is used, whoever edits this package at the moment."""
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv(program_cache.SWITCH, "1")
+    monkeypatch.setattr(program_key, "sources", lambda: "the same")
+    monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operations whose loops are written."""
+    found: list[str] = []
+    emitter_of = to_loops.emitter_of
+
+    def noted(op: Operation, target: Target) -> Emitter:
+        found.append(op.name)
+        return emitter_of(op, target)
+
+    monkeypatch.setattr(to_loops, "emitter_of", noted)
+    return found
+
+
+def printed(layers: int, known: KernelCache | None, options: Options = AVX2) -> list[str]:
+    """The C of a network; new kernels are kept in the cache."""
+    module, compilation = compiler.load(network(layers))
+    compilation.kernels = known
+    compiler.lower(module, compilation, options)
+    kernels = print_kernels(module, shared=True, known=known.texts if known else {})
+    assert len(kernels) == sum(isinstance(op, func.FuncOp) for op in module.ops)
+    units, _ = units_of(module, "main", kernels, "")
+    if known is not None:
+        known.keep(keyed(module, kernels))
+    return [unit.text for unit in units]
+
+
+def test_kernels_of_a_smaller_network_are_known(written: list[str]) -> None:
+    """Three layers of five are; the C of the program is the same, byte by byte."""
+    plain, whole = printed(5, None), len(written)
+    alone, of_three = printed(3, kernel_cache()), len(written) - whole
+    assert 0 < of_three < whole
+    assert printed(3, kernel_cache()) == alone and len(written) == whole + of_three
+    assert printed(5, kernel_cache()) == plain and len(written) == 2 * whole
+    assert printed(5, kernel_cache()) == plain and len(written) == 2 * whole
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(AVX2, machine=TARGETS["sse2"]),
+        replace(AVX2, tuning=replace(AVX2.tuning, partial_sums=16)),
+    ],
+    ids=["machine", "tuning"],
+)
+def test_another_target_has_other_kernels(other: Options, written: list[str]) -> None:
+    printed(2, kernel_cache())
+    count = len(written)
+    printed(2, kernel_cache(), other)
+    assert len(written) == 2 * count
+
+
+def test_another_version_of_the_package_writes_its_own(
+    written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed(2, kernel_cache())
+    count = len(written)
+    monkeypatch.setattr(program_key, "sources", lambda: "another")
+    printed(2, kernel_cache())
+    assert len(written) == 2 * count
+
+
+def test_what_a_cache_holds_computes_the_same(written: list[str]) -> None:
+    popgraph.compile(network(3))
+    written.clear()
+    (found,) = popgraph.compile(network(4))(x=X).values()
+    assert written.count("tile.contract") == 1, "the last layer"
+    (checked,) = popgraph.compile(network(4), backend="reference")(x=X).values()
+    np.testing.assert_allclose(found, checked, rtol=1e-5, atol=1e-5)
+
+
+def test_who_watches_passes_sees_all_loops(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popgraph.compile(network(2))
+    written.clear()
+    monkeypatch.setenv("POPGRAPH_DUMP", str(tmp_path / "dump"))
+    popgraph.compile(network(2))
+    assert written
+    (after,) = (tmp_path / "dump").glob("*structured-to-loops*")
+    assert "vector.fma" in after.read_text() or "scf.for" in after.read_text()
+
+
+def test_passes_from_outside_may_change_kernels(written: list[str]) -> None:
+    """Neither do they get kernels without loops, nor are theirs kept for others."""
+    popgraph.compile(network(2))
+    written.clear()
+    popgraph.compile(network(2), options=Options(passes=("cse after structured-to-loops",)))
+    assert written
+
+
+def test_a_damaged_text_is_written_again(cache: Path, written: list[str]) -> None:
+    expected = printed(2, kernel_cache())
+    for path in (cache / "kernel_texts").glob("*/*"):
+        cache_files.write_sealed(path, b'{"kernel": {}}')
+    count = len(written)
+    assert printed(2, kernel_cache()) == expected
+    assert len(written) == 2 * count
+    assert printed(2, kernel_cache()) == expected
+    assert len(written) == 2 * count
+
+
+def test_keys_have_every_bit_of_numbers() -> None:
+    """IR prints some numbers alike, and equality takes zeros for the same."""
+    odd, nan = 0.1 + 2**-50, unpack("<d", bytes.fromhex("010000000000f07f"))[0]
+    numbers = [0.0, -0.0, 0.1, odd, float("inf"), float("nan"), nan]
+    found = [spelled(FloatAttr(number, f64)) for number in numbers]
+    assert len(set(found)) == len(numbers)
+    assert spelled(FloatAttr(0.5, f32)) != spelled(FloatAttr(0.5, f64))
+    pairs = [spelled(ArrayAttr([FloatAttr(one, f64)])) for one in (0.0, -0.0)]
+    assert pairs[0] != pairs[1]
