@@ -249,6 +249,13 @@ class Tuning:
     Zen 3: 1.5 times as fast as one stream, 8 streams hardly faster.
     Felt by inference/gru_1x64x512 (zen4 x2): halved 1.01/1.00, doubled 1.00/1.00.
     """
+    least_strip_results: int = 32
+    """
+    Results of a stream of a matrix-vector product, at least: two vectors of AVX-512.
+
+    Fewer would read padding: 28 % of it for 100 results and vectors of AVX2.
+    Unfelt by the benchmarks: none of their matrices is so narrow and larger than L2.
+    """
 
     # Loops of contractions
 

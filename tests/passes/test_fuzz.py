@@ -118,6 +118,7 @@ TRUSTED = {
 SMALL = Tuning(
     least_products=32,
     streamed_l2=64 / L2,
+    least_strip_results=1,
     chain_terms=8,
     chain_terms_f64=8,
     partial_sums=2,

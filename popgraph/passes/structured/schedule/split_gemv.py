@@ -28,7 +28,7 @@ def split_gemv(
     if dim is None or any(loops.laid_out):
         return loops
     extent, strips = loops.sizes[dim], tuning.gemv_strips
-    if extent % strips:
+    if extent % strips or extent < strips * tuning.least_strip_results:
         return loops
     factors = zip(streamed, loops.maps[:2], strict=True)
     if not any(is_streamed and dim in map_.used_dims() for is_streamed, map_ in factors):
