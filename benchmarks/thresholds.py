@@ -117,7 +117,7 @@ class Lowered:
     def of(module: ModuleOp, weights: WeightStore, options: Options) -> Lowered:
         read = set[str]()
         compilation = Compilation(WeightStore(weights))
-        settle_constants(module, compilation.weights, options)
+        settle_constants(module, compilation, options)
         before, readers = dict[int, ModuleOp](), defaultdict[str, list[int]](list)
         for number, step in enumerate(passes_of(replace(options, tuning=Watched.into(read)))):
             read.clear()

@@ -21,7 +21,7 @@ from tests.sampling import WHOLE, share
 RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
 ELSEWHERE = {
     "ai.onnx.preview.training.Gradient": "passes/test_derivatives.py",
-    "ai.graphcore.PackedDataBlock": "session/test_popart_sequences.py",
+    "ai.graphcore.PackedDataBlock": "popart/test_popart_sequences.py",
     **dict.fromkeys(
         (f"ai.graphcore.Replicated{name}" for name in ("AllGather", "AllReduce", "ReduceScatter")),
         "passes/test_spread_replicas.py",

@@ -7,6 +7,7 @@ from importlib import import_module
 from popgraph.backends.interface import Backend
 from popgraph.support import extensions
 from popgraph.support.errors import ExtensionError, PopgraphError
+from popgraph.support.names import closest
 
 DEFAULT = "c"
 """The backend of whoever names none."""
@@ -36,8 +37,12 @@ def backend_named(name: str) -> Backend:
     found = _found(name) if isinstance(name, str) else None
     if found is None:
         installed = (point.name for point in extensions.entry_points(extensions.BACKENDS))
-        *some, last = map(repr, dict.fromkeys([*OWN, *BACKENDS, *installed]))
-        raise PopgraphError(f"no backend {name!r}", hint=f"there are {', '.join(some)} and {last}")
+        names = list(dict.fromkeys([*OWN, *BACKENDS, *installed]))
+        close = closest(str(name), names)
+        *some, last = map(repr, names)
+        hint = f"did you mean {close!r}? " if close else ""
+        hint += f"there are {', '.join(some)} and {last}"
+        raise PopgraphError(f"no backend {name!r}", hint=hint)
     return found
 
 

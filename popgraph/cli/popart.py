@@ -39,9 +39,9 @@ def command(
     popgraph popart
     popgraph popart --markdown > popart.md
 
-    A name works, is accepted without effect, is refused as PopART refuses it without an IPU, or is
-    not here yet; an option or a pattern changes the program, reports only, is shown in the IR only,
-    or has no effect. The last column says what it changes, or why it changes nothing.
+    A name works, is accepted without effect, or is refused as PopART refuses it without an IPU; an
+    option or a pattern changes the program, reports only, is shown in the IR only, or has no
+    effect. The last column says what it changes, or why it changes nothing.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.popart.surface import entries, options, patterns

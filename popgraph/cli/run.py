@@ -34,10 +34,20 @@ if TYPE_CHECKING:
     from popgraph.support.shapes import Shape
 
 
+def backend_name(text: str) -> str:
+    """The name of a backend, checked before any file is read."""
+    name = text.lower()
+    if name != "c":  # which every start knows
+        from popgraph.backends.registry import backend_named
+
+        backend_named(name)
+    return name
+
+
 BackendChoice = Annotated[
     str,
     typer.Option(
-        parser=str.lower,
+        parser=backend_name,
         metavar="NAME",
         help="c, reference (NumPy for every operation), or one that an extension brings.",
     ),

@@ -98,8 +98,7 @@ REQUIRED = {"export": ("-o", "folder"), "emit": ("-o", "folder")}
         ),
         (
             ["run", "net.onnx", "--backend", "referenc"],
-            "Error: Invalid value for '--backend': 'referenc' is not one of 'c', 'reference'. "
-            "Did you mean 'reference'?",
+            "  try: did you mean 'reference'? there are 'c' and 'reference'",
         ),
         (
             ["ops", "--level", "C"],

@@ -109,7 +109,7 @@ class Kernels:
         pairs, chunks = IntsAttr.of([one for pair in inplace for one in pair]), IntegerAttr(1, i64)
         op = LaunchOp("", inputs, results, chunks, pairs)
         types = kernel_arguments(op.inputs, op.outputs)
-        key = kind.removesuffix("_in_place"), size, *types
+        key = kind.split("_")[0], size, *types
         if key not in self._names:
             with building_nothing():
                 body = _body(kind, types, size, inputs)

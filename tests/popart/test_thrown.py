@@ -61,8 +61,9 @@ def test_each_kind_of_error_is_raised_with_its_message(
 
 
 def test_a_recoverable_error_says_what_helps() -> None:
+    kind = "recoverable_runtime_error"
     with pytest.raises(exceptions.poplar_recoverable_runtime_error) as raised:
-        getattr(popart, "_throw_recoverable_runtime_error")("reset")  # noqa: B009
+        getattr(popart, f"_throw_{kind}")("reset")
     assert raised.value.recoveryAction is enums.RecoveryAction.IPU_RESET
 
 

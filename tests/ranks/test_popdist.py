@@ -39,7 +39,7 @@ def test_ranks_that_share_the_sessions_of_a_program_are_one(
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     assert popdist.isPopdistEnvSet()
     for name in ("popgraph.compat.popdist", "popgraph.compat.popdist.processes"):
-        monkeypatch.setattr(f"{name}.steps_are_split", lambda: True)
+        monkeypatch.setattr(f"{name}.sessions_are_split", lambda: True)
     assert not popdist.isPopdistEnvSet()
     assert on_ranks(2, told) == [(0, 0, 0, 1, 1, True, 0, False, 1, 0)] * 2
 
