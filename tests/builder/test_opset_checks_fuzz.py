@@ -19,7 +19,10 @@ NAMES = [
     *("kernel_shape", "mode", "num_scan_inputs", "outDataType", "output_shape", "pads", "perm"),
     *("ratio", "scale", "scan_input_axes", "shape", "size", "sizes", "spatial", "split", "starts"),
     *("strides", "transA", "transB", PARTIALS, SERIALIZED, SERIALIZED_FACTOR),
+    *("activation_alpha", "activation_beta", "nearest_mode", "seed"),
 ]
+IDS = ("x", "x", "", "a{b}", "{}", "%s", "{0")
+"""Names of nodes and tensors may hold what text formatting has a meaning for."""
 INTEGERS = st.integers(-3, 5)
 VALUES = st.one_of(
     INTEGERS,
@@ -44,8 +47,8 @@ def nodes(draw: st.DrawFn) -> Node:
     return Node(
         op_type,
         draw(st.sampled_from([1, 8, 10, 11])),
-        "",
-        [draw(st.sampled_from(["x", "x", "x", ""])) for _ in operands],
+        draw(st.sampled_from(IDS)),
+        [draw(st.sampled_from(IDS)) for _ in operands],
         [f"y{at}" for at in range(draw(st.integers(0, 3)))],
         types,
         draw(st.dictionaries(st.sampled_from(NAMES), VALUES)),
@@ -57,6 +60,7 @@ def nodes(draw: st.DrawFn) -> Node:
 
 @given(nodes())
 @example(Node("Conv", 1, "", [], [], [], {PARTIALS: [0]}))
+@example(Node("Clip", 11, "a{b}", ["x", "{}"], ["{0"], [UNKNOWN] * 2, {}, streamed=frozenset([1])))
 def test_fuzz_rules_complain_or_say_nothing(node: Node) -> None:
     for said in (complaint(node), complaint_at_once(node)):
         assert said is None or isinstance(said, str)

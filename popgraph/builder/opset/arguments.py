@@ -131,7 +131,7 @@ class _Plan:
 
     function: Callable[..., Any]
     name: str
-    """What it is called as: one function may be two methods."""
+    """The name of the method; one function may be two methods."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -240,7 +240,7 @@ def anything(value: object) -> bool:
 
 
 def resolved(annotation: object, names: dict[str, Any]) -> Any:
-    """What an annotation means where those names are known; Any if it cannot be told."""
+    """The value of an annotation, given names; Any if it cannot be evaluated."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -254,8 +254,8 @@ def admits(kind: Any) -> Test:
     """
     The test of an annotation, as pybind11 converts arguments.
 
-    Integers are what has an index, floats what has a value, booleans what has a truth but is no
-    text; lists are any sequences, enumerations and classes their own members only.
+    `int` takes objects with `__index__`, `float` objects with `__float__`, `bool` objects with
+    `__bool__`, lists any sequence; an enumeration or a class takes its own members only.
     """
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -289,7 +289,7 @@ def _can_be_asked_for(kind: type) -> bool:
 
 
 def _container(origin: type, inner: list[Test]) -> Test:
-    """Of a class with parts: mappings, sets, arrays and sequences."""
+    """The test of a container: a mapping, a set, an array or a sequence."""
     if not isinstance(origin, type):
         return anything
     if issubclass(origin, np.ndarray):

@@ -130,10 +130,12 @@ def _serialised(node: Node) -> Complaints:
 
 @asks("Clip")
 def clip(node: Node) -> Complaints:
-    about = f"Op {node.name}({node.id}), inputs=[{node.input()}] currently only supports constant"
     for place, word in ((1, "min"), (2, "max")):
         yield from known(
-            node, f"{about} min/max parameters. Input '{word}' ({{}}) has no data.", place
+            node,
+            "Op {node.name}({node.id}), inputs=[{node.inputs[0]}] currently only supports constant "
+            f"min/max parameters. Input '{word}' ({{}}) has no data.",
+            place,
         )
 
 
@@ -149,7 +151,7 @@ def dropout(node: Node) -> Complaints:
 @asks(*RANDOM)
 def random(node: Node) -> Complaints:
     optional = "Optional seed attribute is not supported. Use session::setRandomSeed instead."
-    yield from unsupported(node, f"{node.id}: {optional}", "seed")
+    yield from unsupported(node, f"{{node.id}}: {optional}", "seed")
     named = node.attributes.get("dtype")
     if named == _DOUBLE.onnx:
         yield "The data type DOUBLE is not supported in Poplar"

@@ -1,4 +1,4 @@
-"""PopART's rules of its own operators, those of `ai.graphcore`."""
+"""PopART's rules of its own operators (`ai.graphcore`)."""
 
 from __future__ import annotations
 
@@ -253,4 +253,4 @@ _COUNTS = {
     (5, 5): "BatchNormalization SequenceSlice",
 }
 OPERANDS = {op_type: count for count, names in _COUNTS.items() for op_type in names.split()}
-"""How many operands the builder takes, at least and at most; any number of the other ones."""
+"""The least and the most operands that the builder takes; other operators take any number."""

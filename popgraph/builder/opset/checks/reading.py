@@ -22,7 +22,7 @@ VERSION = {DOMAIN: 1}
 
 
 def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
-    """All nodes; those of a graph inside a node follow it."""
+    """All nodes; the nodes of a graph inside a node follow it."""
     place = 0
     for op in graph.block.walk():
         if isinstance(op, OnnxOp):

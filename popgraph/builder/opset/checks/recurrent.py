@@ -16,7 +16,7 @@ def rnn(node: Node) -> Complaints:
         yield f"{node.made} only supports 1 activation, {len(given)} were specified"
     for one in _unknown(given[:1]):
         yield f"Activation type '{one}' is not supported for {node.made}"
-    yield from unsupported(node, f"Attribute `{{}}' of {node.made} is not supported", *_SCALES)
+    yield from unsupported(node, "Attribute `{}' of {node.made} is not supported", *_SCALES)
     if node.word("direction", "forward") != "forward":
         yield f"{node.made} only supports `forward' direction"
     yield from _hidden_size(node)

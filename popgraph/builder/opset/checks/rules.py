@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import CHOICES
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
 """
-Yields what is wrong, in PopART's words; raises `Unknown` if it cannot tell.
+Yields PopART's complaints about a node; raises `Unknown` if an operand decides that is unknown.
 
 Only the first complaint is read, so a rule may rely on the conditions above it.
 """
@@ -23,7 +23,7 @@ CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules of sessions, by domain and operator, in PopART's order."""
 
 AT_ONCE: dict[tuple[str, str], list[Rule]] = {}
-"""The rules of the builder itself, most of which belong to its shape inference."""
+"""The rules of the builder itself; most belong to its shape inference."""
 
 
 def asks(
@@ -81,10 +81,10 @@ def axes(node: Node) -> Complaints:
 
 
 def unsupported(node: Node, text: str, *names: str) -> Complaints:
-    """Attributes that must be absent, each of which is `{}` of the text."""
+    """Refuses attributes; the text has `{}` for the name, and may have `{node.id}` and the like."""
     for name in names:
         if node.attributes.get(name) is not None:
-            yield text.format(name)
+            yield text.format(name, node=node)
 
 
 def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
@@ -95,10 +95,10 @@ def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
 
 
 def known(node: Node, text: str, *places: int) -> Complaints:
-    """Operands are known before a step, so they are not inputs; one that is is `{}`."""
+    """Refuses operands that only a step gives; the text has `{}` for one, as in `unsupported`."""
     for place in places:
         if place in node.streamed:
-            yield text.format(node.inputs[place])
+            yield text.format(node.inputs[place], node=node)
 
 
 def needed(
@@ -107,7 +107,7 @@ def needed(
     """An operand that says a shape, or an index into one, is known before a step."""
     yield from known(
         node,
-        f"Need the value of the {node.id} input '{word}' to {use}, but was unable because "
+        f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
         "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {}.",
         place,
     )

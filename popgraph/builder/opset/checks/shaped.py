@@ -289,7 +289,7 @@ def cumulated(node: Node) -> Complaints:
             yield f"CumSum op, '{name}' attributes must be 0 or 1."
     if shapes.prod(node.shape(1)) != 1:
         yield "CumSum op, 'axis' tensor must have one element."
-    yield from known(node, f"For CumSum op {node}, the axis tensor {{}} does not have data.", 1)
+    yield from known(node, "For CumSum op {node}, the axis tensor {} does not have data.", 1)
     rank, given = node.rank(), node.value(1)
     if given.size == 1 and not -rank <= int(given.item()) < rank:
         yield "CumSumOpx op, 'axis' value out of range."
