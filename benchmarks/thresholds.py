@@ -34,10 +34,10 @@ from hashes import Case
 from operator_cases import CASES
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.print.layout import find_program
 from popgraph.compiler import load
 from popgraph.compiler.lowering import settle_constants
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter, Work
 from popgraph.passes import tuning
 from popgraph.passes.base import Compilation, Pass
@@ -86,7 +86,7 @@ def neighbour(value: float | PerTile, direction: str) -> float | PerTile:
 
 
 class Watched(Tuning):
-    """The default thresholds; adds the names of those that are read to a set."""
+    """The default thresholds; records the names of the fields that are read."""
 
     @staticmethod
     def into(names: set[str]) -> Watched:

@@ -78,5 +78,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What a new user needs; PopART's names are found here, too, and listed in their module."""
+    """The names of PopGraph itself; PopART's, listed in `popgraph.popart`, resolve here, too."""
     return sorted([*_HOMES, *_ROOMS, "__version__"])

@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import popgraph
 from popgraph import extend
@@ -68,7 +69,11 @@ def parameters(found: inspect.Signature) -> Iterator[str]:
         if one.kind is one.KEYWORD_ONLY and not named:
             named = True
             yield "*"
-        yield str(one.replace(default=Unsaid()) if has_no_text(one.default) else one)
+        if has_no_text(one.default):
+            one = one.replace(default=Unsaid("..."))
+        elif has_only_defaults(one.default):
+            one = one.replace(default=Unsaid(f"{type(one.default).__name__}()"))
+        yield str(one)
 
 
 def has_no_text(default: object) -> bool:
@@ -76,11 +81,23 @@ def has_no_text(default: object) -> bool:
     return inspect.isroutine(default) or "FACTORY" in type(default).__name__
 
 
+def has_only_defaults(value: object) -> bool:
+    """Whether an object has only the defaults of its class, such as `Tuning()`."""
+    return (
+        is_dataclass(value)
+        and not isinstance(value, type)
+        and all(one.default == getattr(value, one.name) for one in fields(value))
+    )
+
+
 class Unsaid:
-    """Stands for such a default."""
+    """The text of a default."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
-        return "..."
+        return self.text
 
 
 def plain(text: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from popgraph.support.warnings import Notice
 
 MOST_THREADS = 1024
-"""As many as POPGRAPH_RANGES of the C runtime's pool.h; more than a machine has."""
+"""The limit of the C runtime's pool (POPGRAPH_RANGES in pool.h); no machine has more cores."""
 
 
 def check_threads(threads: int) -> None:
@@ -54,7 +54,7 @@ class KnownModel:
 
     threads: int
     interface: Mapping[str, tuple[Any, ...]]
-    """The names of its inputs, by what they decide, and its unknown dimensions."""
+    """The names of its inputs, by their role, and its unknown dimensions."""
     files: Mapping[str, Sequence[int]]
     """The files that were read, and their states at that time."""
     overridable: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class KnownModel:
         """Keeps the way to a program."""
 
     def is_unchanged(self) -> bool:
-        """Whether the files are still what they were."""
+        """Whether the files are unchanged since they were read."""
         return is_unchanged(self.files)
 
 
@@ -85,7 +85,7 @@ class KnownProgram:
 
     program: Executable
     files: Mapping[str, Sequence[int]]
-    """As in `KnownModel`."""
+    """The files that were read, and their states at that time."""
     overridable: tuple[str, ...]
 
 
@@ -100,12 +100,13 @@ class KnownCall:
 
 
 class Shortcuts(Protocol):
-    """The ways from files of models to programs in the cache. A module may be one."""
+    """The ways from files of models to programs in a cache. A module may be one."""
 
     def recall(
         self, model: object, options: object, threads: int, indices: str | None = None
     ) -> KnownProgram | KnownModel | None:
         """The outcome of an earlier compilation, if all that it depends on is unchanged."""
+        return None
 
     def remember(
         self,
@@ -118,6 +119,7 @@ class Shortcuts(Protocol):
         overridable: Collection[str] = (),
     ) -> None:
         """Keeps the way from a model's file to its program; `files` are all that were read."""
+        return
 
     def remember_open(
         self,
@@ -130,53 +132,26 @@ class Shortcuts(Protocol):
         overridable: Collection[str] = (),
     ) -> KnownModel:
         """Keeps the interface of an open model, to find its programs by their signatures."""
-
-    def note_call(
-        self, model: object, files: Mapping[Path, State], call: KnownCall, program: Executable
-    ) -> None:
-        """Notes, for people to see, that the cache has a program for a call."""
-
-    def known_calls(self, model: Path) -> list[KnownCall]:
-        """The calls of a file, as it is now, for which the cache has programs."""
-
-    def standing(self) -> tuple[object, ...]:
-        """Everything that shortcuts depend on but for the model, the options and the code."""
-
-
-class NoShortcuts:
-    """The shortcuts of a backend that keeps no programs."""
-
-    def recall(
-        self, model: object, options: object, threads: int, indices: str | None = None
-    ) -> KnownProgram | KnownModel | None:
-        return None
-
-    def remember(self, *given: object) -> None:
-        """Keeps nothing."""
-
-    def remember_open(
-        self,
-        model: object,
-        options: object,
-        threads: int,
-        files: Mapping[Path, State],
-        indices: str | None,
-        interface: Mapping[str, tuple[Any, ...]],
-        overridable: Collection[str] = (),
-    ) -> KnownModel:
         rows = {str(name): state for name, state in files.items()}
         return KnownModel(threads, interface, rows, tuple(sorted(overridable)))
 
     def note_call(
         self, model: object, files: Mapping[Path, State], call: KnownCall, program: Executable
     ) -> None:
-        """Keeps nothing."""
+        """Notes, for people to see, that the cache has a program for a call."""
+        return
 
     def known_calls(self, model: Path) -> list[KnownCall]:
+        """The calls of a file, in its present state, for which the cache has programs."""
         return []
 
     def standing(self) -> tuple[object, ...]:
+        """Everything that shortcuts depend on but for the model, the options and the code."""
         return ()
+
+
+class NoShortcuts(Shortcuts):
+    """The shortcuts of a backend that keeps no programs."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +171,7 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    """What `compile(backend=...)` and `--backend` call it."""
+    """The name that `compile(backend=...)` and `--backend` take."""
     level: ClassVar[str] = "program"
     """The level to which modules are lowered before `build`."""
     is_native: ClassVar[bool] = False

@@ -10,11 +10,11 @@ from popgraph.support.errors import ExtensionError, PopgraphError
 from popgraph.support.names import closest
 
 DEFAULT = "c"
-"""The backend of whoever names none."""
+"""The backend that is used unless another one is named."""
 OWN = {"c": "popgraph.backends.c.backend", "reference": "popgraph.backends.reference.backend"}
 """The modules that register backends of this package, each imported when it is first asked for."""
 BACKENDS: dict[str, Backend] = {}
-"""Those that are registered, by name."""
+"""The registered backends, by name."""
 
 
 def add_backend(backend: Backend) -> Backend:

@@ -25,16 +25,16 @@ UNKNOWN = 2**62
 
 @dataclass(frozen=True)
 class Traced:
-    """What a call took in a step, all its runs together."""
+    """The time of a call in a step, over all its runs."""
 
     op: CallOp | RunsPrograms
     count: int
-    """How often it ran."""
+    """The number of its runs."""
     nanoseconds: int
     bodies: tuple[TracedBody, ...]
 
     def scaled(self, ratio: float) -> Traced:
-        """The same with other times, of which each is so large a part as before."""
+        """The same with all times multiplied by a ratio."""
         bodies = tuple(
             replace(body, calls=tuple(call.scaled(ratio) for call in body.calls))
             for body in self.bodies
@@ -56,7 +56,7 @@ class TracedBody:
 
     name: str
     count: int
-    """How often it ran: the turns of a loop, or how often a branch was taken."""
+    """The number of its runs: iterations of a loop, or the times that a branch was taken."""
     calls: tuple[Traced, ...]
 
 
@@ -86,7 +86,7 @@ class Profile(Protocol):
 
     @property
     def traced(self) -> list[Traced]:
-        """What each call took, and what ran in it: parts of the time that it takes alone."""
+        """The time of each call and of the calls inside it, scaled to its time alone."""
 
 
 class KernelText(Protocol):
@@ -120,9 +120,9 @@ class ExportForm:
 @dataclass(frozen=True)
 class Vector:
     """
-    Inputs, and what the reference backend makes of them.
+    Inputs, and the outputs of the reference backend for them.
 
-    Of a training, that is after so many steps on the same inputs.
+    The outputs of a training are those after `Exporter.steps` steps on the same inputs.
     """
 
     inputs: Mapping[str, Array]
@@ -131,7 +131,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Exported:
-    """The contents of files by name, and what they need of a machine."""
+    """The contents of files by name, and the memory that they need."""
 
     files: Files
     rom: int
@@ -152,14 +152,14 @@ class Exporter(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many steps the check of the sources runs before it compares outputs."""
+        """The number of steps that the check of the sources runs before it compares outputs."""
 
     def export(self, module: ModuleOp, weights: WeightStore, vector: Vector) -> Exported:
         """The sources of the program `main`, and a check that runs it on a test vector."""
 
 
 class Tools(Protocol):
-    """The answers of a backend to those who show, measure or write its code; a module may be."""
+    """A backend's code as text, its profiles and its exports. A module may be one."""
 
     def kernels(self, module: ModuleOp) -> Sequence[KernelText]:
         """The kernels of a module that has gone through all passes."""

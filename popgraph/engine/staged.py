@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -166,7 +168,8 @@ class StagedExecutable(Executable):
 
     @property
     def computed_by(self) -> ComputedBy:
-        return ComputedBy(in_c=True)
+        found = (executable.computed_by for _, executable in self._executables())
+        return reduce(or_, found, ComputedBy())
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:
@@ -249,13 +252,17 @@ class StagedExecutable(Executable):
     @property
     def arena(self) -> int:
         """Of the stages that this rank runs, one after the other on each device."""
-        routes = (self._others, self._last)
-        stages = [one for route in routes for one in route.stages.values()]
         largest = Counter[int]()
-        for one in stages:
-            if one.executable is not None:
-                largest[one.device] = max(largest[one.device], one.executable.arena)
+        for device, executable in self._executables():
+            largest[device] = max(largest[device], executable.arena)
         return largest.total()
+
+    def _executables(self) -> Iterator[tuple[int, Executable]]:
+        """The programs of the stages that this rank runs, with their devices."""
+        for route in (self._others, self._last):
+            for stage in route.stages.values():
+                if stage.executable is not None:
+                    yield stage.device, stage.executable
 
     def read(self, variable: str) -> Array:
         self._check(variable)

@@ -36,7 +36,7 @@ class InTurns(Executable):
 
     @property
     def computed_by(self) -> ComputedBy:
-        return ComputedBy(in_c=True)
+        return self._others.computed_by
 
     @property
     def _before(self) -> int:

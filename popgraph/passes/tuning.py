@@ -28,15 +28,16 @@ class Tuning:
     """
     The thresholds of all decisions.
 
-    A field that ends in `_l1` or `_l2` is a share of that cache of the machine. Cycles are those of
-    the cost model, whose figures were measured on a Xeon (family 6, model 85) and a Zen 3. Tests
-    pass small thresholds to reach each decision in small programs.
+    A field that ends in `_l1` or `_l2` is a fraction of that cache of the machine. Cycles are those
+    of the cost model; `Machine` says where its own figures were measured. Tests pass small
+    thresholds to reach each decision in small programs.
 
-    "Felt by" names the program of the benchmarks that changes most if the value is halved or
-    doubled, its machine and threads, and the ratios of its instructions and of the bytes that it
-    loads and stores; "=" is no change. `benchmarks/thresholds.py` counts them on the final IR,
-    which knows no caches, and writes these lines. Where no program changes, the docstring says
-    what the threshold is for.
+    "Felt by" names the program that changes most if the value is halved or doubled, among the cases
+    of `benchmarks/thresholds.json`: its machine and threads, and the ratios of its instructions and
+    of the bytes that it loads and stores; "=" means unchanged. `benchmarks/thresholds.py` counts
+    them on the final IR, which models no caches, and writes these lines. The record is not a full
+    sweep: most cases tried only the thresholds that no earlier case had felt. "Unfelt" means that
+    no recorded case changes; the docstring then says why the threshold stays.
     """
 
     # Accuracy of sums

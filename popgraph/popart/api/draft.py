@@ -38,7 +38,6 @@ from popgraph.support.shapes import Shape
 
 _LOG = log_of("builder")
 
-_NONE_YET = "there are no valid tensors yet"
 
 UNBOUNDED = 2**31 - 1
 """How many operands an operator takes, by its schema, that takes any number."""

@@ -9,7 +9,7 @@ from popgraph.backends.interface import Health
 
 
 def health() -> Health:
-    """Which compilers work, and where their code is kept."""
+    """The compilers that work, and the folder of the cache."""
     rows: list[tuple[str, ...]] = []
     tried, working = [], []
     for compiler in candidates():

@@ -19,18 +19,18 @@ from popgraph.support.cache_files import write_sealed
 from popgraph.support.errors import ParseError
 
 MEASURED = "what was measured"
-"""Where its mistakes are."""
+"""The place that errors of the file name."""
 
 
 def measured() -> tuple[str, ...]:
-    """What `popgraph tune` found on this machine; nothing when there is any doubt about it."""
+    """The schedules that `popgraph tune` found on this machine; none if the file is damaged."""
     with suppress(ParseError):
         return decisions(measured_text(), MEASURED)
     return ()
 
 
 def keep_measured(rows: Iterable[Row]) -> Path:
-    """Adds to what was measured, in place of what was measured of the same contractions before."""
+    """Adds measured schedules; they replace earlier ones of the same contractions."""
     path = place_in(cache_directory())
     kept: dict[object, Row] = {}
     with suppress(ParseError):

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"_\d+$")
 """What tells kernels of one module apart; their content does that for C."""
 
 _SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
-"""What kernels' names say of memory, see `kernel_functions.describe`."""
+"""The sizes in the names of kernels, see `kernel_functions.describe`."""
 
 DIGITS = 12
 """Of the digest of a kernel's content: one in 2^48 is another's."""

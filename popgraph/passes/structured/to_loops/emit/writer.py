@@ -96,9 +96,6 @@ class Writer:
         """Inserts an operation without results at the innermost level."""
         self.levels[-1].insert(op)
 
-    def depth_of(self, value: SSAValue) -> int:
-        return self.depths[value]
-
     def once(self, op: Operation) -> SSAValue:
         """
         Inserts a pure operation as far out as its operands allow.
