@@ -210,6 +210,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "winograd": "analysis schedule",
         "fusion": "analysis",
         "alternatives": "analysis schedule winograd",
+        "bind_sizes": "analysis to_loops",
         "hoist_constants": "",
         "hoist_invariants": "",
         "move_updates": "",

@@ -40,6 +40,7 @@ from popgraph.passes.options import Options, Training
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
+from popgraph.passes.structured.bind_sizes import BindSizes
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
@@ -210,6 +211,11 @@ PIPELINE: tuple[Step, ...] = (
         "structured", MoveUpdates, "when nothing is taken apart or joined any more", optional=True
     ),
     Step("structured", ViewWords, "what stands where does not change any more", optional=True),
+    Step(
+        "structured",
+        BindSizes,
+        "when no loop is joined or taken apart any more, and before threads share them",
+    ),
     Step(
         "structured",
         ParallelizeLoops,

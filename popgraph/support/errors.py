@@ -60,6 +60,10 @@ class NeedsHostError(UnsupportedError):
     """The model, as it was before any pass."""
 
 
+class UnsizedError(UnsupportedError):
+    """An operation of a model cannot run for sizes that only a call brings."""
+
+
 class CallError(PopgraphError):
     """An operator was called with what it does not take."""
 

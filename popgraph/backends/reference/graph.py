@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.reference.kernels import Kernel
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
-from popgraph.backends.reference.structured import STRUCTURED
+from popgraph.backends.reference.structured import STRUCTURED, up_to_ends
 from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control
 from popgraph.dialects.program.control import Body
 from popgraph.dialects.tile.attributes import memory_span
+from popgraph.dialects.tile.running import ends_of, running_of, sizes_for
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 
@@ -108,6 +109,10 @@ class Graph:
                     continue
                 case _:
                     results = self._runner(op)(*(values[operand] for operand in op.operands))
+                    if ends := running_of(op):
+                        numbers = [values[value].item() for value in sizes_for(op)]
+                        sizes = dict(zip(ends_of(op), numbers, strict=True))
+                        results = up_to_ends(op, results, ends, sizes)
             for value, array in zip(op.results, results, strict=True):
                 check_shape(array, _tensor(value))
                 values[value] = array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from popgraph.backends.reference.memory import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
+from popgraph.dialects.tile.running import Extent
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -131,6 +132,20 @@ def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
         assert full.dtype == numpy_dtype(value.type), f"a body yields {full.dtype}: {op}"
         made.append(to_physical(full, value.type))  # type: ignore[arg-type]
     return tuple(made)
+
+
+def up_to_ends(
+    op: Operation, memories: Sequence[Array], ends: Mapping[int, Extent], sizes: Mapping[int, int]
+) -> tuple[Array, ...]:
+    """Results as far as loops run that end at these sizes; nothing is known of what is behind."""
+    arrays = [np.array(array) for array in logical(op.results, memories)]
+    for array in arrays:
+        # Indices made of it must lie in their tables, so that all steps can be computed at once.
+        nothing = 0 if array.dtype.kind in "biu" else np.nan
+        for axis, end in ends.items():
+            if axis < array.ndim:
+                array[(slice(None),) * axis + (slice(end.at(sizes), None),)] = nothing
+    return stored(op, arrays)
 
 
 def empty(op: Operation) -> tuple[Array, ...]:

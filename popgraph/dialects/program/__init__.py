@@ -17,6 +17,7 @@ from popgraph.dialects.program.ops import (
     YieldOp,
     graphs_of,
 )
+from popgraph.dialects.program.sizes import SizeAttr
 from popgraph.dialects.program.weights import WeightStore
 
 PG = Dialect(
@@ -32,7 +33,7 @@ PG = Dialect(
         VariableOp,
         YieldOp,
     ],
-    [BlobAttr, BytesAttr, DataAttr, IndexCheckAttr, IntsAttr],
+    [BlobAttr, BytesAttr, DataAttr, IndexCheckAttr, IntsAttr, SizeAttr],
 )
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "IntsAttr",
     "PrepareOp",
     "ReturnOp",
+    "SizeAttr",
     "UpdateOp",
     "VariableOp",
     "WeightStore",

@@ -22,6 +22,7 @@ from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.running import RunningAttr
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
 from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
@@ -91,7 +92,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, ScheduleAttr, LineBufferAttr],
+    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
@@ -132,6 +133,7 @@ __all__ = [
     "ReceiveOp",
     "ReduceOp",
     "RemainderOp",
+    "RunningAttr",
     "RunsPrograms",
     "ScatterOp",
     "ScheduleAttr",

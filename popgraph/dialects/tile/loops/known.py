@@ -8,7 +8,7 @@ from typing import Protocol
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.loops.ops import LaunchOp
@@ -28,9 +28,9 @@ class Kernel:
     inplace: Sequence[Sequence[int]]
     """Pairs of an input of the kernel and a result that may share memory."""
 
-    def launch(self, function: str, op: Operation) -> LaunchOp:
-        """Computes what the operation does."""
-        inputs = [op.operands[number] for number in self.operands]
+    def launch(self, function: str, op: Operation, sizes: Sequence[SSAValue]) -> LaunchOp:
+        """Computes what the operation does; its last inputs are the sizes that it runs to."""
+        inputs = [*(op.operands[number] for number in self.operands), *sizes]
         types = [result.type for result in op.results]
         pairs = IntsAttr.of([number for pair in self.inplace for number in pair])
         return LaunchOp(function, inputs, types, IntegerAttr(self.chunks, i64), pairs)

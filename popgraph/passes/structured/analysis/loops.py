@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from xdsl.dialects.builtin import (
     Float32Type,
@@ -18,6 +19,7 @@ from xdsl.ir.affine import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.ops import is_identity
 from popgraph.passes.structured.analysis.panels import (
     split_map,
@@ -44,6 +46,8 @@ class Group:
 
     dims: tuple[int, ...]
     extent: int
+    running: Extent | None = None
+    """Where it ends in a call, if that is not its extent."""
 
     @property
     def last(self) -> int:
@@ -55,11 +59,13 @@ def group_loops(
     sizes: Shape,
     forms: Sequence[Linear],
     separate: frozenset[int] = frozenset(),
+    running: Mapping[int, Extent] = MappingProxyType({}),
 ) -> list[Group]:
     """
     The loops over `dims`, outermost first; those of size 1 vanish.
 
     Neighbours are joined where every form steps over them evenly, unless one of them is `separate`.
+    A `running` dimension is the outermost one of its loop.
     """
     groups: list[Group] = []
     for dim in dims:
@@ -67,12 +73,15 @@ def group_loops(
             continue
         if (
             groups
+            and dim not in running
             and not {dim, groups[-1].last} & separate
             and _even(groups[-1].last, dim, sizes, forms)
         ):
-            groups[-1] = Group((*groups[-1].dims, dim), groups[-1].extent * sizes[dim])
+            before = groups[-1]
+            end = before.running and before.running.scaled(sizes[dim])
+            groups[-1] = Group((*before.dims, dim), before.extent * sizes[dim], end)
         else:
-            groups.append(Group((dim,), sizes[dim]))
+            groups.append(Group((dim,), sizes[dim], running.get(dim)))
     return groups
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
@@ -15,6 +15,7 @@ from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.loops.known import Kernel, KnownKernels, set_key
 from popgraph.dialects.tile.loops.ops import kernel_arguments
+from popgraph.dialects.tile.running import ends_of, sizes_for
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
@@ -105,17 +106,30 @@ def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
     return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
 
 
-def kernel_of(op: Operation, target: Target) -> tuple[Kernel, Block]:
-    """The kernel of an operation, with one body for all chunks of its cut."""
+def kernel_of(
+    op: Operation, target: Target, sizes: Sequence[SSAValue] = ()
+) -> tuple[Kernel, Block]:
+    """
+    The kernel of an operation, with one body for all chunks of its cut.
+
+    `sizes` are those of the call at which its loops end, see `running`.
+    """
     emitter = emitter_of(op, target)
-    body = Block(arg_types=kernel_arguments(emitter.inputs, emitter.outputs))
+    body = Block(arg_types=kernel_arguments([*emitter.inputs, *sizes], emitter.outputs))
     chunk, *memories = body.args
     writer, count = Writer(body, target), len(emitter.inputs)
-    inputs, outputs = memories[:count], memories[count:]
+    inputs, outputs = memories[:count], memories[count + len(sizes) :]
+    ends = dict(zip(ends_of(op), memories[count:], strict=False))
     if not emitter.covers_memory:
         short = emitter.writes_short_pieces
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
-    parts = spans(writer, emitter.groups, emitter.cut, chunk)
+    parts = spans(
+        writer,
+        emitter.groups,
+        emitter.cut,
+        chunk,
+        {number: writer.size(memory) for number, memory in ends.items()},
+    )
     emitter.write(Body(writer, inputs, outputs, parts))
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]
@@ -165,7 +179,7 @@ class StructuredToLoops(Pass):
             if structure not in written:
                 written[structure] = self._written(op, functions, known)
             function, kernel = written[structure]
-            replace_op(op, kernel.launch(function, op))
+            replace_op(op, kernel.launch(function, op, sizes_for(op)))
         functions.insert()
 
     def _written(
@@ -176,9 +190,10 @@ class StructuredToLoops(Pass):
         kernel = known.kernels.find(key) if known else None
         if kernel is not None:
             read = [op.operands[number] for number in kernel.operands]
-            function = functions.declare(kernel.title, kernel_arguments(read, op.results), op)
+            inputs = [*read, *sizes_for(op)]
+            function = functions.declare(kernel.title, kernel_arguments(inputs, op.results), op)
         else:
-            kernel, body = kernel_of(op, self.target)
+            kernel, body = kernel_of(op, self.target, sizes_for(op))
             function = functions.add(kernel.title, body, op)
             if known:
                 known.kernels.note(key, kernel)

@@ -85,7 +85,8 @@ class ContractLoops(Emitter):
     def _nested(self) -> TileLoops:
         """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
-        groups = group_loops(others, self.sizes, self.forms)
+        running = {dim + 1 if dim > self.panel else dim: end for dim, end in self.running.items()}
+        groups = group_loops(others, self.sizes, self.forms, running=running)
         rows = self._group_of(self.schedule.m_dim.data, groups)
         lines = self._group_of(self.schedule.m_outer_dim.data, groups)
         rest = [group for group in groups if group not in (rows, lines)]

@@ -14,7 +14,7 @@ from popgraph.passes.structured.analysis.panels import Column, balanced, last_pa
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run, whole_steps
 from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.support.shapes import prod
 
@@ -204,7 +204,9 @@ class TileNest:
         group, part, rows = self.loops.blocked[0], parts[0], self.loops.rows
         across = rows.extent if self.loops.lines and rows else 1
         extent = part.fixed
-        assert extent is not None, "rows are shared in equal parts"
+        if extent is None:
+            self._running_rows(group, part, across, emit)
+            return
         for blocks in balanced(extent, max(1, self.schedule.mr.data // across)):
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
@@ -214,6 +216,22 @@ class TileNest:
             with self.point.writer.loop(start, start + blocks.count * size, size) as loop:
                 self.point.bind(group, part.base + Index.of(loop.counter))
                 emit(size * across, Index.of(loop.counter, across))
+
+    def _running_rows(self, group: Group, part: Span, across: int, emit: EmitRows) -> None:
+        """
+        Rows of which only a call says how many there are.
+
+        What full blocks leave over goes in blocks of half as many rows, and so on: that is half of
+        the code that a block of each number would be, and at most a few blocks more.
+        """
+        writer, size = self.point.writer, max(1, self.schedule.mr.data // across)
+        lower: Bound = part.lower
+        while size:
+            upper = part.upper if size == 1 else whole_steps(writer, lower, part.upper, size)
+            with writer.loop(lower, upper, size) as loop:
+                self.point.bind(group, part.base + Index.of(loop.counter))
+                emit(size * across, Index.of(loop.counter, across))
+            lower, size = upper, size // 2
 
 
 def rows_of(groups: Sequence[Group]) -> int:

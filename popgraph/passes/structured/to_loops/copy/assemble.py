@@ -17,6 +17,7 @@ from popgraph.passes.structured.to_loops.copy.copies import (
     cut_of_chunk,
     innermost,
     loops_of_box,
+    shared_loops,
     weave,
     woven,
 )
@@ -32,14 +33,17 @@ class AssembleLoops(Emitter):
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, op.pieces, [op.output]
         self.shape, self.kind = tensor(op.output).get_shape(), tensor(op.output).element_type
-        self.groups = [Group((dim,), self.shape[dim]) for dim in _common_dims(op)]
+        self.groups = [
+            Group((dim,), self.shape[dim], self.running.get(dim)) for dim in _common_dims(op)
+        ]
         self.work = prod(self.shape)
 
     @property
     def loops(self) -> list[Loop]:
         along = {innermost(tensor(piece).get_shape()) for piece in self.op.pieces}
         dims = [group.last for group in self.groups]
-        return loops_of_box(dims, self.shape, self.kind, self.target, along=along)
+        loops = loops_of_box(dims, self.shape, self.kind, self.target, along=along)
+        return shared_loops(self.groups, loops)
 
     def write(self, body: Body) -> None:
         writer, output, (result,) = body.writer, tensor(self.op.output), body.outputs

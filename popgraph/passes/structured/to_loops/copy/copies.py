@@ -9,6 +9,7 @@ from functools import partial
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import Linear
+from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop
@@ -46,6 +47,8 @@ class Cut:
 
     dim: int
     part: Span
+    running: Extent | None = None
+    """Where the dimension ends in a call, if that is not its extent."""
     loaded: bool = False
     """Parts are whole vectors, too, where vectors are loaded along this dimension."""
 
@@ -73,12 +76,24 @@ def loops_of_box(
     return [Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True)]
 
 
+def shared_loops(groups: Sequence[Group], loops: Sequence[Loop]) -> list[Loop]:
+    """The loops that chunks may share: only that which ends at a size, if one does."""
+    if all(group.running is None for group in groups):
+        return list(loops)
+    return [
+        Loop(1) if group.running is None else loop
+        for group, loop in zip(groups, loops, strict=True)
+    ]
+
+
 def cut_of_chunk(emitter: Emitter, body: Body, *, loaded: bool = False) -> Cut | None:
     """The part of a box that a chunk copies, where each group is one dimension of the box."""
-    if emitter.cut is None:
+    running = [at for at, group in enumerate(emitter.groups) if group.running is not None]
+    if emitter.cut is None and not running:
         return None
-    at = emitter.cut.only.loop
-    return Cut(emitter.groups[at].last, body.parts[at], loaded)
+    at = emitter.cut.only.loop if emitter.cut is not None else running[0]
+    group = emitter.groups[at]
+    return Cut(group.last, body.parts[at], group.running, loaded)
 
 
 def copy(
@@ -101,8 +116,7 @@ def copy(
         return
     vector_bytes = writer.target.machine.vector_bytes
     forms = [target[1]] if source.form is None else [source.form, target[1]]
-    separate = frozenset() if cut is None else frozenset({cut.dim})
-    groups = group_loops(range(len(sizes)), sizes, forms, separate)
+    groups = _groups(sizes, forms, cut)
     runs = _runs(groups, cut)
     point = IterationPoint(writer, sizes)
     if transposes and source.form is not None:
@@ -174,8 +188,7 @@ def weave(
 ) -> None:
     """Loops over pieces whose elements stand in turn: a vector of each, interleaved."""
     sizes, forms = pieces[0].sizes, [piece.source_form for piece in pieces]
-    separate = frozenset() if cut is None else frozenset({cut.dim})
-    groups = group_loops(range(len(sizes)), sizes, [*forms, pieces[0].form], separate)
+    groups = _groups(sizes, [*forms, pieces[0].form], cut)
     runs = _runs(groups, cut)
     lanes = fitting_lanes(groups[-1].extent, writer.target.machine.vector_bytes, lane_bytes(kind))
     if lanes:
@@ -196,6 +209,14 @@ def weave(
         return carried
 
     run(point, runs, step)
+
+
+def _groups(sizes: Shape, forms: Sequence[Linear], cut: Cut | None) -> list[Group]:
+    """The loops over a box, the cut one by itself."""
+    if cut is None:
+        return group_loops(range(len(sizes)), sizes, forms)
+    running = {} if cut.running is None else {cut.dim: cut.running}
+    return group_loops(range(len(sizes)), sizes, forms, frozenset({cut.dim}), running)
 
 
 def _runs(groups: Sequence[Group], cut: Cut | None) -> list[Run]:

@@ -19,6 +19,7 @@ from xdsl.ir.affine import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset, row_major
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
+from popgraph.dialects.tile.running import Extent
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
@@ -26,6 +27,7 @@ from popgraph.passes.structured.to_loops.copy.copies import (
     copy,
     cut_of_chunk,
     loops_of_box,
+    shared_loops,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.tuning import Target
@@ -51,7 +53,10 @@ class RelayoutLoops(Emitter):
         if self.digits is not None:
             self.boxes = list(_boxes(self.digits, self.shape))
             self.strides = _strides(self.digits, self.shape)
-            self.groups = [Group((dim,), self.physical[dim]) for dim in _shared(self.boxes)]
+            self.groups = [
+                Group((dim,), self.physical[dim], self._end(self.digits[dim]))
+                for dim in _shared(self.boxes)
+            ]
 
     @property
     def loops(self) -> list[Loop] | None:
@@ -59,7 +64,13 @@ class RelayoutLoops(Emitter):
             return None
         loaded = {at for at, stride in enumerate(self.strides) if stride == 1}
         dims = [group.last for group in self.groups]
-        return loops_of_box(dims, self.physical, self.type.element_type, self.target, loaded)
+        kind = self.type.element_type
+        loops = loops_of_box(dims, self.physical, kind, self.target, loaded)
+        return shared_loops(self.groups, loops)
+
+    def _end(self, digit: Digit) -> Extent | None:
+        """Where the loop over a physical dimension ends in a call, if it counts a whole index."""
+        return self.running.get(digit.dim) if digit.size == self.shape[digit.dim] else None
 
     def write(self, body: Body) -> None:
         (memory,), (result,) = body.inputs, body.outputs

@@ -80,7 +80,11 @@ class MapLoops(Emitter):
             for value, map_ in zip(self.values, maps, strict=True)
         ]
         self.groups = group_loops(
-            range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
+            range(len(self.sizes)),
+            window or self.sizes,
+            self.forms,
+            indexed_dims(op.body.block),
+            {} if window else self.running,
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.in_rows = window is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
@@ -20,6 +21,7 @@ from xdsl.ir.affine import (
 
 from popgraph.dialects.tile.affine import Linear, linear, offset, reads_whole
 from popgraph.dialects.tile.cut import CutAttr
+from popgraph.dialects.tile.running import Extent
 from popgraph.passes.structured.analysis.loops import Group, has_gaps, tensor
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
@@ -154,12 +156,20 @@ def _index(bound: Bound) -> Index:
 
 
 def spans(
-    writer: Writer, groups: Sequence[Group], cut: CutAttr | None, chunk: SSAValue | None
+    writer: Writer,
+    groups: Sequence[Group],
+    cut: CutAttr | None,
+    chunk: SSAValue | None,
+    sizes: Mapping[int, SSAValue] = MappingProxyType({}),
 ) -> list[Span]:
-    """What of each loop the current chunk runs."""
-    result = [Span(0, group.extent) for group in groups]
+    """What of each loop the current chunk runs; running loops end at these `sizes`."""
+    result = [Span(0, _end(writer, group, sizes)) for group in groups]
     if cut is not None and chunk is not None:
         for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
+            running = groups[part.loop].running
+            if running is not None:
+                result[part.loop] = _running_part(writer, running, part.count, number, sizes)
+                continue
             extent = groups[part.loop].extent
             start = number.scaled(part.size)
             if part.count * part.size == extent:
@@ -169,6 +179,30 @@ def spans(
             upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
             result[part.loop] = Span(writer.value(start), upper)
     return result
+
+
+def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
+    """Where a loop ends."""
+    running = group.running
+    return group.extent if running is None else writer.times(sizes[running.size], running.factor)
+
+
+def _running_part(
+    writer: Writer, running: Extent, count: int, number: Index, sizes: Mapping[int, SSAValue]
+) -> Span:
+    """
+    One of `count` parts of a loop that ends at a size: each has as many steps of the size.
+
+    So a part begins at a multiple of what one step of the size comes to, like the whole loop; the
+    last parts are shorter, or empty.
+    """
+    size = sizes[running.size]
+    padded = writer.value(Index.of(size, constant=count - 1))
+    steps = writer.once(arith.DivSIOp(padded, writer.constant(count)))
+    start = writer.once(arith.MuliOp(writer.value(number), steps))
+    lower = writer.once(arith.MinSIOp(start, size))
+    upper = writer.once(arith.MinSIOp(writer.value(Index.of(start) + Index.of(steps)), size))
+    return Span(writer.times(lower, running.factor), writer.times(upper, running.factor))
 
 
 def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:

@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.running import running_of
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, touched
 from popgraph.passes.structured.to_loops.emit.access import Access, Span
@@ -61,7 +62,7 @@ class Emitter(ABC):
     """Whether `write` fills halos and padding, too; otherwise they are zeroed before it."""
 
     def __init__(self, op: Operation, target: Target) -> None:
-        self.target, self.cut = target, cut_of(op)
+        self.target, self.cut, self.running = target, cut_of(op), running_of(op)
 
     @property
     @abstractmethod
@@ -81,6 +82,12 @@ class Emitter(ABC):
     def inplace(self) -> list[tuple[int, int]]:
         """Pairs of an input and a result, by number, that may share memory; see `tile.launch`."""
         return []
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        """Whether all loops that are to run as far as a size of the call do so."""
+        found = [group.running for group in self.groups if group.running is not None]
+        return len(found) == len(self.running)
 
     @property
     def writes_short_pieces(self) -> bool:

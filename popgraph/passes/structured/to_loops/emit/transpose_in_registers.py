@@ -63,7 +63,8 @@ class CopyPlan:
 
     def _beyond(self, loops: Sequence[Group], count: int) -> Group | None:
         """The longest loop that has so many elements of the source behind all but its last step."""
-        fit = [one for one in loops if (self.source_form.stride(one.last) or 0) >= count]
+        ends = [one for one in loops if one.running is None]
+        fit = [one for one in ends if (self.source_form.stride(one.last) or 0) >= count]
         return max(fit, key=lambda one: one.extent, default=None)
 
 

@@ -131,22 +131,32 @@ def run(
     for number, step in enumerate(first.widths):
         upper: Bound = first.part.upper
         if number < len(first.widths) - 1:
-            upper = _whole(point.writer, first, step)
+            upper = _whole(point.writer, first, lower, step)
         values = _steps(point, first, (lower, upper), step, inside, values)
         lower = _after(point.writer, first.part, upper)
     return values
 
 
-def _whole(writer: Writer, this: Run, width: int) -> Bound:
-    """How far steps of `width` go."""
+def _whole(writer: Writer, this: Run, lower: Bound, width: int) -> Bound:
+    """How far steps of `width` go from `lower` on."""
     fixed = this.part.fixed
     if fixed is not None:
         return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
-    extent = this.group.extent
+    running, extent = this.group.running, this.group.extent
+    if running is not None and running.factor % width:
+        return whole_steps(writer, lower, this.part.upper, width)
     if extent % width == 0:
         return this.part.upper
     whole = writer.constant(extent - extent % width)
     return writer.once(arith.MinSIOp(writer.bound(this.part.upper), whole))
+
+
+def whole_steps(writer: Writer, lower: Bound, upper: Bound, width: int) -> SSAValue:
+    """The last number up to `upper` that is whole steps of `width` from `lower` on."""
+    end = writer.bound(upper)
+    distance = end if lower == 0 else writer.once(arith.SubiOp(end, writer.bound(lower)))
+    rest = writer.once(arith.RemSIOp(distance, writer.constant(width)))
+    return writer.once(arith.SubiOp(end, rest))
 
 
 def _after(writer: Writer, part: Span, middle: Bound) -> Bound:

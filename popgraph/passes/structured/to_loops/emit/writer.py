@@ -173,6 +173,10 @@ class Writer:
             total = self._sum(total, self.constant(index.constant))
         return total
 
+    def times(self, value: SSAValue, factor: int) -> SSAValue:
+        """A multiple of an index."""
+        return value if factor == 1 else self._multiple(value, factor)
+
     def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
         return self.shared(
             (arith.MuliOp, factor),
@@ -187,6 +191,10 @@ class Writer:
 
     def bound(self, bound: Bound) -> SSAValue:
         return self.constant(bound) if isinstance(bound, int) else bound
+
+    def size(self, memory: SSAValue) -> SSAValue:
+        """The number that a memory of one i64 holds, as an index."""
+        return self.once(arith.IndexCastOp(self.load_input(memory, Index()), INDEX))
 
     # Memory
 

@@ -36,10 +36,8 @@ class NestLoops(Emitter):
         self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
         self.rank = len(op.sizes)
         self.step = op.step.value.data
-        last = op.sizes[-1]
-        self.widths = tuple(
-            dict.fromkeys(width for width in (self.step, last % self.step) if width)
-        )
+        rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % self.step
+        self.widths = tuple(dict.fromkeys(width for width in (self.step, rest) if width))
         self.members = {
             width: [self._member(inner, width, target) for inner in op.nested]
             for width in self.widths
@@ -65,7 +63,7 @@ class NestLoops(Emitter):
         separate = frozenset[int]().union(*map(indexed_dims, bodies))
         if self.step > 1:
             separate |= {self.rank - 1}
-        return group_loops(range(self.rank), self.op.sizes, forms, separate)
+        return group_loops(range(self.rank), self.op.sizes, forms, separate, self.running)
 
     @property
     def loops(self) -> tuple[Loop, ...]:

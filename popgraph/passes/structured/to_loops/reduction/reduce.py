@@ -72,13 +72,19 @@ class Mode:
     def width(self) -> int:
         return self.lanes * self.unrolled
 
-    def widths(self, extent: int) -> tuple[int, ...]:
-        """The steps of the loop that runs along lanes; results may come in narrower vectors."""
+    def widths(self, extent: int, *, running: bool = False) -> tuple[int, ...]:
+        """
+        The steps of the loop that runs along lanes; results may come in narrower vectors.
+
+        A `running` loop may end anywhere up to its extent.
+        """
         steps = [self.width, self.lanes]
         if self.along is Lanes.PARALLEL:
             steps += [narrow for narrow in (16, 8, 4, 2) if narrow < self.lanes]
         elif self.masked and extent % self.lanes:
             steps.append(extent % self.lanes)
+        if running:
+            return tuple(step for step in dict.fromkeys([*steps, 1]) if step <= extent)
         used = []
         for step in dict.fromkeys([*steps, 1]):
             if extent >= step:
@@ -108,9 +114,10 @@ class ReduceLoops(Emitter):
             offset(tensor(value), map_, sizes)
             for value, map_ in zip(self.values, maps, strict=True)
         ]
-        window = window or sizes
+        is_part, window = window is not None, window or sizes
         separate = indexed_dims(what.body) | indexed_dims(what.epilogue)
-        self.outer = group_loops(range(parallel), window, self.forms, separate)
+        running = {} if is_part else self.running
+        self.outer = group_loops(range(parallel), window, self.forms, separate, running)
         self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, separate)
         self.combiners = what.combiners
         self.mode = self._mode(target.machine.vector_bytes)
@@ -217,15 +224,16 @@ class ReduceLoops(Emitter):
         """
         self.point, self.writer = point, point.writer
         first = len(self.what.inputs)
-        last = first + len(self.what.epilogue_inputs)
-        self.factors, self.epilogue_inputs = sources[:first], sources[first:last]
-        self.targets = sources[last:]
+        end = first + len(self.what.epilogue_inputs)
+        self.factors, self.epilogue_inputs = sources[:first], sources[first:end]
+        self.targets = sources[end:]
         self.accumulation = Accumulation(point, self.what, self.inner, self._inner_widths())
         parts = parts if parts is not None else windows(point, self.outer)
         runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
-            widths = self.mode.widths(self.outer[-1].extent)
-            runs[-1] = Run(self.outer[-1], parts[-1], widths)
+            last = self.outer[-1]
+            widths = self.mode.widths(last.extent, running=last.running is not None)
+            runs[-1] = Run(last, parts[-1], widths)
         elif self.mode.rows > 1:
             runs[-1] = Run(self.outer[-1], parts[-1], (self.mode.rows, 1))
         run(point, runs, self._results)

@@ -1,0 +1,103 @@
+"""Sizes of a call: dimensions of inputs that a program leaves open, up to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from popgraph.dialects.program.attributes import parse_quoted, quoted
+
+NAME = "sizes"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An axis of an input or output that is `factor` times a size."""
+
+    tensor: str
+    axis: int
+    factor: int = 1
+
+
+@dataclass(frozen=True)
+class Size:
+    """
+    A size that comes with a call, at most `bound`.
+
+    The graph has an input of this name, a scalar, from the pass `bind-sizes` on.
+    """
+
+    name: str
+    bound: int
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...] = ()
+
+
+@irdl_attr_definition
+class SizeAttr(Data[Size]):
+    """
+    A size of a program: `#pg.size<"N" to 64 inputs ("x" axis 0 times 1) outputs ()>`.
+
+    All types hold the bound in its place.
+    """
+
+    name = "pg.size"
+
+    def print_parameter(self, printer: Printer) -> None:
+        size = self.data
+        with printer.in_angle_brackets():
+            printer.print_string(
+                f"{quoted(size.name.encode())} to {size.bound} "
+                f"inputs ({_listed(size.inputs)}) outputs ({_listed(size.outputs)})"
+            )
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Size:
+        with parser.in_angle_brackets():
+            name = parse_quoted(parser).decode()
+            parser.parse_keyword("to")
+            bound = parser.parse_integer()
+            parser.parse_keyword("inputs")
+            inputs = parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, lambda: _place(parser)
+            )
+            parser.parse_keyword("outputs")
+            outputs = parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, lambda: _place(parser)
+            )
+        return Size(name, bound, tuple(inputs), tuple(outputs))
+
+
+def _listed(places: Sequence[Place]) -> str:
+    return ", ".join(
+        f"{quoted(place.tensor.encode())} axis {place.axis} times {place.factor}"
+        for place in places
+    )
+
+
+def _place(parser: AttrParser) -> Place:
+    tensor = parse_quoted(parser).decode()
+    parser.parse_keyword("axis")
+    axis = parser.parse_integer()
+    parser.parse_keyword("times")
+    return Place(tensor, axis, parser.parse_integer())
+
+
+def sizes_of(module: ModuleOp) -> tuple[Size, ...]:
+    """The sizes that calls of a module bring."""
+    found: Attribute | None = module.attributes.get(NAME)
+    if found is None:
+        return ()
+    assert isinstance(found, ArrayAttr)
+    return tuple(one.data for one in found if isinstance(one, SizeAttr))
+
+
+def set_sizes(module: ModuleOp, sizes: Sequence[Size]) -> None:
+    """Notes which sizes calls bring."""
+    module.attributes[NAME] = ArrayAttr([SizeAttr(size) for size in sizes])

@@ -1,0 +1,128 @@
+"""The attribute of loops that end where a size of the call says, not at their own extent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.ops import GraphOp
+from popgraph.dialects.program.sizes import sizes_of
+
+NAME = "running"
+
+
+@dataclass(frozen=True)
+class Extent:
+    """`factor` times a size of the call, which is known by its number in the program."""
+
+    size: int
+    factor: int
+
+    def scaled(self, by: int) -> Extent:
+        """So many times as much."""
+        return Extent(self.size, self.factor * by)
+
+    def divided(self, by: int) -> Extent | None:
+        """The part of it that is left where `by` steps become one; None if that is no multiple."""
+        return None if self.factor % by else Extent(self.size, self.factor // by)
+
+    def at(self, sizes: Mapping[int, int]) -> int:
+        """What it is for these sizes."""
+        return self.factor * sizes[self.size]
+
+
+@irdl_attr_definition
+class RunningAttr(ParametrizedAttribute):
+    """
+    Which loops of an operation end where a size of the call says.
+
+    The domain holds their extents at the bounds of the sizes, for which there is memory. What lies
+    behind the end is neither read nor written. In text: `#tile.running<loop 0 to 4 of size 1>`.
+    """
+
+    name = "tile.running"
+    numbers: IntsAttr
+    """The loop, the factor and the size of each."""
+
+    @staticmethod
+    def of(extents: Mapping[int, Extent]) -> RunningAttr:
+        ordered = sorted(extents.items())
+        return RunningAttr(
+            IntsAttr.of(n for loop, one in ordered for n in (loop, one.factor, one.size))
+        )
+
+    @property
+    def extents(self) -> dict[int, Extent]:
+        """The extent of each of these loops."""
+        numbers = iter(self.numbers)
+        return {
+            loop: Extent(size, factor)
+            for loop, factor, size in zip(numbers, numbers, numbers, strict=True)
+        }
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(
+                ", ".join(
+                    f"loop {loop} to {one.factor} of size {one.size}"
+                    for loop, one in self.extents.items()
+                )
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        def one() -> tuple[int, int, int]:
+            parser.parse_keyword("loop")
+            loop = parser.parse_integer()
+            parser.parse_keyword("to")
+            factor = parser.parse_integer()
+            parser.parse_keyword("of")
+            parser.parse_keyword("size")
+            return loop, factor, parser.parse_integer()
+
+        found = parser.parse_comma_separated_list(parser.Delimiter.ANGLE, one)
+        return [IntsAttr.of(number for numbers in found for number in numbers)]
+
+    def verify(self) -> None:
+        extents = self.extents
+        if 3 * len(extents) != len(self.numbers.data) or not extents:
+            raise VerifyException("each running loop is given once, and there is one at least")
+        if any(loop < 0 or one.size < 0 or one.factor < 1 for loop, one in extents.items()):
+            raise VerifyException("a running loop ends at a size or at a multiple of one")
+
+
+def running_of(op: Operation) -> dict[int, Extent]:
+    """The loops of an operation that end where a size of the call says."""
+    found = op.attributes.get(NAME)
+    if found is None:
+        return {}
+    assert isinstance(found, RunningAttr)
+    return found.extents
+
+
+def ends_of(op: Operation) -> list[int]:
+    """The numbers of the sizes at which loops of an operation end."""
+    return sorted({one.size for one in running_of(op).values()})
+
+
+def sizes_for(op: Operation) -> list[SSAValue]:
+    """The inputs of the graph that hold the sizes at which loops of an operation end."""
+    numbers = ends_of(op)
+    if not numbers:
+        return []
+    graph = op.parent_op()
+    while graph is not None and not isinstance(graph, GraphOp):
+        graph = graph.parent_op()
+    assert graph is not None, "sizes are inputs of a graph"
+    module = graph.parent_op()
+    assert isinstance(module, ModuleOp)
+    names = [size.name for size in sizes_of(module)]
+    return [graph.inputs[names[number]] for number in numbers]

@@ -1,0 +1,269 @@
+"""Loops that run to sizes of the call: found by following each size from inputs to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineMap,
+)
+
+from popgraph.dialects import tile
+from popgraph.dialects.locations import source
+from popgraph.dialects.program import ConstantOp, GraphOp, PrepareOp, ReturnOp, graphs_of
+from popgraph.dialects.program.ops import names_attribute
+from popgraph.dialects.program.sizes import Place, Size, set_sizes, sizes_of
+from popgraph.dialects.tile.affine import Linear, linear
+from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.running import NAME, Extent, RunningAttr
+from popgraph.dialects.tile.structured.nest import readings
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.to_loops import emitter_of
+from popgraph.passes.tuning import Target
+from popgraph.support.errors import UnsizedError
+from popgraph.support.shapes import Shape, prod
+
+Ends = Mapping[int, Extent]
+"""The axes of a tensor, or the loops of an operation, that end at a size, with where they do."""
+
+
+@dataclass(frozen=True)
+class BindSizes(Pass):
+    """
+    Loops over a size of the call end there: the graph gets an input for each size.
+
+    tile.map ... domain [64, 10] -> tile.map ... domain [64, 10] {running = loop 0 to 1 of size 0}
+
+    Only when every operation that a size reaches computes each part of its results from the same
+    part of its inputs. Others make it a size of the program: `UnsizedError` names the first.
+    """
+
+    name = "bind-sizes"
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> BindSizes:
+        return cls(options.target)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        sizes = sizes_of(module)
+        if not sizes:
+            return
+        for graph in graphs_of(module):
+            if not any(size.name in graph.inputs for size in sizes):
+                _bind(module, graph, sizes, self.target)
+
+
+def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Target) -> None:
+    flow = SizeFlow(target)
+    for number, size in enumerate(sizes):
+        for place in size.inputs:
+            flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
+    flow.follow(graph.block)
+    outputs = [
+        (Place(name, axis, end.factor), end.size)
+        for name, value in graph.outputs.items()
+        for axis, end in flow.of(value).items()
+    ]
+    set_sizes(
+        module,
+        [
+            replace(size, outputs=tuple(place for place, of in outputs if of == number))
+            for number, size in enumerate(sizes)
+        ],
+    )
+    names = [*graph.inputs, *(size.name for size in sizes)]
+    for _ in sizes:
+        graph.block.insert_arg(TensorType(IntegerType(64), []), len(graph.block.args))
+    graph.properties["input_names"] = names_attribute(names)
+
+
+@dataclass
+class SizeFlow:
+    """Which axes of the tensors of a graph end at sizes, as far as operations have been seen."""
+
+    target: Target
+    ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
+
+    def begin(self, value: SSAValue, axis: int, end: Extent) -> None:
+        """An axis of an input ends at a size."""
+        self.ends.setdefault(value, {})[axis] = end
+
+    def of(self, value: SSAValue) -> Ends:
+        """The axes of a tensor that end at sizes."""
+        return self.ends.get(value, {})
+
+    def follow(self, block: Block) -> None:
+        """Sees the operations of a block in their order."""
+        for op in block.ops:
+            match op:
+                case ConstantOp() | PrepareOp() | ReturnOp():
+                    continue
+                case _ if not any(map(self.of, op.operands)):
+                    continue
+                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp():
+                    self._run(op, self._loops(op))
+                case tile.NestOp():
+                    self._nest(op)
+                case tile.ViewOp():
+                    self._note(op.output, _viewed(op, self.of(op.source)))
+                case tile.PackOp() | tile.UnpackOp():
+                    self._relayout(op)
+                case tile.AssembleOp():
+                    self._assemble(op)
+                case _:
+                    raise _unsized("computes with all of a size at once", op)
+
+    def _note(self, value: SSAValue, ends: Ends) -> None:
+        if ends:
+            self.ends[value] = dict(ends)
+
+    def _run(self, op: Operation, loops: Ends) -> None:
+        """The loops of an operation end at sizes, and so do the axes of its results."""
+        op.attributes[NAME] = RunningAttr.of(loops)
+        if not emitter_of(op, self.target).ends_at_sizes:
+            raise _unsized("has no loop that can end anywhere", op)
+        for result in op.results:
+            axes = range(tensor(result).get_num_dims())
+            self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
+
+    def _loops(self, op: tile.Nested, known: Ends | None = None) -> dict[int, Extent]:
+        """The loops of an operation that end at sizes, for what it reads."""
+        loops = dict(known or {})
+        for value, map_ in readings(op):
+            ends = self.of(value)
+            if not ends:
+                continue
+            if map_ is None:
+                raise _unsized("looks up elements along a size", op)
+            for axis, end in ends.items():
+                for loop, found in _loops_over(map_, axis, end, op).items():
+                    if loops.setdefault(loop, found) != found:
+                        raise _unsized("joins two sizes in one loop", op)
+        if any(loop >= op.parallel_rank for loop in loops):
+            raise _unsized("adds up along a size", op)
+        return loops
+
+    def _nest(self, op: tile.NestOp) -> None:
+        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+            self._note(argument, self.of(value))
+        shared: dict[int, Extent] = {}
+        before = -1
+        while before < len(shared):  # What one operation says of the shared loops holds for all.
+            before = len(shared)
+            for inner in op.nested:
+                loops = self._loops(inner, shared)
+                if any(loop >= len(op.sizes) for loop in loops):
+                    raise _unsized("runs along a size inside of a row", op)
+                shared |= loops
+                for result in inner.results:
+                    self._note(result, shared)
+        op.attributes[NAME] = RunningAttr.of(shared)
+        if not emitter_of(op, self.target).ends_at_sizes:
+            raise _unsized("has no loop that can end anywhere", op)
+        for result in op.outputs:
+            self._note(result, shared)
+
+    def _relayout(self, op: tile.PackOp | tile.UnpackOp) -> None:
+        ends = self.of(op.source)
+        self._run(op, ends)
+
+    def _assemble(self, op: tile.AssembleOp) -> None:
+        loops: dict[int, Extent] = {}
+        for piece, _, _ in op.placements():
+            for axis, end in self.of(piece).items():
+                if loops.setdefault(axis, end) != end:
+                    raise _unsized("joins two sizes in one axis", op)
+        shape = tensor(op.output).get_shape()
+        for piece, offsets, steps in op.placements():
+            for axis in loops:
+                size = tensor(piece).get_shape()[axis]
+                if (offsets[axis], steps[axis], size) != (0, 1, shape[axis]):
+                    raise _unsized("puts pieces together along a size", op)
+        self._run(op, loops)
+
+
+def _loops_over(map_: AffineMap, axis: int, end: Extent, op: tile.Nested) -> dict[int, Extent]:
+    """The loops that go along an axis which ends at a size, and where these end."""
+    form = linear(map_.results[axis], op.sizes)
+    if not form.terms and form.constant == 0:
+        return {}  # The first step, which every size has.
+    if form.constant:
+        raise _unsized("reads another part of a size than it writes", op)
+    dims = _plain(form)
+    if dims is None:
+        return _counted(form, end, op)
+    if len(dims) == 1:
+        ((loop, factor),) = dims
+        if factor == 1:
+            return {loop: end}
+    found = _split(dims, end, op.sizes)
+    if found is None:
+        raise _unsized("goes along a size in steps", op)
+    return found
+
+
+def _plain(form: Linear) -> list[tuple[int, int]] | None:
+    """The loops of a sum and their factors, the largest factor first; None if it has quotients."""
+    if not all(isinstance(atom, AffineDimExpr) for atom in form.terms):
+        return None
+    found = [
+        (atom.position, factor)
+        for atom, factor in form.terms.items()
+        if isinstance(atom, AffineDimExpr)
+    ]
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+def _counted(form: Linear, end: Extent, op: Operation) -> dict[int, Extent]:
+    """Where a loop ends of which several steps are one of an axis."""
+    match [*form.terms.items()]:
+        case [(AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, AffineDimExpr() as loop, by), 1)]:
+            assert isinstance(by, AffineConstantExpr)
+            return {loop.position: end.scaled(by.value)}
+    raise _unsized("goes along a size in steps", op)
+
+
+def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[int, Extent] | None:
+    """Where the outermost of the loops ends that count an axis together."""
+    step = 1
+    for loop, factor in reversed(dims):
+        if factor != step:
+            return None
+        step *= sizes[loop]
+    outer, factor = dims[0]
+    outermost = end.divided(factor)
+    return None if outermost is None else {outer: outermost}
+
+
+def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
+    """The axes of a view that end at sizes: those that begin where an axis of its source does."""
+    source, output = tensor(op.source).get_shape(), tensor(op.output).get_shape()
+    found = {}
+    for axis, end in ends.items():
+        around, inside = prod(source[:axis]), prod(source[axis + 1 :])
+        target = next(
+            (at for at, size in enumerate(output) if size > 1 and prod(output[:at]) == around),
+            None,
+        )
+        if target is None or layout_of(tensor(op.source)) is not None:
+            raise _unsized("takes apart an axis that a size is part of", op)
+        mine = prod(output[target + 1 :])
+        whole = end.scaled(inside).divided(mine)
+        if whole is None:
+            raise _unsized("takes apart an axis that a size is part of", op)
+        found[target] = whole
+    return found
+
+
+def _unsized(what: str, op: Operation) -> UnsizedError:
+    return UnsizedError(f"{op.name} {what}", source(op.location))
