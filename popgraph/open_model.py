@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from popgraph.support.errors import UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
+from popgraph.support.sizes import Place, Size
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -29,6 +31,9 @@ MANY_VALUES = 32
 """After so many values of one structural input, a warning says what they cost."""
 MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
+
+FARTHEST = 8
+"""A program is for sizes down to an eighth of its bound: for fewer rows, others are faster."""
 
 Dimension: TypeAlias = tuple[str, int, str]
 """An input, one of its axes, and the name of that dimension if it has one."""
@@ -80,10 +85,20 @@ class Interface:
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
         return {
-            name or f"axis {axis} of {input_name!r}": call.shapes[input_name][axis]
-            for input_name, axis, name in self.dimensions
-            if axis < len(call.shapes[input_name])
+            name: call.shapes[places[0].tensor][places[0].axis]
+            for name, places in self.places.items()
+            if all(place.axis < len(call.shapes[place.tensor]) for place in places)
         }
+
+    @cached_property
+    def places(self) -> dict[str, tuple[Place, ...]]:
+        """The places of each unknown dimension, by its name, or by its place if it has none."""
+        found = dict[str, tuple[Place, ...]]()
+        for tensor, axis, name in self.dimensions:
+            called = name or f"axis {axis} of {tensor!r}"
+            called = f"size {called}" if called in self.inputs else called
+            found[called] = (*found.get(called, ()), Place(tensor, axis))
+        return found
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
         """What these arrays say of the program that is to run on them; RunError if they cannot."""
@@ -108,12 +123,14 @@ class Call:
     """The elements of structural inputs (those that are too many to be so are data)."""
     choices: Mapping[str, Array] = field(default_factory=dict)
     """Those of branching inputs, as long as they are data."""
+    sizes: tuple[Size, ...] = ()
+    """The sizes for all of which, up to their bounds, the program is to be one."""
 
     def deciding(self, names: Sequence[str]) -> Call:
         """The same call, to a program in which these branching inputs are structural."""
         values = {**self.values, **{name: self.choices[name] for name in names}}
         choices = {name: value for name, value in self.choices.items() if name not in names}
-        return Call(self.shapes, values, choices)
+        return Call(self.shapes, values, choices, self.sizes)
 
     @cached_property
     def signature(self) -> Signature:
@@ -140,8 +157,14 @@ class OpenModel:
     Its programs share their variables: each goes on where the one before it has stopped.
     """
 
-    def __init__(self, interface: Interface, make: Callable[[Call], Executable]) -> None:
-        self.interface = interface
+    def __init__(
+        self,
+        interface: Interface,
+        make: Callable[[Call], Executable],
+        bounds: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.interface, self.bounds = interface, bounds
+        """Up to which size, of some dimensions, programs are to run from the first call on."""
         self.make = make
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
@@ -178,16 +201,16 @@ class OpenModel:
     def _program(self, call: Call) -> tuple[Call, Executable]:
         """The program for a call, and the call with all that the program is made for."""
         call = self._decided(call)
-        program = self._known(call.signature)
+        program = self._known(call.signature) or self._serving(call)
         if program is None:
             with self._building:  # Who waits here may find what another thread has built.
                 call = self._decided(call)
-                program = self._known(call.signature)
+                program = self._known(call.signature) or self._serving(call)
                 if program is None:
-                    call, program = self._made(call)
+                    call, program = self._made(self._with_bounds(call))
                     self._keep(call, program)
                     self._count_values(call)
-                    self._count_sizes(call)
+                    self._count_sizes(call, program)
         return call, program
 
     def decided_by(self, inputs: Mapping[str, Array]) -> tuple[str, ...]:
@@ -219,6 +242,47 @@ class OpenModel:
                 return None
             self._programs.move_to_end(signature)
             return self._programs[signature][1]
+
+    def _serving(self, call: Call) -> Executable | None:
+        """A program for many sizes that is for those of a call, too."""
+        values = call.signature[1]
+        with self._looking:
+            for signature, (_, program) in self._programs.items():
+                if not program.sizes or signature[1] != values:
+                    continue
+                numbers = program.serves(call.shapes)
+                if numbers and self._is_near(program, numbers):
+                    self._programs.move_to_end(signature)
+                    return program
+        return None
+
+    def _is_near(self, program: Executable, numbers: Mapping[str, int]) -> bool:
+        """Whether what was decided for the bounds of a program is good for these sizes."""
+        return all(
+            size.name in self.bounds or numbers[size.name] * FARTHEST > size.bound
+            for size in program.sizes
+        )
+
+    def _with_bounds(self, call: Call) -> Call:
+        """A call with the sizes for which a program is to be one: those that differ by calls."""
+        found = []
+        for name, size in self.interface.sizes(call).items():
+            bound = self._bound(name, size)
+            if bound is not None:
+                found.append(Size(name, bound, self.interface.places[name]))
+        return replace(call, sizes=tuple(found))
+
+    def _bound(self, name: str, size: int) -> int | None:
+        """Up to which size a program is made; None for this one only."""
+        if name in self.bounds:
+            return max(size, self.bounds[name]) if size > 0 else None
+        seen = self._sizes.get(name, set())
+        if size < 2 or not seen - {size}:
+            return None
+        largest = max(seen)
+        if size < largest < size * FARTHEST:
+            return largest
+        return 1 << (2 * size - 1).bit_length()
 
     @property
     def kept(self) -> list[Call]:
@@ -268,17 +332,21 @@ class OpenModel:
                     stacklevel=5,
                 )
 
-    def _count_sizes(self, call: Call) -> None:
+    def _count_sizes(self, call: Call, program: Executable) -> None:
         for name, size in self.interface.sizes(call).items():
             seen = self._sizes.setdefault(name, set())
             before = len(seen)
             seen.add(size)
+            if program.sizes:
+                continue
+            because = f": {program.unsized}" if program.unsized else ""
             if before < MANY_SIZES == len(seen):
                 warnings.warn(
                     f"the dimension {name} has had {len(seen)} sizes, from {min(seen)} to "
                     f"{max(seen)}: a program is compiled for each, and {SPECIALISATIONS} are "
-                    "kept in memory\n  try: pad it to a few sizes, such as powers of 2; on disk, "
-                    "all programs are kept, and kernels that do not depend on it are shared",
+                    f"kept in memory{because}\n  try: pad it to a few sizes, such as powers of 2; "
+                    "on disk, all programs are kept, and kernels that do not depend on it are "
+                    "shared",
                     ManyProgramsWarning,
                     stacklevel=5,
                 )

@@ -14,6 +14,7 @@ from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.shapes import Shape, text
+from popgraph.support.sizes import Size
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Executable(ABC):
     variables: dict[str, tuple[DType, Shape]]
     key: str | None = None
     """The key in the cache of programs, if it is kept there."""
+    sizes: tuple[Size, ...] = ()
+    """The sizes that each call brings: the shapes of inputs and outputs are those of the bounds."""
+    unsized: str = ""
+    """Why the program is for one size, where others were wanted, too."""
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
@@ -68,6 +73,11 @@ class Executable(ABC):
             self.run({name: array[at] for name, array in inputs.items()}) for at in range(count)
         ]
         return {name: np.stack([one[name] for one in runs]) for name in self.outputs}
+
+    def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
+        """The sizes that inputs of these shapes bring; None if the program is not for them."""
+        fits = all(shapes[name] == shape for name, (_, shape) in self.inputs.items())
+        return {} if fits else None
 
     @property
     def donations(self) -> Mapping[str, str]:

@@ -15,15 +15,18 @@ from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.reference import signature
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
+from popgraph.compiler.generalize import STRUCTURED, probe_of, prove
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.sizes import set_sizes
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
 from popgraph.passes.base import Compilation
+from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
@@ -41,6 +44,7 @@ from popgraph.support.errors import (
     ErrorGroup,
     NeedsHostError,
     PopgraphError,
+    UnsizedError,
     UnsupportedError,
     fitting_memory,
     together,
@@ -49,6 +53,7 @@ from popgraph.support.files import changed, is_unchanged
 from popgraph.support.forked import Child, can_fork
 from popgraph.support.garbage import without_collection
 from popgraph.support.given import fitted
+from popgraph.support.sizes import with_sizes
 
 STREAMS_OF_A_SEGMENT = 1 << 20
 """More than a part of a model has nodes that draw."""
@@ -100,6 +105,8 @@ class BuildRequest:
     """Which open module this one is a case of."""
     backlog: Backlog | None = None
     """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
+    probe: Callable[[], BuildRequest] | None = None
+    """Makes the same request for other sizes, where the program is to be one for many."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
@@ -234,13 +241,22 @@ class BuildRequest:
         }
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
-        specialise(module, call.shapes, compilation.weights, values)
+        bounds = {size.name: size.bound for size in call.sizes}
+        shapes = with_sizes(call.shapes, call.sizes, bounds)
+        specialise(module, shapes, compilation.weights, values)
         if call.choices:
             decisive = structural_inputs(module, compilation.weights)
             if names := tuple(name for name in decisive if name in call.choices):
                 raise Undecided(names)
-        case = Case(lambda: self._text, repr(call.signature))
-        return replace(self, module=module, compilation=compilation, settled=False, case=case)
+        given = replace(call, shapes=shapes).signature
+        case = Case(lambda: self._text, repr((given, call.sizes) if call.sizes else given))
+        made = replace(self, module=module, compilation=compilation, settled=False, case=case)
+        if not call.sizes:
+            return made
+        set_sizes(module, call.sizes)
+        others = {size.name: probe_of(size.bound) for size in call.sizes}
+        probe = replace(call, shapes=with_sizes(shapes, call.sizes, others), sizes=())
+        return replace(made, probe=lambda: self.specialised(probe))
 
     @cached_property
     def _text(self) -> str:
@@ -282,6 +298,8 @@ class BuildRequest:
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
                 settled = self.settled
+                if self.probe is not None:
+                    self._prove(options, self.probe())
                 lower(self.module, self.compilation, options, level=backend.level, settled=settled)
             finally:
                 self.compilation.kernels = None
@@ -294,6 +312,20 @@ class BuildRequest:
                 soon=soon,
                 known=known,
             )
+
+    def _prove(self, options: Options, probe: BuildRequest) -> None:
+        """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""
+        for one in (self, probe):
+            lower(
+                one.module,
+                one.compilation,
+                options,
+                until=STRUCTURED,
+                observer=Observer(),
+                settled=one.settled,
+            )
+        weights = self.compilation.weights, probe.compilation.weights
+        prove(self.module, weights[0], probe.module, weights[1])
 
     def _tuned(self, options: Options, key: Key | None) -> Executable:
         """
@@ -325,6 +357,8 @@ class Programs:
     def __init__(self, request: BuildRequest) -> None:
         self._request = request
         self._steps: HostedModel | None = None
+        self._unsized: dict[frozenset[str], str] = {}
+        """Which sizes cannot be those of one program together, and why."""
 
     def __call__(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""
@@ -337,6 +371,22 @@ class Programs:
             raise _with_values(error, call) from error
 
     def _made(self, call: Call) -> Executable:
+        """One program for the sizes that it is wanted for, or for as many of them as it can be."""
+        reason = ""
+        choices = [call.sizes, *([size] for size in call.sizes)]
+        for sizes in choices if self._request.backlog is None else ():
+            names = frozenset(size.name for size in sizes)
+            if names and names not in self._unsized:
+                try:
+                    return self._request.specialised(replace(call, sizes=(*sizes,))).executable()
+                except UnsizedError as error:
+                    self._unsized[names] = f"{error.what}, {error.where}".removesuffix(", ")
+            reason = reason or self._unsized.get(names, "")
+        made = self._exact(replace(call, sizes=()))
+        made.unsized = reason
+        return made
+
+    def _exact(self, call: Call) -> Executable:
         request = self._request
         try:
             return request.specialised(call).executable()

@@ -16,11 +16,12 @@ from popgraph.compiler.requests import for_this_machine
 from popgraph.compiler.sizes import specialise
 from popgraph.dialects.onnx.graphs import input_types
 from popgraph.dialects.onnx.types import dims
-from popgraph.dialects.program.sizes import Place, Size, set_sizes, sizes_of
+from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
+from popgraph.support.sizes import Place, Size
 
 BOUND = 37
 SIZES = (1, 2, 3, 16, 19, BOUND - 1, BOUND)

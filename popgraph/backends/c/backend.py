@@ -75,7 +75,7 @@ class CBackend(Backend):
         self, key: Key, weights: WeightStore, threads: int = 1, *, is_told: bool = False
     ) -> Executable | None:
         from popgraph.backends.c.cache.program_cache import ProgramKey
-        from popgraph.backends.c.run.executable import build_again
+        from popgraph.backends.c.run.sized import build_again
 
         assert isinstance(key, ProgramKey), "it is a key of this backend"
         return build_again(key, weights, threads, is_told=is_told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,7 +17,9 @@ from popgraph.backends.c.print.packings import packings
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
+from popgraph.backends.c.run.sized import executable
 from popgraph.backends.interface import check_threads
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.debug import note_source
@@ -49,7 +52,8 @@ def build(
         note_source(f"{name}_{number}.c", unit.text)
     code = load(library(units, SOON if soon else ()), name)
     key = None if save_as is None else save_as.digest
-    made = CExecutable(layout.table, code, weights, threads, key=key)
+    table = replace(layout.table, sizes=sizes_of(module))
+    made = executable(table, code, weights, threads, key=key)
     if save_as is not None:
         saved = Saved(name, library_key(units), made.table, made.prepared, notices)
         save_as.save(saved, weights)

@@ -1,9 +1,8 @@
-"""Sizes of a call: dimensions of inputs that a program leaves open, up to a bound."""
+"""The attribute of modules whose programs leave sizes open."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Data
@@ -12,31 +11,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from popgraph.dialects.program.attributes import parse_quoted, quoted
+from popgraph.support.sizes import Place, Size
 
 NAME = "sizes"
-
-
-@dataclass(frozen=True)
-class Place:
-    """An axis of an input or output that is `factor` times a size."""
-
-    tensor: str
-    axis: int
-    factor: int = 1
-
-
-@dataclass(frozen=True)
-class Size:
-    """
-    A size that comes with a call, at most `bound`.
-
-    The graph has an input of this name, a scalar, from the pass `bind-sizes` on.
-    """
-
-    name: str
-    bound: int
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...] = ()
 
 
 @irdl_attr_definition

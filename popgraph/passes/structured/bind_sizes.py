@@ -19,7 +19,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.locations import source
 from popgraph.dialects.program import ConstantOp, GraphOp, PrepareOp, ReturnOp, graphs_of
 from popgraph.dialects.program.ops import names_attribute
-from popgraph.dialects.program.sizes import Place, Size, set_sizes, sizes_of
+from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.tile.affine import Linear, linear
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.running import NAME, Extent, RunningAttr
@@ -31,6 +31,7 @@ from popgraph.passes.structured.to_loops import emitter_of
 from popgraph.passes.tuning import Target
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.sizes import Place, Size
 
 Ends = Mapping[int, Extent]
 """The axes of a tensor, or the loops of an operation, that end at a size, with where they do."""
@@ -91,8 +92,11 @@ def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Targe
 class SizeFlow:
     """Which axes of the tensors of a graph end at sizes, as far as operations have been seen."""
 
-    target: Target
+    target: Target | None
+    """Whose kernels are to end at sizes; None: only the tensors are looked at."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
+    loops: dict[Operation, Ends] = field(default_factory=dict)
+    """The loops of each operation that end at sizes."""
 
     def begin(self, value: SSAValue, axis: int, end: Extent) -> None:
         """An axis of an input ends at a size."""
@@ -129,12 +133,21 @@ class SizeFlow:
 
     def _run(self, op: Operation, loops: Ends) -> None:
         """The loops of an operation end at sizes, and so do the axes of its results."""
-        op.attributes[NAME] = RunningAttr.of(loops)
-        if not emitter_of(op, self.target).ends_at_sizes:
-            raise _unsized("has no loop that can end anywhere", op)
+        self._mark(op, loops)
         for result in op.results:
             axes = range(tensor(result).get_num_dims())
             self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
+
+    def _mark(self, op: Operation, loops: Ends) -> None:
+        """Notes which loops end at sizes."""
+        if not loops:
+            return
+        self.loops[op] = loops
+        if self.target is None:
+            return
+        op.attributes[NAME] = RunningAttr.of(loops)
+        if not emitter_of(op, self.target).ends_at_sizes:
+            raise _unsized("has no loop that can end anywhere", op)
 
     def _loops(self, op: tile.Nested, known: Ends | None = None) -> dict[int, Extent]:
         """The loops of an operation that end at sizes, for what it reads."""
@@ -146,7 +159,7 @@ class SizeFlow:
             if map_ is None:
                 raise _unsized("looks up elements along a size", op)
             for axis, end in ends.items():
-                for loop, found in _loops_over(map_, axis, end, op).items():
+                for loop, found in loops_over(map_, axis, end, op).items():
                     if loops.setdefault(loop, found) != found:
                         raise _unsized("joins two sizes in one loop", op)
         if any(loop >= op.parallel_rank for loop in loops):
@@ -167,9 +180,7 @@ class SizeFlow:
                 shared |= loops
                 for result in inner.results:
                     self._note(result, shared)
-        op.attributes[NAME] = RunningAttr.of(shared)
-        if not emitter_of(op, self.target).ends_at_sizes:
-            raise _unsized("has no loop that can end anywhere", op)
+        self._mark(op, shared)
         for result in op.outputs:
             self._note(result, shared)
 
@@ -192,7 +203,7 @@ class SizeFlow:
         self._run(op, loops)
 
 
-def _loops_over(map_: AffineMap, axis: int, end: Extent, op: tile.Nested) -> dict[int, Extent]:
+def loops_over(map_: AffineMap, axis: int, end: Extent, op: tile.Nested) -> dict[int, Extent]:
     """The loops that go along an axis which ends at a size, and where these end."""
     form = linear(map_.results[axis], op.sizes)
     if not form.terms and form.constant == 0:

@@ -21,6 +21,7 @@ from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
+from popgraph.support.sizes import Place, Size
 from popgraph.support.trust import open_trusted
 from popgraph.support.warnings import KINDS, Notice
 
@@ -80,6 +81,7 @@ class ProgramKey(Key):
             "arena": saved.table.arena,
             "checks": [asdict(check) for check in saved.table.checks],
             "donations": dict(saved.table.donations),
+            "sizes": [asdict(size) for size in saved.table.sizes],
             "slots": rows,
             "places": written.places,
             "homes": written.elsewhere,
@@ -109,7 +111,8 @@ class ProgramKey(Key):
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         donations = dict(header["donations"])
-        table = Table(slots, header["arena"], len(persistent), checks, donations)
+        sizes = tuple(map(_size, header["sizes"]))
+        table = Table(slots, header["arena"], len(persistent), checks, donations, sizes)
         prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
         return Saved(header["name"], header["library"], table, prepared, notices)
@@ -208,6 +211,11 @@ def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
 
 def _check(row: dict[str, Any]) -> IndexCheck:
     return IndexCheck(**row | {"low": tuple(row["low"]), "last": tuple(row["last"])})
+
+
+def _size(row: dict[str, Any]) -> Size:
+    places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
+    return Size(row["name"], row["bound"], **places)
 
 
 def _literal(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Literal:

@@ -10,6 +10,7 @@ from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import BY_NAME, DType
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import Shape, text
+from popgraph.support.sizes import Size
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Table:
     """What the outputs that nobody sees tell of a run."""
     donations: Mapping[str, str] = field(default_factory=dict)
     """The output of each input in whose memory it may be made."""
+    sizes: tuple[Size, ...] = ()
+    """The sizes that each call brings, up to their bounds, for which there is memory."""
 
     @property
     def packings(self) -> dict[str, int]:

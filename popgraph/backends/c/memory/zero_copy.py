@@ -30,6 +30,12 @@ class ReadInPlace:
         self._pointers[self._number] = address(array)
         self._held = array  # Until the run has ended.
 
+    def copy(self, array: Array) -> None:
+        """Reads a copy of an array, which may have fewer rows than there is memory for."""
+        own = self._own[tuple(slice(0, size) for size in array.shape)]
+        own[...] = array
+        self._pointers[self._number] = address(self._own)
+
 
 class MadeInPlace:
     """

@@ -10,15 +10,13 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from popgraph.backends.base import ComputedBy, NativeExecutable
-from popgraph.backends.c.build.toolchain import find_library
-from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
+from popgraph.backends.c.cache.program_cache import Prepared
 from popgraph.backends.c.memory.donations import donated, in_memory_of
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
-from popgraph.backends.c.run.library import Code, load
-from popgraph.backends.interface import check_threads
+from popgraph.backends.c.run.library import Code
 from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.errors import RunError
 from popgraph.support.index_checks import IndexCheck, raise_errors
@@ -368,22 +366,3 @@ def _in_huge_pages(literal: Literal, array: Array, shared: SharedArrays) -> Arra
         return to_huge_pages(array)
     found = shared.get(literal.key)
     return shared.share(literal.key, to_huge_pages(array)) if found is None else found
-
-
-def build_again(
-    key: ProgramKey, weights: ArrayStore, threads: int = 1, *, is_told: bool = False
-) -> CExecutable | None:
-    """
-    The executable that `build` saved under this key, without any of its work but warnings.
-
-    Who `is_told` has had them.
-    """
-    check_threads(threads)
-    saved = key.load(weights)
-    path = None if saved is None else find_library(saved.library)
-    if saved is None or path is None:
-        return None
-    code = load(path, saved.name)
-    for notice in () if is_told else saved.notices:
-        notice.give()
-    return CExecutable(saved.table, code, weights, threads, saved.prepared, key.digest)

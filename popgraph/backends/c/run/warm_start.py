@@ -21,7 +21,7 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
-from popgraph.backends.c.run.executable import build_again
+from popgraph.backends.c.run.sized import build_again
 from popgraph.backends.interface import KnownCall, KnownModel, KnownProgram
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays

@@ -1,0 +1,50 @@
+"""Sizes of a call: dimensions that a program leaves open, up to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Place:
+    """An axis of an input or output that is `factor` times a size."""
+
+    tensor: str
+    axis: int
+    factor: int = 1
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size that comes with a call, at most `bound`; the program has an input of this name."""
+
+    name: str
+    bound: int
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...] = ()
+
+
+def with_sizes(
+    shapes: Mapping[str, Shape], sizes: Sequence[Size], numbers: Mapping[str, int]
+) -> dict[str, Shape]:
+    """The shapes of inputs, with these numbers where they have sizes."""
+    found = {name: list(shape) for name, shape in shapes.items()}
+    for size in sizes:
+        for place in size.inputs:
+            found[place.tensor][place.axis] = numbers[size.name] * place.factor
+    return {name: tuple(shape) for name, shape in found.items()}
+
+
+def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, int] | None:
+    """The sizes that inputs of these shapes bring; None if they bring none that fit."""
+    found = dict[str, int]()
+    for size in sizes:
+        for place in size.inputs:
+            number, rest = divmod(shapes[place.tensor][place.axis], place.factor)
+            known = found.setdefault(size.name, number)
+            if rest or not 0 < number <= size.bound or number != known:
+                return None
+    return found
