@@ -18,10 +18,10 @@ from popgraph.backends.interface import KnownModel
 from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
 from popgraph.support.dtypes import from_numpy
-from popgraph.support.errors import UnsupportedError
+from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
-from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
+from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, text
 from popgraph.support.sizes import Place, Size
 from popgraph.support.warnings import ManyProgramsWarning
 
@@ -32,8 +32,8 @@ MANY_VALUES = 32
 MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
 
-FARTHEST = 8
-"""A program is for sizes down to an eighth of its bound: for fewer rows, others are faster."""
+FARTHEST = 16
+"""A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
 
 Dimension: TypeAlias = tuple[str, int, str]
 """An input, one of its axes, and the name of that dimension if it has one."""
@@ -90,6 +90,20 @@ class Interface:
             if all(place.axis < len(call.shapes[place.tensor]) for place in places)
         }
 
+    def check_bounds(self, bounds: Mapping[str, int]) -> None:
+        """RunError unless these are bounds of unknown dimensions."""
+        for name, bound in bounds.items():
+            if name not in self.places:
+                listed = ", ".join(map(repr, self.places)) or "none"
+                raise RunError(
+                    f"bounds names {name!r}, which is no unknown dimension of the model",
+                    hint=f"its unknown dimensions: {listed}",
+                )
+            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+                raise RunError(
+                    f"the bound of {name!r} is {bound!r}", hint="it is a whole number, 1 or more"
+                )
+
     @cached_property
     def places(self) -> dict[str, tuple[Place, ...]]:
         """The places of each unknown dimension, by its name, or by its place if it has none."""
@@ -143,6 +157,34 @@ class Call:
         return tuple(sorted(self.shapes.items())), values
 
 
+@dataclass(frozen=True)
+class ProgramRange:
+    """What a program of an open model is for."""
+
+    shapes: Mapping[str, Shape]
+    """The shapes of the inputs of the first call that it was made for."""
+    values: Mapping[str, Array]
+    """The elements of structural inputs."""
+    bounds: Mapping[str, int]
+    """The dimensions that may differ from call to call, and the largest size of each."""
+
+    def __str__(self) -> str:
+        shapes = [f"{name} {text(shape)}" for name, shape in self.shapes.items()]
+        values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
+        bounds = [f"{name} up to {bound}" for name, bound in self.bounds.items()]
+        return ", ".join([*shapes, *values, *bounds])
+
+
+def is_near(size: int, bound: int) -> bool:
+    """
+    Whether a program for sizes up to a bound is good for one of them.
+
+    One row alone is not: it takes 1.2 to 1.7 times as long as with a program of its own, where
+    a matrix product is one with a vector.
+    """
+    return 1 < size and bound < size * FARTHEST
+
+
 def recalled(known: KnownModel, call: Call) -> Executable | None:
     """The program that is remembered for a call; `Undecided` if that is."""
     if call.choices and (names := known.undecided(call.signature)):
@@ -163,6 +205,7 @@ class OpenModel:
         make: Callable[[Call], Executable],
         bounds: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
+        interface.check_bounds(bounds)
         self.interface, self.bounds = interface, bounds
         """Up to which size, of some dimensions, programs are to run from the first call on."""
         self.make = make
@@ -259,7 +302,7 @@ class OpenModel:
     def _is_near(self, program: Executable, numbers: Mapping[str, int]) -> bool:
         """Whether what was decided for the bounds of a program is good for these sizes."""
         return all(
-            size.name in self.bounds or numbers[size.name] * FARTHEST > size.bound
+            size.bound == self.bounds.get(size.name) or is_near(numbers[size.name], size.bound)
             for size in program.sizes
         )
 
@@ -274,15 +317,30 @@ class OpenModel:
 
     def _bound(self, name: str, size: int) -> int | None:
         """Up to which size a program is made; None for this one only."""
-        if name in self.bounds:
-            return max(size, self.bounds[name]) if size > 0 else None
-        seen = self._sizes.get(name, set())
+        if 0 < size <= self.bounds.get(name, 0):
+            return self.bounds[name]
+        seen = self._sizes.get(name, set()) | ({0} if name in self.bounds else set())
         if size < 2 or not seen - {size}:
             return None
-        largest = max(seen)
-        if size < largest < size * FARTHEST:
-            return largest
-        return 1 << (2 * size - 1).bit_length()
+        with self._looking:
+            bounds = {
+                each.bound
+                for _, program in self._programs.values()
+                for each in program.sizes
+                if each.name == name
+            }
+        good = [bound for bound in (*bounds, max(seen)) if size <= bound and is_near(size, bound)]
+        return min(good, default=1 << (2 * size - 1).bit_length())
+
+    @property
+    def programs(self) -> list[ProgramRange]:
+        """The programs that are kept, the most recently used last."""
+        with self._looking:
+            kept = list(self._programs.values())
+        return [
+            ProgramRange(call.shapes, call.values, {size.name: size.bound for size in one.sizes})
+            for call, one in kept
+        ]
 
     @property
     def kept(self) -> list[Call]:

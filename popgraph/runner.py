@@ -11,7 +11,7 @@ import numpy as np
 
 from popgraph.backends.base import ComputedBy, Executable
 from popgraph.background import Backlog
-from popgraph.open_model import Call, OpenModel
+from popgraph.open_model import Call, OpenModel, ProgramRange
 from popgraph.support.arrays import Array
 from popgraph.support.description import Description, TensorSpec, as_html, as_text, specs
 from popgraph.support.errors import PopgraphError, RunError
@@ -123,6 +123,11 @@ class Runner:
         return () if self.open is None else self.open.interface.structural
 
     @property
+    def programs(self) -> list[ProgramRange]:
+        """The programs that are kept here: for which inputs, and up to which sizes, each one is."""
+        return [] if self.open is None else self.open.programs
+
+    @property
     def kept(self) -> list[Call]:
         """The calls (shapes, and values of structural inputs) for which a program is kept here."""
         return [] if self.open is None else self.open.kept
@@ -149,7 +154,9 @@ class Runner:
         rows = said.rows()
         rows += [("structure", f"is decided by the values of {name}") for name in self.structural]
         if self.open is not None:
-            rows.append(("programs", f"{len(self.kept)} compiled"))
+            programs = self.programs
+            rows.append(("programs", f"{len(programs)} compiled"))
+            rows += [("program", str(one)) for one in programs if one.bounds]
         if not self.tuned:
             rows.append(("quick", "until tuned programs have been built in the background"))
         return title, rows

@@ -28,6 +28,7 @@ def compile(
     options: Options | None = None,
     indices: str | None = None,
     quick: bool = False,
+    bounds: Mapping[str, int] | None = None,
 ) -> Runner:
     """
     Makes a model ready to run.
@@ -37,13 +38,17 @@ def compile(
     `indices` says what one out of range means that the inputs bring: "error" (a run ends with an
     IndicesError), which is the default, or "nearest".
 
+    A model with unknown dimensions gets one program for those sizes that differ from call to call,
+    where its operators allow that, and another one when they become much larger or smaller.
+    `bounds={"N": 256}` says up to which size a dimension goes: the first program is for all.
+
     With `quick`, a model that was not compiled before answers sooner: plain programs run until
     those that are made without it have been built in the background. Both give the same but for
     the order in which sums are rounded. `run.tuned` says whether that time is over, `run.wait()`
     waits for its end.
     """
     backlog = Backlog() if quick and backend_named(backend).is_native else None
-    how = (model, threads, backend, options, indices, backlog)
+    how = (model, threads, backend, options, indices, backlog, bounds or {})
     return known(*how) or compiled(*how)
 
 
@@ -54,6 +59,7 @@ def known(
     options: Options | None,
     indices: str | None,
     backlog: Backlog | None,
+    bounds: Mapping[str, int],
 ) -> Runner | None:
     """A model that was compiled before, ready to run without the compiler; None if it was not."""
     found = backend_named(backend).shortcuts.recall(model, options, threads, indices)
@@ -61,14 +67,15 @@ def known(
         return None
 
     def make() -> Runner:
-        return compiled(model, threads, backend, options, indices, backlog)
+        return compiled(model, threads, backend, options, indices, backlog, bounds)
 
     overriding = _overriding(found.overridable, found.files, make)
     describe = _describing(model, options, found.files)
     if isinstance(found, KnownProgram):
+        Interface((), ()).check_bounds(bounds)
         return Runner(found.program, overriding, describe)
     interface = Interface(**found.interface)
-    open_model = OpenModel(interface, KnownPrograms(found, make))
+    open_model = OpenModel(interface, KnownPrograms(found, make), bounds)
     return Runner(open_model, overriding, describe, backlog=backlog)
 
 
@@ -79,6 +86,7 @@ def compiled(
     options: Options | None,
     indices: str | None,
     backlog: Backlog | None,
+    bounds: Mapping[str, int],
 ) -> Runner:
     """A model made ready to run; with a `backlog`, quick programs wait there for tuned ones."""
     with while_importing():
@@ -90,6 +98,7 @@ def compiled(
         options=options,
         indices=indices,
         backlog=backlog,
+        bounds=bounds,
     )
     return made
 

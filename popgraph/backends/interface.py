@@ -174,6 +174,8 @@ class Backend(ABC):
     """The name that `compile(backend=...)` and `--backend` take."""
     level: ClassVar[str] = "program"
     """The level to which modules are lowered before `build`."""
+    runs_to_sizes: ClassVar[bool] = False
+    """Whether its executables run modules with `sizes`, for any of these up to their bounds."""
     is_native: ClassVar[bool] = False
     """
     Whether it compiles to `NativeExecutable`s.

@@ -59,18 +59,21 @@ def opened(
     train: bool = False,
     static: bool = True,
     assumed: bool = False,
+    ranged: bool = False,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
     The model of a file; with `train`, a step of training.
 
     Its symbolic dimensions are as `dim` says, its structural inputs as `value` does. ModelError
-    if something of both stays unknown and it is to be `static`; but sizes may be `assumed`.
+    if something of both stays unknown and it is to be `static`; but sizes may be `assumed`, and
+    stay open up to a bound where they may be `ranged`.
     """
     from popgraph.compiler.sizes import specialise
 
     module, compilation, training = _step(path) if train else (*load(path), None)
     given = values(value, specs_of(module)) if value else {}
-    specialise(module, compilation, sizes(dim or ()), given)
+    known, bounds = ranges(dim or ()) if ranged else (sizes(dim or ()), {})
+    specialise(module, compilation, known, bounds, given)
     if assumed:
         assume_ones(module, compilation)
     if static:
@@ -126,6 +129,18 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
             raise typer.BadParameter(f"{value!r} is no size", param_hint="--dim")
         found[name] = int(value)
     return found
+
+
+def ranges(texts: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """`["N=4", "L=..64"]` as sizes of symbolic dimensions, and bounds of those that stay open."""
+    known, bounds = [], dict[str, int]()
+    for text in texts:
+        name, _, value = text.partition("=..")
+        if value:
+            (bounds[name],) = sizes([f"{name}={value}"]).values()
+        else:
+            known.append(text)
+    return sizes(known), bounds
 
 
 def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, Array]:

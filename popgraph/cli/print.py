@@ -71,7 +71,11 @@ def command(
         bool, typer.Option(help="Leave out elements of large constants and ends of long lists.")
     ] = False,
     dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+        list[str] | None,
+        typer.Option(
+            metavar="N=4",
+            help="The size of a symbolic dimension; N=..64: any size up to that one.",
+        ),
     ] = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
@@ -117,7 +121,9 @@ def command(
         raise typer.BadParameter("tiles are a matter of the structured level", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
-    module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
+    module, compilation, training = models.opened(
+        model, dim, value, train=train, static=lowered, ranged=True
+    )
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
     made = replace(made, training=training)
     if ipu is not None:

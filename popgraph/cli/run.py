@@ -117,7 +117,8 @@ def command(
 
     usual = Indices.NEAREST if random else Indices.ERROR
     chosen = options(winograd, schedule, tuned, indices or usual, extra)
-    how = (model, threads, backend, chosen, None, Deferred() if quick else None)
+    bounds: dict[str, int] = {}
+    how = (model, threads, backend, chosen, None, Deferred() if quick else None, bounds)
     runner = known(*how)
     if runner is None or not files.keys() <= runner.inputs.keys():
         module, compilation = models.load(model)

@@ -67,6 +67,7 @@ def compile(
     options: Options | None = None,
     indices: str | None = None,
     backlog: Backlog | None = None,
+    bounds: Mapping[str, int] | None = None,
 ) -> Runner:
     """
     What `popgraph.compile` does with a model that it does not remember (see `start.py`).
@@ -100,7 +101,9 @@ def compile(
         )
         return Remembering(model, known, files, make, shortcuts)
 
-    request = BuildRequest(module, compilation, chosen, backend, threads, backlog=backlog)
+    request = BuildRequest(
+        module, compilation, chosen, backend, threads, backlog=backlog, bounds=dict(bounds or {})
+    )
     with without_collection():
         made = request.runner(kept)
     made.describe = lambda: said

@@ -105,6 +105,8 @@ class BuildRequest:
     """Which open module this one is a case of."""
     backlog: Backlog | None = None
     """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """Up to which size, of dimensions of an open module, its programs are to run."""
     probe: Callable[[], BuildRequest] | None = None
     """Makes the same request for other sizes, where the program is to be one for many."""
 
@@ -124,6 +126,7 @@ class BuildRequest:
         if interface is not None or not self._backend.is_native:
             self.compilation.weights.own()
         if interface is None:
+            Interface((), ()).check_bounds(self.bounds)
             return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
@@ -131,8 +134,13 @@ class BuildRequest:
             # No line of the pipeline, which begins anew for each program: this is once a model,
             # and gives every program less to read. cse does it to operations of one program.
             share_nodes(self.module)
-        made = OpenModel(interface, kept(interface, Programs(self)))
+        made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
+
+    @property
+    def runs_to_sizes(self) -> bool:
+        """Whether programs may be made that are one for many sizes."""
+        return self._backend.runs_to_sizes and self.backlog is None
 
     @property
     def overridable(self) -> tuple[str, ...]:
@@ -374,7 +382,7 @@ class Programs:
         """One program for the sizes that it is wanted for, or for as many of them as it can be."""
         reason = ""
         choices = [call.sizes, *([size] for size in call.sizes)]
-        for sizes in choices if self._request.backlog is None else ():
+        for sizes in choices if self._request.runs_to_sizes else ():
             names = frozenset(size.name for size in sizes)
             if names and names not in self._unsized:
                 try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -10,21 +11,28 @@ from xdsl.ir import Attribute
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx.graphs import input_types
 from popgraph.dialects.onnx.types import dims, substituted, tensor_type
+from popgraph.dialects.program.sizes import set_sizes
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx import infer_shapes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import from_numpy
 from popgraph.support.errors import ModelError
+from popgraph.support.sizes import Place, Size
 
 
 def specialise(
     module: ModuleOp,
     compilation: Compilation,
     given: Mapping[str, int],
+    bounds: Mapping[str, int] = MappingProxyType({}),
     values: Mapping[str, Array] | None = None,
 ) -> None:
-    """Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`."""
-    if not given and not values:
+    """
+    Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`.
+
+    Those with `bounds` stay sizes of the call, up to these.
+    """
+    if not given and not values and not bounds:
         return
     if level_of(module) != ONNX:
         raise ModelError(
@@ -32,18 +40,31 @@ def specialise(
             hint="--dim and --value are for models with something to decide; leave them out",
         )
     types = input_types(module)
-    unknown = sorted(set(given) - symbols(types.values()))
+    found = [
+        Size(name, bound, tuple(_places(types, name))) for name, bound in sorted(bounds.items())
+    ]
+    unknown = sorted({*given, *bounds} - symbols(types.values()))
     if unknown:
         listed = ", ".join(sorted(symbols(types.values()))) or "none"
         raise ModelError(
             f"the model has no symbolic dimension {unknown[0]!r}", hint=f"it has {listed}"
         )
-    wanted = {name: substituted(type_, given) for name, type_ in types.items()}
+    wanted = {name: substituted(type_, {**given, **bounds}) for name, type_ in types.items()}
     wanted |= {
         name: tensor_type(from_numpy(array.dtype), array.shape)
         for name, array in (values or {}).items()
     }
     infer_shapes.specialise(module, wanted, compilation.weights, values)
+    if found:
+        set_sizes(module, found)
+
+
+def _places(types: Mapping[str, Attribute], dimension: str) -> Iterator[Place]:
+    """The axes of inputs that are a symbolic dimension."""
+    for name, type_ in types.items():
+        for axis, dim in enumerate(dims(type_) or ()):
+            if dim == dimension:
+                yield Place(name, axis)
 
 
 def symbols(types: Iterable[Attribute]) -> set[str]:

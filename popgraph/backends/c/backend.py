@@ -24,6 +24,7 @@ class CBackend(Backend):
 
     name = "c"
     is_native = True
+    runs_to_sizes = True
 
     def build(
         self,

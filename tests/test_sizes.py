@@ -1,0 +1,175 @@
+"""Models with unknown dimensions: one program for the sizes that differ from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph import Runner
+from popgraph.cli import app
+from popgraph.compiler import requests
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+
+MLP = """
+opset 21
+graph mlp(x: f32[N, 8]) -> y {
+    weight w: f32[8, 12] = glorot_uniform
+    weight b: f32[12] = uniform(-1, 1)
+    y = Softmax(Relu(x @ w + b))
+}
+"""
+PAIR = """
+opset 21
+graph pair(a: f32[N, 8], b: f32[M, 8]) -> (c: f32[N, 8], d: f32[M]) {
+    c = Relu(a)
+    d = ReduceMax(b, [1], keepdims=0)
+}
+"""
+REVERSED = "opset 21\ngraph reversed(x: f32[N, 8]) -> y {\n y = x[::-1]\n}\n"
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Counts the programs that are made, from the cache or not."""
+    made: list[int] = []
+    executable = requests.BuildRequest.executable
+
+    def counted(self: requests.BuildRequest) -> object:
+        found = executable(self)
+        made.append(len(made))
+        return found
+
+    monkeypatch.setattr(requests.BuildRequest, "executable", counted)
+    yield made
+
+
+def rows(count: int, width: int = 8) -> Array:
+    return np.random.default_rng(count).standard_normal((count, width)).astype(np.float32)
+
+
+def reference(text: str, **inputs: Array) -> dict[str, Array]:
+    return popgraph.compile(text, backend="reference")(inputs)
+
+
+def assert_right(run: Runner, text: str, **inputs: Array) -> None:
+    found = run(inputs)
+    for name, expected in reference(text, **inputs).items():
+        assert found[name].shape == expected.shape
+        np.testing.assert_allclose(found[name], expected, 1e-5, 1e-6)
+
+
+def bounds(run: Runner) -> list[dict[str, int]]:
+    return [dict(one.bounds) for one in run.programs]
+
+
+def test_a_second_size_makes_a_program_for_many(built: list[int]) -> None:
+    run = popgraph.compile(MLP)
+    for size in (4, 4, 9, 10, 17, 18, 5, 3):
+        assert_right(run, MLP, x=rows(size))
+    assert bounds(run) == [{}, {"N": 32}], "the first size, then all up to the next power of two"
+    assert_right(run, MLP, x=rows(100))
+    assert bounds(run)[-1] == {"N": 256}
+    for size in range(33, 60):
+        assert_right(run, MLP, x=rows(size))
+    assert len(run.programs) == 3
+
+
+def test_far_smaller_sizes_have_a_program_of_their_own() -> None:
+    run = popgraph.compile(MLP, bounds={})
+    for size in (64, 63, 9, 4, 2, 1):
+        assert_right(run, MLP, x=rows(size))
+    assert bounds(run) == [{}, {"N": 64}, {"N": 8}, {}]
+
+
+def test_bounds_say_how_far_the_first_program_goes() -> None:
+    run = popgraph.compile(MLP, bounds={"N": 50})
+    for size in (1, 50, 7):
+        assert_right(run, MLP, x=rows(size))
+    assert bounds(run) == [{"N": 50}]
+    assert_right(run, MLP, x=rows(51))
+    assert bounds(run) == [{"N": 50}, {"N": 128}]
+
+
+def test_dimensions_that_stay_are_no_sizes() -> None:
+    run = popgraph.compile(PAIR)
+    for size in (3, 4, 5):
+        assert_right(run, PAIR, a=rows(size), b=rows(20))
+    assert bounds(run) == [{}, {"N": 8}]
+    assert_right(run, PAIR, a=rows(6), b=rows(21))
+    assert bounds(run)[-1] == {"N": 8, "M": 64}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_arrays_are_used_where_they_are(threads: int) -> None:
+    text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
+    run = popgraph.compile(text, threads=threads, bounds={"N": 64})
+    kept = [run(x=rows(size, 4096))["y"] for size in (64, 9, 33)]
+    for size, found in zip((64, 9, 33), kept, strict=True):
+        np.testing.assert_allclose(found, np.maximum(rows(size, 4096), 0) + 1)
+        assert found.flags.c_contiguous
+    assert_right(run, text, x=rows(40, 8192)[::2, ::2])
+
+
+def test_other_operators_have_a_program_for_each_size() -> None:
+    run = popgraph.compile(REVERSED)
+    for size in (3, 4, 5):
+        assert_right(run, REVERSED, x=rows(size))
+    assert bounds(run) == [{}, {}, {}]
+
+
+def test_no_rows_are_a_size_of_their_own() -> None:
+    run = popgraph.compile(MLP, bounds={"N": 8})
+    assert run(x=rows(0))["y"].shape == (0, 12)
+    assert_right(run, MLP, x=rows(8))
+
+
+def test_programs_are_found_by_another_start(tmp_path: Path, built: list[int]) -> None:
+    (tmp_path / "mlp.pgraph").write_text(MLP)
+    first = popgraph.compile(tmp_path / "mlp.pgraph")
+    for size in (4, 9, 10):
+        first(x=rows(size))
+    made = len(built)
+    again = popgraph.compile(tmp_path / "mlp.pgraph")
+    for size in (4, 9, 11):
+        assert_right(again, MLP, x=rows(size))
+    assert bounds(again) == [{}, {"N": 32}]
+    assert made == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"M": 4}, r"bounds names 'M', which is no unknown dimension .*\n.*'N'"),
+        ({"N": 0}, r"the bound of 'N' is 0\n.*whole number"),
+        ({"N": 2.5}, r"the bound of 'N' is 2.5"),
+    ],
+)
+def test_wrong_bounds(given: dict[str, int], said: str) -> None:
+    with pytest.raises(RunError, match=said):
+        popgraph.compile(MLP, bounds=given)
+
+
+def test_a_model_without_unknown_dimensions_has_no_bounds() -> None:
+    with pytest.raises(RunError, match="its unknown dimensions: none"):
+        popgraph.compile(MLP.replace("N", "3"), bounds={"N": 3})
+
+
+def test_print_shows_where_loops_end(tmp_path: Path) -> None:
+    file = tmp_path / "mlp.pgraph"
+    file.write_text(MLP)
+    shown = CliRunner().invoke(app, ["print", str(file), "--at", "structured", "--dim", "N=..64"])
+    assert shown.exit_code == 0, shown.output
+    assert '#pg.size<"N" to 64 inputs ("x" axis 0 times 1)' in shown.output
+    assert "running = #tile.running<loop 0 to 1 of size 0>" in shown.output
+
+
+def test_a_runner_tells_its_programs() -> None:
+    run = popgraph.compile(MLP, bounds={"N": 32})
+    run(x=rows(5))
+    assert "x 5x8, N up to 32" in repr(run)
