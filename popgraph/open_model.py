@@ -182,7 +182,7 @@ def is_near(size: int, bound: int) -> bool:
     One row alone is not: it takes 1.2 to 1.7 times as long as with a program of its own, where
     a matrix product is one with a vector.
     """
-    return 1 < size and bound < size * FARTHEST
+    return size > 1 and bound < size * FARTHEST
 
 
 def recalled(known: KnownModel, call: Call) -> Executable | None:

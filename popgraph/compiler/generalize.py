@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, IntegerType, ModuleOp, TensorType, f64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.locations import source
-from popgraph.dialects.program import ConstantOp, WeightStore, graphs_of
+from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.nest import readings
-from popgraph.passes.structured.bind_sizes import Ends, SizeFlow, loops_over
+from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.bind_sizes import Ends, SizeFlow, add_size_inputs, loops_over
+from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape
 
@@ -26,9 +34,17 @@ PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851
 """Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
 
 
-def probe_of(bound: int) -> int:
-    """Another size to compare a bound with: the largest of `PRIMES` below it, or the first."""
-    return max((prime for prime in PRIMES if prime < bound), default=PRIMES[0])
+def probes_of(bounds: Mapping[str, int]) -> dict[str, int]:
+    """
+    Other sizes to compare these bounds with, by the names of the sizes.
+
+    No two are equal, so that it can be told which size a dimension is.
+    """
+    found = dict[str, int]()
+    for name, bound in bounds.items():
+        free = [prime for prime in PRIMES if prime not in (*found.values(), *bounds.values())]
+        found[name] = max((prime for prime in free if prime < bound), default=free[0])
+    return found
 
 
 def prove(
@@ -37,12 +53,17 @@ def prove(
     """
     `UnsizedError` unless the program of a structured module runs for every size up to the bounds.
 
-    `other` is the same model for other sizes: those that `probe_of` names.
+    `other` is the same model for other sizes: those that `probes_of` names. Constants that count
+    the elements of a mean become numbers that are computed from the sizes of the call.
     """
-    bounds = [size.bound for size in sizes_of(module)]
-    comparison = Comparison(bounds, [*map(probe_of, bounds)], weights, other_weights)
+    bounds = {size.name: size.bound for size in sizes_of(module)}
+    probes = [*probes_of(bounds).values()]
+    comparison = Comparison([*bounds.values()], probes, weights, other_weights)
     comparison.of_modules(module, other)
     check_flow(module, comparison.ends)
+    for graph in graphs_of(module):
+        add_size_inputs(graph, sizes_of(module))
+        put_counts(graph, comparison.counts, [*bounds])
 
 
 @dataclass
@@ -60,6 +81,8 @@ class Comparison:
     other_weights: WeightStore
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
+    counts: dict[Operation, Power] = field(default_factory=dict)
+    """The constants that are computed from sizes, and how."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
 
     def of_modules(self, module: ModuleOp, other: ModuleOp) -> None:
@@ -87,6 +110,8 @@ class Comparison:
                 continue
             if isinstance(op, ConstantOp):
                 self._constants(op, other)
+            elif isinstance(op, arith.ConstantOp):
+                self._count(op, attribute, its_attribute)
             elif name == "domain" and isinstance(attribute, IntsAttr):
                 assert isinstance(its_attribute, IntsAttr)
                 self._shapes(attribute.data, its_attribute.data, op)
@@ -129,14 +154,109 @@ class Comparison:
         assert isinstance(other, ConstantOp)
         mine = self.weights.array(op.literal)
         its = self.other_weights.array(other.literal)
-        self._same(mine.dtype == its.dtype and mine.ndim == its.ndim > 0, op)
+        self._same(mine.dtype == its.dtype and mine.ndim == its.ndim, op)
+        if mine.ndim == 0:
+            self._power(op, mine, its)
+            return
         self._shapes(mine.shape, its.shape, op)
         front = tuple(slice(0, min(pair)) for pair in zip(mine.shape, its.shape, strict=True))
         self._same(np.array_equal(mine[front], its[front]), op)
 
+    def _count(self, op: Operation, mine: Attribute, its: Attribute) -> None:
+        """A number in the body of a map may be computed from sizes."""
+        self._same(isinstance(mine, FloatAttr) and isinstance(its, FloatAttr), op)
+        assert isinstance(mine, FloatAttr) and isinstance(its, FloatAttr)
+        self._same(isinstance(op.parent_op(), tile.MapOp) and mine.type == its.type, op)
+        kind = from_ir(mine.type).numpy
+        self._power(op, np.asarray(mine.value.data, kind), np.asarray(its.value.data, kind))
+
+    def _power(self, op: Operation, mine: Array, its: Array) -> None:
+        """Notes how a number is made of sizes: it is a number times them, or divided by them."""
+        self._same(mine.dtype in (np.float32, np.float64), op)
+        found = _powers(float(mine), float(its), self.bounds, self.others)
+        near = 4 * np.finfo(mine.dtype).eps
+        fits = [one for one, rest in found if rest <= near]
+        self._same(bool(fits), op)
+        self.counts[op] = fits[0]
+
     def _same(self, holds: bool, op: Operation) -> None:
         if not holds:
             raise _depends(op)
+
+
+@dataclass(frozen=True)
+class Power:
+    """A number that is `factor` times some sizes, and divided by others."""
+
+    factor: float
+    exponents: tuple[int, ...]
+    """1, -1 or 0 for each size."""
+
+
+def _powers(
+    mine: float, its: float, bounds: Sequence[int], others: Sequence[int]
+) -> Iterator[tuple[Power, float]]:
+    """The ways to make a number of the bounds, those of few sizes first, and how far each is off
+    for the other sizes."""
+    choices = sorted(product((0, -1, 1), repeat=len(bounds)), key=lambda one: sum(map(abs, one)))
+    for exponents in choices[1:]:
+        whole, other = (
+            math.prod(float(size) ** exponent for size, exponent in zip(of, exponents, strict=True))
+            for of in (bounds, others)
+        )
+        factor = mine / whole
+        if factor and its:
+            yield Power(factor, exponents), abs(factor * other / its - 1)
+
+
+def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequence[str]) -> None:
+    """Computes numbers from the sizes of the call where constants hold them for the bounds."""
+    sizes = [graph.inputs[name] for name in names]
+    for op, power in counts.items():
+        if isinstance(op, ConstantOp):
+            replace_op(op, _computed(power, sizes, tensor(op.results[0]).element_type))
+            continue
+        user = op.parent_op()
+        assert isinstance(user, tile.MapOp), "only maps have such constants"
+        number = _computed(power, sizes, op.results[0].type)
+        block = user.parent_block()
+        assert block is not None
+        block.insert_op_before(number, user)
+        body, count = user.body.block, len(user.inputs)
+        argument = body.insert_arg(op.results[0].type, count)
+        op.results[0].replace_all_uses_with(argument)
+        op.detach()
+        made = tile.MapOp(
+            [*user.inputs, number.results[0]],
+            [*user.input_maps, AffineMap(len(user.sizes), 0, ())],
+            user.sizes,
+            user.detach_region(user.body),
+            [tensor(value).element_type for value in user.outputs],
+            user.tables,
+        )
+        made.location = user.location
+        replace_op(user, made)
+
+
+def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
+    """The number that some sizes make, a scalar."""
+    used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
+    block = Block(arg_types=[IntegerType(64)] * len(used))
+    constant = arith.ConstantOp(FloatAttr(power.factor, f64))
+    total: SSAValue = constant.result
+    ops: list[Operation] = [constant]
+    for (_, by), argument in zip(used, block.args, strict=True):
+        number = arith.SIToFPOp(argument, f64)
+        joined = (arith.MulfOp if by > 0 else arith.DivfOp)(total, number.result)
+        ops += [number, joined]
+        total = joined.results[0]
+    if kind != f64:
+        narrow = arith.TruncFOp(total, kind)
+        ops.append(narrow)
+        total = narrow.result
+    block.add_ops([*ops, tile.YieldOp(total)])
+    maps = [AffineMap(0, 0, ())] * len(used)
+    return tile.MapOp([size for size, _ in used], maps, [], Region(block), [kind])
 
 
 def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:

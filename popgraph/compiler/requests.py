@@ -15,7 +15,7 @@ from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.reference import signature
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
-from popgraph.compiler.generalize import STRUCTURED, probe_of, prove
+from popgraph.compiler.generalize import STRUCTURED, probes_of, prove
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
@@ -262,8 +262,8 @@ class BuildRequest:
         if not call.sizes:
             return made
         set_sizes(module, call.sizes)
-        others = {size.name: probe_of(size.bound) for size in call.sizes}
-        probe = replace(call, shapes=with_sizes(shapes, call.sizes, others), sizes=())
+        others = with_sizes(shapes, call.sizes, probes_of(bounds))
+        probe = replace(call, shapes=others, sizes=())
         return replace(made, probe=lambda: self.specialised(probe))
 
     @cached_property

@@ -60,8 +60,7 @@ class BindSizes(Pass):
         if not sizes:
             return
         for graph in graphs_of(module):
-            if not any(size.name in graph.inputs for size in sizes):
-                _bind(module, graph, sizes, self.target)
+            _bind(module, graph, sizes, self.target)
 
 
 def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Target) -> None:
@@ -82,8 +81,14 @@ def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Targe
             for number, size in enumerate(sizes)
         ],
     )
-    names = [*graph.inputs, *(size.name for size in sizes)]
-    for _ in sizes:
+    add_size_inputs(graph, sizes)
+
+
+def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
+    """Gives a graph an input for each size that it has no input for."""
+    missing = [size.name for size in sizes if size.name not in graph.inputs]
+    names = [*graph.inputs, *missing]
+    for _ in missing:
         graph.block.insert_arg(TensorType(IntegerType(64), []), len(graph.block.args))
     graph.properties["input_names"] = names_attribute(names)
 
