@@ -62,8 +62,8 @@ class Runner:
     which one. What was in it is lost, also where the run ends with an error.
 
     Unknown dimensions, and the values of inputs that decide structure (the shape that Reshape
-    gets), are taken from the arrays of a call; the program for each combination is compiled once
-    and kept.
+    gets), are taken from the arrays of a call. Programs are compiled when a call needs them and
+    kept; `run.programs` says for which calls each one is.
     """
 
     backlog: Backlog | None = None
