@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -218,6 +218,8 @@ class OpenModel:
         """The values of each structural input so far, until there were many."""
         self._sizes: dict[str, set[int]] = {}
         """The sizes of each unknown dimension so far."""
+        self._history: deque[Mapping[str, int]] = deque(maxlen=MANY_SIZES)
+        """The sizes of the last calls for which there was no program."""
         self._latest: Executable | None = None
         """Which program with variables ran last."""
         self._holders: dict[str, Executable] = {}
@@ -308,12 +310,23 @@ class OpenModel:
 
     def _with_bounds(self, call: Call) -> Call:
         """A call with the sizes for which a program is to be one: those that differ by calls."""
-        found = []
-        for name, size in self.interface.sizes(call).items():
+        found = dict[tuple[int, ...], Size]()
+        sizes = self.interface.sizes(call)
+        for name, size in sizes.items():
             bound = self._bound(name, size)
-            if bound is not None:
-                found.append(Size(name, bound, self.interface.places[name]))
-        return replace(call, sizes=tuple(found))
+            places = self.interface.places[name]
+            if bound is None or any(place.tensor in call.values for place in places):
+                continue
+            # What has always been equal is taken for one size, as it mostly is.
+            history = (*(each.get(name, 0) for each in self._history), size)
+            same = found.get(history)
+            if same is not None and self._history and same.bound == bound:
+                found[history] = replace(same, inputs=(*same.inputs, *places))
+            else:
+                found[history if same is None else (*history, len(found))] = Size(
+                    name, bound, places
+                )
+        return replace(call, sizes=tuple(found.values()))
 
     def _bound(self, name: str, size: int) -> int | None:
         """Up to which size a program is made; None for this one only."""
@@ -391,7 +404,9 @@ class OpenModel:
                 )
 
     def _count_sizes(self, call: Call, program: Executable) -> None:
-        for name, size in self.interface.sizes(call).items():
+        sizes = self.interface.sizes(call)
+        self._history.append(sizes)
+        for name, size in sizes.items():
             seen = self._sizes.setdefault(name, set())
             before = len(seen)
             seen.add(size)
