@@ -198,7 +198,7 @@ def inner_inputs(text: str, size: int, most: int) -> tuple[dict[str, Array], dic
         if "N" not in shape:
             exactly[name] = padded[name] = np.array(2)
             continue
-        full = np.full([most if dim == "N" else int(dim) for dim in shape], np.nan, np.float32)
+        full = np.full([most if dim == "N" else int(dim or 0) for dim in shape], np.nan, np.float32)
         part = front(full, shape.index("N"), size)
         part[...] = np.random.default_rng(0).standard_normal(part.shape)
         exactly[name], padded[name] = np.ascontiguousarray(part), full
@@ -216,7 +216,7 @@ def inputs_of(text: str, size: int) -> dict[str, Array]:
     module, compilation = load(text)
     specialise(module, compilation, {"N": BOUND})
     return {
-        name: garbage_behind(size, tuple(int(dim) for dim in dims(type_) or ()))
+        name: garbage_behind(size, tuple(int(dim or 0) for dim in dims(type_) or ()))
         for name, type_ in input_types(module).items()
     }
 
