@@ -18,6 +18,7 @@ from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.locations import source
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.calls import calls_in
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.nest import readings
@@ -61,9 +62,15 @@ def prove(
     comparison = Comparison([*bounds.values()], probes, weights, other_weights)
     comparison.of_modules(module, other)
     check_flow(module, comparison.ends)
-    for graph in graphs_of(module):
+    for graph in callers(module):
         add_size_inputs(graph, sizes_of(module))
         put_counts(graph, comparison.counts, [*bounds])
+
+
+def callers(module: ModuleOp) -> list[GraphOp]:
+    """The graphs that no other one runs."""
+    bodies = {name for graph in graphs_of(module) for name in calls_in(graph)}
+    return [graph for graph in graphs_of(module) if graph.sym_name.data not in bodies]
 
 
 @dataclass
@@ -213,6 +220,8 @@ def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequenc
     """Computes numbers from the sizes of the call where constants hold them for the bounds."""
     sizes = [graph.inputs[name] for name in names]
     for op, power in counts.items():
+        if not graph.is_ancestor(op):
+            raise _depends(op)
         if isinstance(op, ConstantOp):
             replace_op(op, _computed(power, sizes, tensor(op.results[0]).element_type))
             continue
@@ -266,12 +275,13 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
     What they do not reach, zeros of so many rows for example, is computed up to the bound. That is
     too much, and wrong only where it is added up, or given to the caller.
     """
-    flow = SizeFlow(None)
-    for graph in graphs_of(module):
+    flow = SizeFlow(None, {graph.sym_name.data: graph for graph in graphs_of(module)})
+    for graph in callers(module):
         for number, size in enumerate(sizes_of(module)):
             for place in size.inputs:
                 flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
         flow.follow(graph.block)
+    for graph in graphs_of(module):
         for op in graph.block.ops:
             if any(flow.of(value) != ends.get(value, {}) for value in op.operands):
                 _check_reader(op, flow, ends)

@@ -75,7 +75,84 @@ graph pieces(x: f32[N, 5], y: f32[N, 3]) -> z {
     z = Concat(x, y, ReduceMax(x, [1]), axis=1)
 }
 """,
+    "places": """
+graph places(x: f32[N, 40]) -> places {
+    (_, places) = TopK(x, [5])
 }
+""",
+}
+INNER = {
+    "winograd": """
+graph winograd(x: f32[N, 32, 10, 10]) -> y {
+    weight w: f32[64, 32, 3, 3] = he_normal
+    weight b: f32[64] = uniform(-1, 1)
+    weight v: f32[64, 64, 3, 3] = he_normal
+    h = Relu(Conv(x, w, b, pads=[1, 1, 1, 1]))
+    y = Relu(Conv(h, v, pads=[1, 1, 1, 1]) + h)
+}
+""",
+    "transformed": """
+graph transformed(x: f32[N, 128, 7, 7]) -> y {
+    weight w: f32[128, 128, 3, 3] = he_normal
+    y = Relu(Conv(x, w, pads=[1, 1, 1, 1]))
+}
+""",
+    "chain": """
+graph chain(x: f32[N, 8, 8, 8]) -> y {
+    weight w: f32[192, 8, 1, 1] = he_normal
+    weight b: f32[192] = uniform(-1, 1)
+    weight d: f32[192, 1, 3, 3] = he_normal
+    weight v: f32[8, 192, 1, 1] = he_normal
+    h = Relu(Conv(x, w, b))
+    y = Conv(Relu(Conv(h, d, pads=[1, 1, 1, 1], group=192)), v)
+}
+""",
+    "repeats": """
+graph repeats(x: f32[N, 12], often: i64) -> y {
+    weight w: f32[12, 12] = glorot_uniform
+    weight v: f32[12, 5] = glorot_uniform
+    h = loop i in 0..often with h = x {
+        h = Tanh(h @ w) + x
+    }
+    y = h @ v
+}
+""",
+    "branches": """
+graph branches(x: f32[N, 12], often: i64) -> y {
+    weight w: f32[12, 12] = glorot_uniform
+    h = if often > 1 {
+        h = Tanh(x @ w)
+    } else {
+        h = x * 2.0
+    }
+    y = Softmax(h)
+}
+""",
+    "scanned": """
+graph scanned(x: f32[6, N, 12]) -> outs {
+    weight w: f32[12, 12] = glorot_uniform
+    start = x[0] * 0.0
+    (h, outs) = loop row in x with h = start {
+        h = Tanh(h @ w + row)
+        outs = h
+    }
+}
+""",
+}
+"""Models whose sizes run inside of fused kernels, and in the bodies of branches and loops."""
+
+REACHED = {
+    "winograd": "tile.winograd",
+    "transformed": "tile.transform_tiles",
+    "chain": "tile.chain",
+    "repeats": "pg.call_loop",
+    "branches": "pg.call_cond",
+    "scanned": "pg.call_loop",
+}
+"""What each of them is about."""
+
+FEW = 5
+"""A bound for which channels of all images fit into local memory together."""
 UNSIZED = {
     "graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}": "adds up along a size",
     "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
@@ -83,7 +160,9 @@ UNSIZED = {
 }
 
 
-def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilation]:
+def bound(
+    text: str, options: Options, level: str, most: int = BOUND
+) -> tuple[ModuleOp, Compilation]:
     """A model whose dimension N is a size of the call, down to a level."""
     module, compilation = load(text)
     places = [
@@ -92,8 +171,8 @@ def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilatio
         for axis, dim in enumerate(dims(type_) or ())
         if dim == "N"
     ]
-    specialise(module, compilation, {"N": BOUND})
-    set_sizes(module, [Size("N", BOUND, tuple(places))])
+    specialise(module, compilation, {"N": most})
+    set_sizes(module, [Size("N", most, tuple(places))])
     return lower(module, compilation, options, level=level), compilation
 
 
@@ -104,6 +183,27 @@ def exact(text: str, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]
     lower(module, compilation, level="graphcore")
     given = {name: array[:size] for name, array in inputs.items()}
     return run(module, given, compilation.weights, None)[0]
+
+
+def front(array: Array, axis: int, size: int) -> Array:
+    """What is before the end of an axis."""
+    return array[(slice(None),) * axis + (slice(size),)]
+
+
+def inner_inputs(text: str, size: int, most: int) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Inputs up to a size, and with NaN behind it up to the most that it can be."""
+    module, _ = load(text)
+    exactly, padded = dict[str, Array](), dict[str, Array]()
+    for name, type_ in input_types(module).items():
+        shape = dims(type_) or ()
+        if "N" not in shape:
+            exactly[name] = padded[name] = np.array(2)
+            continue
+        full = np.full([most if dim == "N" else int(dim or 0) for dim in shape], np.nan, np.float32)
+        part = front(full, shape.index("N"), size)
+        part[...] = np.random.default_rng(0).standard_normal(part.shape)
+        exactly[name], padded[name] = np.ascontiguousarray(part), full
+    return exactly, padded
 
 
 def garbage_behind(size: int, shape: tuple[int, ...]) -> Array:
@@ -117,7 +217,7 @@ def inputs_of(text: str, size: int) -> dict[str, Array]:
     module, compilation = load(text)
     specialise(module, compilation, {"N": BOUND})
     return {
-        name: garbage_behind(size, tuple(int(dim) for dim in dims(type_) or ()))
+        name: garbage_behind(size, tuple(int(dim or 0) for dim in dims(type_) or ()))
         for name, type_ in input_types(module).items()
     }
 
@@ -149,6 +249,39 @@ def test_c_runs_to_sizes(name: str, threads: int, monkeypatch: pytest.MonkeyPatc
         found = program.run({name: array[:size] for name, array in inputs.items()})
         for output, expected in exact(text, size, inputs).items():
             np.testing.assert_allclose(found[output], expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", INNER)
+def test_sizes_run_inside_of_kernels_and_bodies(
+    name: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POPGRAPH_POISON", "1")
+    text, options = INNER[name], for_this_machine(Options(), threads)
+    module, compilation = bound(text, options, "structured", FEW)
+    (size_of,) = sizes_of(module)
+    (output,) = size_of.outputs
+    if threads == 1:
+        assert REACHED[name] in str(module)
+        _, padded = inner_inputs(text, 2, FEW)
+        found, _ = run(module, padded | {"N": np.array(2)}, compilation.weights, None)
+        compare_front(text, output, 2, found)
+    lower(module, compilation, options)
+    program = backend_named("c").build(module, compilation.weights, threads=threads)
+    for size in range(1, FEW + 1):
+        exactly, _ = inner_inputs(text, size, FEW)
+        compare_front(text, output, size, program.run(exactly))
+
+
+def compare_front(text: str, output: Place, size: int, found: Mapping[str, Array]) -> None:
+    """What is before a size is what the program of just this size computes."""
+    module, compilation = load(text)
+    specialise(module, compilation, {"N": size})
+    lower(module, compilation, level="graphcore")
+    exactly, _ = inner_inputs(text, size, FEW)
+    expected, _ = run(module, exactly, compilation.weights, None)
+    mine = front(found[output.tensor], output.axis, size)
+    np.testing.assert_allclose(mine, expected[output.tensor], 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize("text", UNSIZED)

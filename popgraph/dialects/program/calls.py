@@ -11,7 +11,13 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from popgraph.dialects.program.control import Branching, Looping, loop_properties, loop_results
+from popgraph.dialects.program.control import (
+    Branching,
+    Looping,
+    loop_properties,
+    loop_results,
+    row_type,
+)
 from popgraph.dialects.program.control_text import (
     parse_branch,
     parse_loop,
@@ -46,9 +52,20 @@ class CallCondOp(Branching):
         )
 
     @property
+    def argument_names(self) -> list[str]:
+        """The names of what a body takes."""
+        return self.input_names(len(self.captured))
+
+    @property
     def graphs(self) -> tuple[str, ...]:
         """The names of its bodies."""
         return self.then_graph.string_value(), self.else_graph.string_value()
+
+    def capturing(self, more: Sequence[SSAValue]) -> CallCondOp:
+        """The same branch, with bodies that take `more` behind what they take."""
+        captured = [*self.captured, *more]
+        then, otherwise = self.graphs
+        return CallCondOp(then, otherwise, self.predicate, captured, self.outputs.types)
 
     def verify_(self) -> None:
         self.check_predicate()
@@ -101,6 +118,25 @@ class CallLoopOp(Looping):
     def graphs(self) -> tuple[str, ...]:
         """The name of its body."""
         return (self.graph.string_value(),)
+
+    def capturing(self, more: Sequence[SSAValue]) -> CallLoopOp:
+        """The same loop, with a body that takes `more` behind what it takes."""
+        return CallLoopOp(
+            self.graph.string_value(),
+            [row_type(value) for value in self.stacked],
+            trips=self.turns,
+            carried=self.carried,
+            scanned=self.scanned,
+            captured=[*self.captured, *more],
+            go=self.go,
+            limit=self.limit,
+            reverse=self.reverse is not None,
+        )
+
+    @property
+    def argument_names(self) -> list[str]:
+        """The names of what the body takes."""
+        return self.input_names(len(self.carried), len(self.scanned), len(self.captured))
 
     def verify_(self) -> None:
         self.check_turns()

@@ -114,7 +114,7 @@ def ends_of(op: Operation) -> list[int]:
 
 
 def sizes_for(op: Operation) -> list[SSAValue]:
-    """The inputs of the graph that hold the sizes at which loops of an operation end."""
+    """The inputs of the graph, its last ones, that hold the sizes at which loops of `op` end."""
     numbers = ends_of(op)
     if not numbers:
         return []
@@ -124,5 +124,5 @@ def sizes_for(op: Operation) -> list[SSAValue]:
     assert graph is not None, "sizes are inputs of a graph"
     module = graph.parent_op()
     assert isinstance(module, ModuleOp)
-    names = [size.name for size in sizes_of(module)]
-    return [graph.inputs[names[number]] for number in numbers]
+    sizes = graph.block.args[-len(sizes_of(module)) :]
+    return [sizes[number] for number in numbers]

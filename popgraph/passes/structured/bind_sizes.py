@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -17,13 +17,24 @@ from xdsl.ir.affine import (
 
 from popgraph.dialects import tile
 from popgraph.dialects.locations import source
-from popgraph.dialects.program import ConstantOp, GraphOp, PrepareOp, ReturnOp, graphs_of
+from popgraph.dialects.program import (
+    CallCondOp,
+    CallLoopOp,
+    ConstantOp,
+    GraphOp,
+    PrepareOp,
+    ReturnOp,
+    graphs_of,
+)
+from popgraph.dialects.program.calls import calls_in
+from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.tile.affine import Linear, linear
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.running import NAME, Extent, RunningAttr
 from popgraph.dialects.tile.structured.nest import readings
+from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
@@ -32,6 +43,9 @@ from popgraph.passes.tuning import Target
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.sizes import Place, Size
+
+Looped = tile.Nested | tile.ScatterOp | tile.WinogradOp
+"""Operations that read by index maps."""
 
 Ends = Mapping[int, Extent]
 """The axes of a tensor, or the loops of an operation, that end at a size, with where they do."""
@@ -59,12 +73,14 @@ class BindSizes(Pass):
         sizes = sizes_of(module)
         if not sizes:
             return
-        for graph in graphs_of(module):
-            _bind(module, graph, sizes, self.target)
+        graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+        bodies = {name for graph in graphs.values() for name in calls_in(graph)}
+        for name, graph in graphs.items():
+            if name not in bodies:
+                _bind(module, graph, sizes, SizeFlow(self.target, graphs))
 
 
-def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Target) -> None:
-    flow = SizeFlow(target)
+def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], flow: SizeFlow) -> None:
     for number, size in enumerate(sizes):
         for place in size.inputs:
             flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
@@ -82,15 +98,31 @@ def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Targe
         ],
     )
     add_size_inputs(graph, sizes)
+    _pass_on(graph, len(sizes), flow)
 
 
 def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
-    """Gives a graph an input for each size that it has no input for."""
+    """Gives a graph, behind its other inputs, an input for each size that it has no input for."""
     missing = [size.name for size in sizes if size.name not in graph.inputs]
     names = [*graph.inputs, *missing]
     for _ in missing:
-        graph.block.insert_arg(TensorType(IntegerType(64), []), len(graph.block.args))
+        graph.block.insert_arg(NUMBER, len(graph.block.args))
     graph.properties["input_names"] = names_attribute(names)
+
+
+def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
+    """Gives the sizes, the last inputs of a graph, to the loops and branches that it runs."""
+    sizes = graph.block.args[-count:]
+    for op in list(graph.block.ops):
+        if isinstance(op, CallCondOp | CallLoopOp) and op in flow.calls:
+            made = op.capturing(sizes)
+            replace_op(op, made)
+            for name in made.graphs:
+                body = flow.graphs[name]
+                for _ in range(count):
+                    body.block.insert_arg(NUMBER, len(body.block.args))
+                body.properties["input_names"] = names_attribute(made.argument_names)
+                _pass_on(body, count, flow)
 
 
 @dataclass
@@ -99,6 +131,10 @@ class SizeFlow:
 
     target: Target | None
     """Whose kernels are to end at sizes; None: only the tensors are looked at."""
+    graphs: Mapping[str, GraphOp]
+    """Those of the module, some of which are the bodies of loops and branches."""
+    calls: set[Operation] = field(default_factory=set)
+    """The loops and branches that a size has reached."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     loops: dict[Operation, Ends] = field(default_factory=dict)
     """The loops of each operation that end at sizes."""
@@ -120,7 +156,21 @@ class SizeFlow:
                 case _ if not any(map(self.of, op.operands)):
                     continue
                 case tile.MapOp() | tile.ReduceOp() | tile.ContractOp():
-                    self._run(op, self._loops(op))
+                    self._run(op, self._loops(op, readings(op)))
+                case tile.ScatterOp():
+                    self._scatter(op)
+                case tile.WinogradOp():
+                    self._winograd(op)
+                case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+                    self._transform_tiles(op)
+                case tile.TopKOp():
+                    self._top_k(op)
+                case tile.ChainOp():
+                    self._chain(op)
+                case CallCondOp():
+                    self._branch(op)
+                case CallLoopOp():
+                    self._repeat(op)
                 case tile.NestOp():
                     self._nest(op)
                 case tile.ViewOp():
@@ -154,19 +204,22 @@ class SizeFlow:
         if not emitter_of(op, self.target).ends_at_sizes:
             raise _unsized("has no loop that can end anywhere", op)
 
-    def _loops(self, op: tile.Nested, known: Ends | None = None) -> dict[int, Extent]:
+    def _loops(
+        self,
+        op: Looped,
+        read: Iterable[tuple[SSAValue, AffineMap | None]],
+        known: Ends | None = None,
+    ) -> dict[int, Extent]:
         """The loops of an operation that end at sizes, for what it reads."""
         loops = dict(known or {})
-        for value, map_ in readings(op):
-            ends = self.of(value)
-            if not ends:
-                continue
-            if map_ is None:
-                raise _unsized("looks up elements along a size", op)
-            for axis, end in ends.items():
-                for loop, found in loops_over(map_, axis, end, op).items():
-                    if loops.setdefault(loop, found) != found:
-                        raise _unsized("joins two sizes in one loop", op)
+        for value, map_ in read:
+            for axis, end in self.of(value).items():
+                found = (
+                    _loops_of_table(op, value, axis, end)
+                    if map_ is None
+                    else loops_over(map_, axis, end, op)
+                )
+                _join(loops, found, "loop", op)
         if any(loop >= op.parallel_rank for loop in loops):
             raise _unsized("adds up along a size", op)
         return loops
@@ -179,7 +232,7 @@ class SizeFlow:
         while before < len(shared):  # What one operation says of the shared loops holds for all.
             before = len(shared)
             for inner in op.nested:
-                loops = self._loops(inner, shared)
+                loops = self._loops(inner, readings(inner), shared)
                 if any(loop >= len(op.sizes) for loop in loops):
                     raise _unsized("runs along a size inside of a row", op)
                 shared |= loops
@@ -189,6 +242,93 @@ class SizeFlow:
         for result in op.outputs:
             self._note(result, shared)
 
+    def _chain(self, op: tile.ChainOp) -> None:
+        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+            self._note(argument, self.of(value))
+        loops: dict[int, Extent] = {}
+        for inner, along in zip(op.chained, op.along.data, strict=True):
+            loops = self._loops(inner, readings(inner))
+            if loops and self.target is not None:
+                inner.attributes[NAME] = RunningAttr.of(loops)
+            buffered = op.line_buffer.loops if op.line_buffer else ()
+            if not {along, *buffered}.isdisjoint(loops):
+                raise _unsized("has parts along a size", op)
+            self._note(inner.results[0], loops)
+        self._run(op, loops)
+
+    def _scatter(self, op: tile.ScatterOp) -> None:
+        loops = self._loops(op, zip(op.inputs, op.input_maps, strict=True))
+        if op.initial is not None:
+            _join(loops, self.of(op.initial), "loop", op)
+        self._run(op, loops)
+
+    def _top_k(self, op: tile.TopKOp) -> None:
+        ends = self.of(op.rows)
+        if 1 in ends:
+            raise _unsized("sorts along a size", op)
+        self._run(op, ends)
+
+    def _winograd(self, op: tile.WinogradOp) -> None:
+        loops = self._loops(op, zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True))
+        if self.of(op.u):
+            raise _unsized("multiplies by weights that a size is part of", op)
+        for axis, end in self.of(op.x).items():
+            images = end.divided(prod(op.grid)) if op.is_transformed else end
+            if axis != (1 if op.is_transformed else 0) or images is None:
+                raise _unsized("runs along a size inside of an image", op)
+            _join(loops, {0: images}, "loop", op)
+        if [*loops] != [0]:
+            raise _unsized("runs along a size inside of an image", op)
+        self._run(op, loops)
+
+    def _transform_tiles(self, op: tile.TransformTilesOp | tile.TransformGradientTilesOp) -> None:
+        ends = self.of(op.x)
+        if [*ends] != [0]:
+            raise _unsized("runs along a size inside of an image", op)
+        self._run(op, {1: ends[0].scaled(prod(op.grid))})
+
+    def _branch(self, op: CallCondOp) -> None:
+        self.calls.add(op)
+        for name in op.graphs:
+            body = self.graphs[name]
+            for argument, value in zip(body.block.args, op.captured, strict=True):
+                self._note(argument, self.of(value))
+            self.follow(body.block)
+            self._give(op.outputs, body.return_op.values, op)
+
+    def _repeat(self, op: CallLoopOp) -> None:
+        """What is carried ends at a size if what it is at first does, or after an iteration."""
+        self.calls.add(op)
+        body = self.graphs[op.graph.string_value()]
+        _, _, carried, scanned, captured = op.split([*op.operands])
+        _, *arguments = body.block.args
+        rows, held = arguments[len(carried) :], arguments[len(carried) + len(scanned) :]
+        for argument, value in zip(held, captured, strict=True):
+            self._note(argument, self.of(value))
+        for argument, value in zip(rows, scanned, strict=False):
+            if 0 in self.of(value):
+                raise _unsized("runs as often as a size says", op)
+            self._note(argument, {axis - 1: end for axis, end in self.of(value).items()})
+        arguments = arguments[: len(carried)]
+        self._give(arguments, carried, op)
+        while True:  # An iteration carries on what the one before made.
+            before = [self.of(argument) for argument in arguments]
+            self.follow(body.block)
+            made = body.return_op.values[op.go is not None :]
+            self._give(arguments, made[: len(carried)], op)
+            if before == [self.of(argument) for argument in arguments]:
+                break
+        self._give(op.finals, arguments, op)
+        for stacked, row in zip(op.stacked, made[len(carried) :], strict=True):
+            self._note(stacked, {axis + 1: end for axis, end in self.of(row).items()})
+
+    def _give(self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation) -> None:
+        """Values become others, which end wherever one of the values that they can be ends."""
+        for target, value in zip(targets, values, strict=True):
+            ends = dict(self.of(target))
+            _join(ends, self.of(value), "axis", op)
+            self._note(target, ends)
+
     def _relayout(self, op: tile.PackOp | tile.UnpackOp) -> None:
         ends = self.of(op.source)
         self._run(op, ends)
@@ -196,9 +336,7 @@ class SizeFlow:
     def _assemble(self, op: tile.AssembleOp) -> None:
         loops: dict[int, Extent] = {}
         for piece, _, _ in op.placements():
-            for axis, end in self.of(piece).items():
-                if loops.setdefault(axis, end) != end:
-                    raise _unsized("joins two sizes in one axis", op)
+            _join(loops, self.of(piece), "axis", op)
         shape = tensor(op.output).get_shape()
         for piece, offsets, steps in op.placements():
             for axis in loops:
@@ -208,7 +346,30 @@ class SizeFlow:
         self._run(op, loops)
 
 
-def loops_over(map_: AffineMap, axis: int, end: Extent, op: tile.Nested) -> dict[int, Extent]:
+def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> None:
+    """Loops or axes end where these do, too."""
+    for number, end in more.items():
+        if ends.setdefault(number, end) != end:
+            raise _unsized(f"joins two sizes in one {where}", op)
+
+
+def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict[int, Extent]:
+    """The loops along which elements of a table are looked up, one after the other."""
+    assert isinstance(op, tile.MapOp)
+    arguments = op.body.block.args[len(op.inputs) :]
+    loops = dict[int, Extent]()
+    for argument, value in zip(arguments, op.tables, strict=True):
+        for use in argument.uses if value is table else ():
+            element = use.operation
+            assert isinstance(element, tile.ElementOp)
+            index = element.indices[axis].owner
+            if not isinstance(index, tile.IndexOp):
+                raise _unsized("looks up elements along a size", op)
+            _join(loops, {index.dim.value.data: end}, "loop", op)
+    return loops
+
+
+def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:
     """The loops that go along an axis which ends at a size, and where these end."""
     form = linear(map_.results[axis], op.sizes)
     if not form.terms and form.constant == 0:
@@ -240,7 +401,7 @@ def _plain(form: Linear) -> list[tuple[int, int]] | None:
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def _counted(form: Linear, end: Extent, op: Operation) -> dict[int, Extent]:
+def _counted(form: Linear, end: Extent, op: Looped) -> dict[int, Extent]:
     """Where a loop ends of which several steps are one of an axis."""
     match [*form.terms.items()]:
         case [(AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, AffineDimExpr() as loop, by), 1)]:

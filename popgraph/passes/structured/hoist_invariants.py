@@ -12,7 +12,6 @@ from xdsl.traits import Pure
 
 from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, graphs_of
 from popgraph.dialects.program.calls import callees_first
-from popgraph.dialects.program.control import row_type
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.analysis.invariants import invariants
@@ -92,20 +91,8 @@ def _is_needed(view: ViewOp, found: list[Operation]) -> bool:
 
 def _capture(call: CallLoopOp, body: GraphOp, values: list[SSAValue]) -> None:
     """The same loop that captures more."""
-    captured = [*call.captured, *values]
-    names = call.input_names(len(call.carried), len(call.scanned), len(captured))
-    body.properties["input_names"] = names_attribute(names)
-    made = CallLoopOp(
-        call.graph.string_value(),
-        [row_type(value) for value in call.stacked],
-        trips=call.turns,
-        carried=call.carried,
-        scanned=call.scanned,
-        captured=captured,
-        go=call.go,
-        limit=call.limit,
-        reverse=call.reverse is not None,
-    )
+    made = call.capturing(values)
+    body.properties["input_names"] = names_attribute(made.argument_names)
     made.location = call.location
     for old, new in zip(call.results, made.results, strict=True):
         new.name_hint = old.name_hint

@@ -48,6 +48,8 @@ class Group:
     extent: int
     running: Extent | None = None
     """Where it ends in a call, if that is not its extent."""
+    together: int = 1
+    """The steps up to `running` that one step of the loop takes; the last takes what is left."""
 
     @property
     def last(self) -> int:

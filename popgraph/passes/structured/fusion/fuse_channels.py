@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
@@ -50,10 +51,11 @@ class FuseChannels(Pass):
         return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        bounds = frozenset(size.bound for size in sizes_of(module))
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
-                    found = pair_of(op, self.threads, self.target)
+                    found = pair_of(op, self.threads, self.target, bounds)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
 
@@ -81,6 +83,8 @@ class Pair:
     """Which factor of the second one the result of the first is."""
     threads: int = 1
     target: Target = Target()
+    bounds: frozenset[int] = frozenset()
+    """Those of the sizes of calls: no line buffer goes along loops that may end at one."""
 
     @property
     def along(self) -> tuple[int, int]:
@@ -144,6 +148,8 @@ class Pair:
         _, map_ = self.second.mapped[self.number]
         made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
         read = min(map_.results[made].used_dims(), default=0)
+        if self.first.sizes[made] in self.bounds:
+            return None
         buffer = target.l2(tuning.line_buffer_l2)
         for rows in range(tuning.most_buffered_rows, 0, -1):
             found = LineBufferGeometry.of(self.first, self.second, map_, (made, read), rows)
@@ -227,7 +233,12 @@ class Pair:
         Rewriter.erase_op(first)
 
 
-def pair_of(second: tile.ContractOp, threads: int, target: Target) -> Pair | None:
+def pair_of(
+    second: tile.ContractOp,
+    threads: int,
+    target: Target,
+    bounds: frozenset[int] = frozenset(),
+) -> Pair | None:
     """The contraction before this one that can go along with it, channel by channel."""
     if not _is_plain(second):
         return None
@@ -241,7 +252,7 @@ def pair_of(second: tile.ContractOp, threads: int, target: Target) -> Pair | Non
             and follows(map_, channel_loop(first), second.sizes, along)
             and list(second.operands).count(value) == 1
         ):
-            return Pair(first, second, number, threads, target)
+            return Pair(first, second, number, threads, target, bounds)
     return None
 
 

@@ -119,18 +119,13 @@ def kernel_of(
     chunk, *memories = body.args
     writer, count = Writer(body, target), len(emitter.inputs)
     inputs, outputs = memories[:count], memories[count + len(sizes) :]
-    ends = dict(zip(ends_of(op), memories[count:], strict=False))
+    held = zip(ends_of(op), memories[count:], strict=False)
+    ends = {number: writer.size(memory) for number, memory in held}
     if not emitter.covers_memory:
         short = emitter.writes_short_pieces
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
-    parts = spans(
-        writer,
-        emitter.groups,
-        emitter.cut,
-        chunk,
-        {number: writer.size(memory) for number, memory in ends.items()},
-    )
-    emitter.write(Body(writer, inputs, outputs, parts))
+    parts = spans(writer, emitter.groups, emitter.cut, chunk, ends)
+    emitter.write(Body(writer, inputs, outputs, parts, ends))
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]
     numbers = [operands.index(value) for value in read]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from xdsl.ir import Block, SSAValue
 
@@ -34,7 +35,13 @@ from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import Pane
 from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
-from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Span, in_place
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    IterationPoint,
+    Span,
+    in_place,
+    spans,
+)
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -135,9 +142,10 @@ class ContractLoops(Emitter):
         writer: Writer,
         starts: Sequence[tuple[SSAValue, Index]],
         parts: Sequence[Span] | None = None,
+        sizes: Mapping[int, SSAValue] = MappingProxyType({}),
     ) -> None:
         """
-        Writes the loops where `writer` stands: all of them, or these parts of them.
+        Writes the loops where `writer` stands: these parts, or all of them up to these sizes.
 
         For each operand and result, in this order, `starts` tells which memory it is in and from
         where on.
@@ -169,7 +177,7 @@ class ContractLoops(Emitter):
             finished, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes
         )
         padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
-        parts = parts or [Span(0, group.extent) for group in self.groups]
+        parts = parts or spans(writer, self.groups, None, None, sizes)
         self.nest = TileNest(self.point, self.schedule, self.nested, parts, self.extent, padded)
         if self.schedule.k_outer.data:
             self._k_outer_loops()

@@ -49,7 +49,9 @@ class ScatterLoops(Emitter):
     def __init__(self, op: tile.ScatterOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, op.operands, [op.output]
-        self.groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
+        self.groups = [
+            Group((dim,), size, self.running.get(dim)) for dim, size in enumerate(op.sizes)
+        ]
         self.work = prod(op.sizes)
 
     @property
@@ -59,6 +61,11 @@ class ScatterLoops(Emitter):
         if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
             return None
         return [Loop(op.sizes[0])]
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        """Only rows of the result end at a size, before which nothing of them is started."""
+        return not self.running or (self.loops is not None and [*self.running] == [0])
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
@@ -71,9 +78,10 @@ class ScatterLoops(Emitter):
     def write(self, body: Body) -> None:
         op, writer, sources, (result,) = self.op, body.writer, [*body.inputs], body.outputs
         initial = sources.pop() if op.initial is not None else None
+        mine = body.parts[0] if self.cut or self.running else None
         copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
         with copied:  # What the result starts with is there where both are in one memory.
-            _start(writer, op, initial, result, body.parts[0] if self.cut else None)
+            _start(writer, op, initial, result, mine)
         if 0 not in op.sizes:
             runs = [Run(*pair) for pair in zip(self.groups, body.parts, strict=True)]
             _combine(writer, op, runs, sources, result)

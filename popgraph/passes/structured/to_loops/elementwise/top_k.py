@@ -28,7 +28,7 @@ class TopKLoops(Emitter):
     def __init__(self, op: tile.TopKOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, [op.rows], [op.output]
-        self.groups = [Group((0,), op.sizes[0])]
+        self.groups = [Group((0,), op.sizes[0], self.running.get(0))]
         self.work = prod(op.sizes) + op.sizes[0] * op.count * op.count.bit_length()
 
     @property

@@ -21,7 +21,6 @@ from xdsl.ir.affine import (
 
 from popgraph.dialects.tile.affine import Linear, linear, offset, reads_whole
 from popgraph.dialects.tile.cut import CutAttr
-from popgraph.dialects.tile.running import Extent
 from popgraph.passes.structured.analysis.loops import Group, has_gaps, tensor
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
@@ -168,7 +167,9 @@ def spans(
         for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
             running = groups[part.loop].running
             if running is not None:
-                result[part.loop] = _running_part(writer, running, part.count, number, sizes)
+                result[part.loop] = _running_part(
+                    writer, groups[part.loop], part.count, number, sizes[running.size]
+                )
                 continue
             extent = groups[part.loop].extent
             start = number.scaled(part.size)
@@ -184,25 +185,34 @@ def spans(
 def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
     """Where a loop ends."""
     running = group.running
-    return group.extent if running is None else writer.times(sizes[running.size], running.factor)
+    if running is None:
+        return group.extent
+    end = writer.times(sizes[running.size], running.factor)
+    return end if group.together == 1 else _ceiling(writer, end, group.together)
 
 
-def _running_part(
-    writer: Writer, running: Extent, count: int, number: Index, sizes: Mapping[int, SSAValue]
-) -> Span:
+def _ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
+    """How many times `by` a number fits, rounded up."""
+    padded = writer.value(Index.of(number, constant=by - 1))
+    return writer.once(arith.DivSIOp(padded, writer.constant(by)))
+
+
+def _running_part(writer: Writer, group: Group, count: int, number: Index, size: SSAValue) -> Span:
     """
     One of `count` parts of a loop that ends at a size: each has as many steps of the size.
 
     So a part begins at a multiple of what one step of the size comes to, like the whole loop; the
     last parts are shorter, or empty.
     """
-    size = sizes[running.size]
-    padded = writer.value(Index.of(size, constant=count - 1))
-    steps = writer.once(arith.DivSIOp(padded, writer.constant(count)))
+    assert group.running is not None
+    factor = group.running.factor
+    if group.together > 1:
+        size, factor = _ceiling(writer, writer.times(size, factor), group.together), 1
+    steps = _ceiling(writer, size, count)
     start = writer.once(arith.MuliOp(writer.value(number), steps))
     lower = writer.once(arith.MinSIOp(start, size))
     upper = writer.once(arith.MinSIOp(writer.value(Index.of(start) + Index.of(steps)), size))
-    return Span(writer.times(lower, running.factor), writer.times(upper, running.factor))
+    return Span(writer.times(lower, factor), writer.times(upper, factor))
 
 
 def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
@@ -29,6 +29,8 @@ class Body:
     """The memory of each result."""
     parts: Sequence[Span]
     """The part of each of the emitter's `groups` that the chunk runs."""
+    sizes: Mapping[int, SSAValue] = field(default_factory=dict)
+    """The sizes of the call at which loops end, by number."""
 
     def accesses(self, forms: Sequence[Linear]) -> list[Access]:
         """All inputs, then all results, whose elements are at these offsets."""

@@ -85,8 +85,16 @@ class ChainLoops(Emitter):
             written=value in op.yielded,
         )
 
+    @property
+    def ends_at_sizes(self) -> bool:
+        """The loops that end at a size are those inside of contractions."""
+        return all(
+            one.schedule and ContractLoops(one, one.schedule, self.target).ends_at_sizes
+            for one in self.op.chained
+        )
+
     def write(self, body: Body) -> None:
-        op, self.writer = self.op, body.writer
+        op, self.writer, self.sizes = self.op, body.writer, body.sizes
         memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
@@ -158,7 +166,7 @@ class ChainLoops(Emitter):
         part.properties["domain"] = IntsAttr.of(window)
         (type_,) = self._types(op.outputs)
         Rewriter.replace_value_with_new_type(part.outputs[0], type_)
-        ContractLoops(part, op.schedule, self.target).write_at(self.writer, begin)
+        ContractLoops(part, op.schedule, self.target).write_at(self.writer, begin, sizes=self.sizes)
         part.erase()
 
     def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:

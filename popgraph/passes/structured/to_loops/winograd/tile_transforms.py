@@ -94,10 +94,11 @@ class Tiling:
 
     def _inside(self, start: Index, extent: int) -> Index:
         """Tiles end where the image ends."""
-        return start if extent % self.size == 0 else self.least(start, extent - self.size)
+        return start if extent % self.size == 0 else self.least(start, Index(extent - self.size))
 
-    def least(self, number: Index, most: int) -> Index:
-        value, limit = self.writer.value(number), self.writer.constant(most)
+    def least(self, number: Index, most: Index) -> Index:
+        """A number, or `most` where that is less."""
+        value, limit = self.writer.value(number), self.writer.value(most)
         return Index.of(self.writer.once(arith.MinSIOp(value, limit)))
 
     @contextmanager
@@ -191,7 +192,7 @@ class TransformLoops(Emitter):
         self.op, self.inputs, self.outputs = op, [op.x], [op.output]
         self.taps, self.total, self.channels = tensor(op.output).get_shape()
         self.groups, self.work = (
-            [Group((TILE,), self.total)],
+            [Group((TILE,), self.total, self.running.get(TILE))],
             self.taps * self.total * self.channels,
         )
 

@@ -81,7 +81,9 @@ class WinogradLoops(Emitter):
         schedule = op.schedule
         self.width, self.lanes = schedule.lanes.data, schedule.nr
         self.total, self.tiles = op.tile_count, op.tiles.value.data
-        self.blocks = Group((TILE,), -(-self.total // self.tiles))
+        images = self.running.get(N)
+        self.last = images and images.scaled(prod(op.grid))
+        self.blocks = Group((TILE,), -(-self.total // self.tiles), self.last, self.tiles)
         self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
         self.groups = [self.panels, self.blocks] if op.is_transformed else [self.blocks]
         self.cut_together = len(self.groups)
@@ -128,6 +130,9 @@ class WinogradLoops(Emitter):
     def write(self, body: Body) -> None:
         self.writer = body.writer
         self.tiling = Tiling(self.writer, self.op)
+        self.end = Index(self.total)
+        if self.last is not None:
+            self.end = Index.of(body.sizes[self.last.size], self.last.factor)
         x, u, *others = body.inputs
         self._factors(x, u)
         self._finishing([*others, *body.outputs])
@@ -229,7 +234,13 @@ class WinogradLoops(Emitter):
 
     def _clamped(self, number: Index) -> Index:
         """Behind the last tile, the last one again."""
-        return self.tiling.least(number, self.total - 1) if self.total % self.tiles else number
+        return number if self._is_even else self.tiling.least(number, self.end + (-1))
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether all blocks have as many tiles."""
+        total = self.total if self.last is None else self.last.factor
+        return total % self.tiles == 0
 
     # Products
 
@@ -273,8 +284,8 @@ class WinogradLoops(Emitter):
     def _transform_out(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
         """A^T m A for a panel of all tiles of the block that there are."""
         last: Bound = self.tiles
-        if self.total % self.tiles:
-            left = self.writer.value(Index(self.total) + first.scaled(-1))
+        if not self._is_even:
+            left = self.writer.value(self.end + first.scaled(-1))
             last = self.writer.once(arith.MinSIOp(left, self.writer.constant(self.tiles)))
         whole = [column for column in columns if column.whole]
         with self.writer.loop(0, last) as loop:
