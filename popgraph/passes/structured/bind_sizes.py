@@ -27,6 +27,7 @@ from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.to_loops import emitter_of
 from popgraph.passes.tuning import Target
 from popgraph.support.errors import UnsizedError
@@ -64,6 +65,7 @@ class BindSizes(Pass):
 
 
 def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], target: Target) -> None:
+    _copy_returned(graph)
     flow = SizeFlow(target)
     for number, size in enumerate(sizes):
         for place in size.inputs:
@@ -91,6 +93,33 @@ def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
     for _ in missing:
         graph.block.insert_arg(TensorType(IntegerType(64), []), len(graph.block.args))
     graph.properties["input_names"] = names_attribute(names)
+
+
+def _copy_returned(graph: GraphOp) -> None:
+    """
+    Copies inputs that are outputs, and outputs that are returned twice, by loops that can end.
+
+    return %x -> %y = tile.map %x; return %y
+
+    plan-memory would copy them, too, but up to the bounds: more than the caller has.
+    """
+    end, taken = graph.return_op, {*graph.block.args}
+    for number, value in enumerate(end.values):
+        memory = _memory_of(value)
+        if memory in taken:
+            shape = tensor(value).get_shape()
+            copy = movement(value, AffineMap.identity(len(shape)), shape)
+            copy.location = end.location
+            graph.block.insert_op_before(copy, end)
+            end.operands[number] = copy.outputs[0]
+        taken.add(memory)
+
+
+def _memory_of(value: SSAValue) -> SSAValue:
+    """The tensor whose memory a value is in."""
+    while isinstance(value.owner, tile.ViewOp):
+        value = value.owner.source
+    return value
 
 
 @dataclass
@@ -164,7 +193,11 @@ class SizeFlow:
             if map_ is None:
                 raise _unsized("looks up elements along a size", op)
             for axis, end in ends.items():
-                for loop, found in loops_over(map_, axis, end, op).items():
+                along = loops_over(map_, axis, end, op)
+                if not along and is_factor(op, value):
+                    # Vectors may read on into the next step, which only the bound has.
+                    raise _unsized("multiplies by the first step of a size", op)
+                for loop, found in along.items():
                     if loops.setdefault(loop, found) != found:
                         raise _unsized("joins two sizes in one loop", op)
         if any(loop >= op.parallel_rank for loop in loops):
@@ -206,6 +239,11 @@ class SizeFlow:
                 if (offsets[axis], steps[axis], size) != (0, 1, shape[axis]):
                     raise _unsized("puts pieces together along a size", op)
         self._run(op, loops)
+
+
+def is_factor(op: tile.Nested, value: SSAValue) -> bool:
+    """Whether a contraction makes its sums of a value."""
+    return isinstance(op, tile.ContractOp) and value in (op.lhs, op.rhs, *op.block_inputs)
 
 
 def loops_over(map_: AffineMap, axis: int, end: Extent, op: tile.Nested) -> dict[int, Extent]:
