@@ -220,7 +220,7 @@ def main(interface: Interface) -> str:
     ]
     given = [f"(const {c_type(slot)} *)given_{one}" for one, (_, slot) in interface.inputs.items()]
     frame, sizes = MAIN, [*interface.sizes]
-    printed = " ".join(f"{one} = %lld" for one in sizes)
+    printed = ", ".join(f"{one} = %lld" for one in sizes)
     numbers = "".join(f", (long long)sizes->{one}" for one in sizes)
     for word, text in {
         "FRONT": FRONT if sizes else "",
