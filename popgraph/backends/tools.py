@@ -156,9 +156,7 @@ class Exporter(Protocol):
     def steps(self) -> int:
         """The number of steps that the check of the sources runs before it compares outputs."""
 
-    def export(
-        self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]
-    ) -> Exported:
+    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
         """
         The sources of the program `main`, and a check that runs it on test vectors.
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import popgraph
 from popgraph.backends.c.export.names import members, quoted
 from popgraph.cli import app
 from popgraph.support.arrays import Array
+from popgraph.support.description import TensorSpec
 
 NETWORK = """
 opset 21
@@ -275,6 +277,7 @@ graph convolutions(x: f32[N, 3, 12, 12]) -> (y) {
     y = Softmax(Flatten(GlobalAveragePool(Conv(h, depth, pads=[1, 1, 1, 1], group=16))) @ last)
 }
 """
+BOUNDS = {"N": (N := 9), "M": (M := 7)}
 SIZED = {
     "convolutions": CONVOLUTIONS,
     "returned": RETURNED,
@@ -344,16 +347,19 @@ def built(folder: Path, source: str) -> Path:
     made(folder, "libmodel.a")
     (folder / "user.c").write_text(source)
     command = ["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "user.c"]
-    subprocess.run([*command, "libmodel.a", "-lm", "-pthread", "-o", "user"], cwd=folder, check=True)
+    subprocess.run(
+        [*command, "libmodel.a", "-lm", "-pthread", "-o", "user"], cwd=folder, check=True
+    )
     return folder / "user"
 
 
-def laid_out(array: Array, bounds: dict[int, int]) -> Array:
-    """An array in memory of the bounds of its axes, but for the outermost one."""
-    shape = [bounds.get(axis, size) if axis else size for axis, size in enumerate(array.shape)]
-    found = np.zeros(shape, np.float32)
-    found[tuple(map(slice, array.shape))] = array
-    return found
+def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
+    """What GUARDED gives an input: its size, if it is not outermost, is in memory of the bound."""
+    shape = [numbers[dim] if isinstance(dim, str) else int(dim or 0) for dim in spec.shape or ()]
+    memory = [M if dim == "M" else size for dim, size in zip(spec.shape or (), shape, strict=True)]
+    flat = (np.arange(np.prod(memory)) * 37 % 23 - 11) / 8
+    whole: Array = flat.astype(np.float32).reshape(memory)
+    return whole[tuple(map(slice, shape))]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
@@ -361,32 +367,27 @@ def laid_out(array: Array, bounds: dict[int, int]) -> Array:
 @pytest.mark.parametrize("name", SIZED)
 def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> None:
     """Nothing behind the rows of a call is read or written: its memory ends there."""
-    text, two = SIZED[name], name == "turned"
-    dims = ["--dim", "N=..9", *(["--dim", "M=..7"] if two else [])]
+    text = SIZED[name]
+    names = ["M", "N"] if name == "turned" else ["N"]
+    dims = [word for one in names for word in ("--dim", f"{one}=..{BOUNDS[one]}")]
     folder = exported(tmp_path, *dims, "--threads", threads, text=text)
     told = made(folder)
     assert told.count("N = ") == 3
     assert "good" in told
     user = built(folder, GUARDED)
     run = popgraph.compile(text, backend="reference")
-    for size in (1, 2, 5, 8, 9):
-        other = min(size, 7)
-        done = subprocess.run([user, *([str(other)] if two else []), str(size)], capture_output=True)
+    for size in (1, 2, 5, 8, N):
+        numbers = {"N": size, "M": min(size, M)}
+        words = [str(numbers[one]) for one in names]
+        done = subprocess.run([str(user), *words], capture_output=True)
         assert done.returncode == 0, done.stderr
-        inputs = {}
-        for one in run.inputs.values():
-            dims_of = [{"N": size, "M": other}.get(str(dim), dim) for dim in one.shape or ()]
-            turned = two and len(dims_of) == 3
-            count = int(np.prod([7 if turned and at == 1 else dim for at, dim in enumerate(dims_of)]))
-            flat = ((np.arange(count) * 37 % 23 - 11) / 8).astype(np.float32)
-            whole = flat.reshape([7 if turned and at == 1 else dim for at, dim in enumerate(dims_of)])
-            inputs[one.name] = whole[tuple(map(slice, dims_of))]
-        wanted = [
-            laid_out(array, {1: 7} if two and output == "y" else {}).reshape(-1)
-            for output, array in run(inputs).items()
-        ]
-        found = np.frombuffer(done.stdout, np.float32)
-        np.testing.assert_allclose(found, np.concatenate(wanted), 1e-4, 1e-5)
+        wanted = run({spec.name: made_up(spec, numbers) for spec in run.inputs.values()})
+        if name == "turned":  # The one output with rows of the bound.
+            rows = np.zeros((4, M, 8), np.float32)
+            rows[:, : numbers["M"]] = wanted["y"]
+            wanted["y"] = rows
+        expected = np.concatenate([array.reshape(-1) for array in wanted.values()])
+        np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), expected, 1e-4, 1e-5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
@@ -395,7 +396,7 @@ def test_sizes_out_of_range_do_nothing(tmp_path: Path) -> None:
     source = GUARDED.replace("= model_run(", "= (sizes.N = SIZE, model_run)(")
     for size in ("0", "-3", "10", "INT64_MAX", "INT64_MIN"):
         user = built(folder, source.replace("SIZE", size))
-        done = subprocess.run([user, "2"], capture_output=True)
+        done = subprocess.run([str(user), "2"], capture_output=True)
         assert done.returncode == 3, size
         assert not any(done.stdout)
 
@@ -411,14 +412,27 @@ def test_the_check_finds_loops_that_end_elsewhere(tmp_path: Path) -> None:
     assert "too far" in done.stdout
 
 
+def test_sizes_and_inputs_may_have_the_same_name(tmp_path: Path) -> None:
+    text = "graph same(n: f32[n, 3], N: f32[N, 2]) -> (y, z) {\n y = Relu(n)\n z = Relu(N)\n}"
+    folder = exported(tmp_path, "--dim", "n=..7", "--dim", "N=..5", text=text)
+    assert "good" in made(folder)
+    header = (folder / "model.h").read_text()
+    assert "int64_t size_N; /* size N, 1 to 5 */" in header
+    assert "#define MODEL_SIZE_N_2_MAX 7 " in header, "macros of n and N differ"
+
+
 def test_a_static_program_has_no_sizes(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=2")
     for name in ("model.h", "model.c", "main.c", "check_data.h"):
-        assert not re.search(r"model_sizes?\b|BAD_SIZE|checked\[", (folder / name).read_text()), name
+        assert not re.search(r"model_sizes?\b|BAD_SIZE|checked\[", (folder / name).read_text()), (
+            name
+        )
 
 
 def test_what_is_no_program_for_every_size_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "net.pgraph").write_text("graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}")
+    (tmp_path / "net.pgraph").write_text(
+        "graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}"
+    )
     for command in ("export", "emit"):
         arguments = [command, tmp_path / "net.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
         result = CliRunner().invoke(app, list(map(str, arguments)))

@@ -99,7 +99,9 @@ graph products(x: f32[N, 5, 12], y: f32[N, 12, 7], z: f32[N, 9, 9]) -> (a, b, c)
 UNSIZED = {
     "graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}": "adds up along a size",
     "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
-    "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": "multiplies by the first step of a size",
+    "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": (
+        "multiplies by the first step of a size"
+    ),
     "graph longer(x: f32[N, 4]) -> y {\n y = Concat(x, x, axis=0)\n}": "along a size",
 }
 

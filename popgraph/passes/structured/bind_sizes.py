@@ -103,7 +103,7 @@ def _copy_returned(graph: GraphOp) -> None:
 
     plan-memory would copy them, too, but up to the bounds: more than the caller has.
     """
-    end, taken = graph.return_op, {*graph.block.args}
+    end, taken = graph.return_op, set[SSAValue](graph.block.args)
     for number, value in enumerate(end.values):
         memory = _memory_of(value)
         if memory in taken:

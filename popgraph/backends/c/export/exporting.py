@@ -68,9 +68,7 @@ class CExporter:
     def steps(self) -> int:
         return check_program.STEPS if self.form.train else 1
 
-    def export(
-        self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]
-    ) -> Exported:
+    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
         return export(module, weights, self.form, vectors)
 
 

@@ -86,9 +86,9 @@ class Interface:
 
     def bound(self, member: str) -> str:
         """The macro of the largest number that a size may be."""
-        spelled = members(one.upper() for one in self.sizes)
-        names = dict(zip(self.sizes, spelled.values(), strict=True))
-        return f"{self.form.name.upper()}_{names[member]}_MAX"
+        alike = [one for one in self.sizes if one.upper() == member.upper()]
+        number = f"_{alike.index(member) + 1}" if member != alike[0] else ""
+        return f"{self.form.name}_{member}{number}_max".upper()
 
     def axes(self, slot: Slot) -> dict[int, tuple[str, Place]]:
         """The axes of a tensor that end at sizes, each with the member of its size."""
@@ -298,8 +298,8 @@ def _tensor_sizes(interface: Interface) -> str:
         return ""
     macro = interface.form.name.upper()
     return (
-        f"    int size[{macro}_RANK]; /* The number of the size at which an axis ends, or -1: then\n"
-        "        it is as in `shape`, which is that for the largest sizes. */\n"
+        f"    int size[{macro}_RANK]; /* The number of the size at which each axis ends, or -1;\n"
+        "        `shape` is that of the largest sizes. */\n"
     )
 
 
