@@ -128,7 +128,7 @@ def lower_to_sizes(
     except UnsizedError as error:
         fixed = " ".join(f"--dim {name}={bound}" for name, bound in bounds.items())
         raise UnsizedError(
-            f"this is no program for every size: {error.what}",
+            f"one program cannot run for every size: {error.what}",
             error.where,
             f"give one size: {fixed}",
         ) from error

@@ -157,7 +157,7 @@ Ranges = Annotated[
         help="The size of a symbolic dimension; N=..64: any size up to that one.",
     ),
 ]
-"""Of commands whose programs may be one for many sizes."""
+"""The sizes of commands that can make one program for many of them."""
 
 
 Winograd = Annotated[

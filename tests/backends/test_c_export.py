@@ -256,7 +256,7 @@ graph returned(x: f32[N, 40], b: f32[40]) -> (same, y, z, flat) {
     flat = Reshape(y, [-1, 20])
 }
 """
-"""What rows do not depend on is computed for all of them, in memory of its own."""
+"""Values that no row decides are computed up to the bound, in memory of their own."""
 TURNED = """
 opset 21
 
@@ -354,7 +354,7 @@ def built(folder: Path, source: str) -> Path:
 
 
 def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
-    """What GUARDED gives an input: its size, if it is not outermost, is in memory of the bound."""
+    """The numbers that GUARDED gives an input; rows of M have the layout of its bound."""
     shape = [numbers[dim] if isinstance(dim, str) else int(dim or 0) for dim in spec.shape or ()]
     memory = [M if dim == "M" else size for dim, size in zip(spec.shape or (), shape, strict=True)]
     flat = (np.arange(np.prod(memory)) * 37 % 23 - 11) / 8
@@ -366,7 +366,7 @@ def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SIZED)
 def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> None:
-    """Nothing behind the rows of a call is read or written: its memory ends there."""
+    """Nothing after the rows of a call is read or written: its memory ends there."""
     text = SIZED[name]
     names = ["M", "N"] if name == "turned" else ["N"]
     dims = [word for one in names for word in ("--dim", f"{one}=..{BOUNDS[one]}")]
@@ -437,7 +437,7 @@ def test_what_is_no_program_for_every_size_is_refused(tmp_path: Path) -> None:
         arguments = [command, tmp_path / "net.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
         result = CliRunner().invoke(app, list(map(str, arguments)))
         assert result.exit_code == 1
-        assert "no program for every size: tile.reduce adds up along a size" in result.stderr
+        assert "cannot run for every size: tile.reduce adds up along a size" in result.stderr
         assert "try: give one size: --dim N=8" in result.stderr
         assert not (tmp_path / "c").exists()
 

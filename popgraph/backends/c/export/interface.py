@@ -251,7 +251,7 @@ void {name}_stop(void);
 
 
 def parameters(interface: Interface) -> str:
-    """What a run is called with."""
+    """The parameters of the function that computes."""
     name = interface.form.name
     sizes = f"const {name}_sizes *sizes, " if interface.sizes else ""
     return f"{name} *self, {sizes}const {name}_inputs *inputs, const {name}_outputs *outputs"
@@ -317,7 +317,7 @@ typedef struct {{
 
 
 def _described_sizes(interface: Interface) -> str:
-    """What is said of sizes, where there are some."""
+    """The members of the description for sizes; none in a static program."""
     if not interface.sizes:
         return ""
     return f"    size_t size_count;\n    const {interface.form.name}_size *sizes;\n"
@@ -357,7 +357,7 @@ def _multiple(member: str, place: Place) -> str:
 
 
 def _plain(label: str) -> str:
-    """A name in words that neither end a comment nor begin one."""
+    """A name that neither ends a comment nor begins one."""
     safe = label.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
     return "".join(each if each.isprintable() else "?" for each in safe).replace("\\", "?")
 
