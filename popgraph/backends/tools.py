@@ -127,6 +127,8 @@ class Vector:
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
+    sizes: Sequence[int] = ()
+    """The sizes of the call, in the order in which the program has them."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,13 @@ class Exporter(Protocol):
     def steps(self) -> int:
         """The number of steps that the check of the sources runs before it compares outputs."""
 
-    def export(self, module: ModuleOp, weights: WeightStore, vector: Vector) -> Exported:
-        """The sources of the program `main`, and a check that runs it on a test vector."""
+    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
+        """
+        The sources of the program `main`, and a check that runs it on test vectors.
+
+        There is one, or one for each of some sizes, the first for the bounds. The inputs of the
+        others are the front of its inputs.
+        """
 
 
 class Tools(Protocol):

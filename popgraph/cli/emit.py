@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
-    Dimensions,
     ExtraPasses,
     Folders,
     IndicesChoice,
     Load,
     ModelFile,
+    Ranges,
     ScheduleFile,
     Switch,
     Threads,
@@ -28,7 +28,7 @@ from popgraph.support.writing import write_files
 def command(
     model: ModelFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
-    dim: Dimensions = None,
+    dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
@@ -54,9 +54,10 @@ def command(
     from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.cli import models
 
-    module, compilation, _ = models.opened(model, dim, value)
+    module, compilation, _ = models.opened(model, dim, value, ranged=True)
     made = options_here(winograd, schedule, tuned, threads, indices, extra)
-    compiler.lower(module, compilation, made)
+    request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
+    models.lower_to_sizes(request, model, dim, value)
     output.mkdir(parents=True, exist_ok=True)
     tools = backend_named(DEFAULT).tools
     files = tools.emit(module, compilation.weights, threads=threads)

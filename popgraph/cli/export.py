@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
-    Dimensions,
     ExtraPasses,
     Folders,
     IndicesChoice,
     Load,
     ModelFile,
+    Ranges,
     ScheduleFile,
     Threads,
     Values,
@@ -27,10 +27,11 @@ from popgraph.support.writing import write_files
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.tools import Exported, Exporter, Vector
-    from popgraph.passes.base import Compilation
+    from popgraph.backends.tools import Exported, Vector
+    from popgraph.compiler import BuildRequest
     from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
+    from popgraph.support.sizes import Size
 
 
 class Weights(StrEnum):
@@ -69,7 +70,7 @@ def command(
         bool,
         typer.Option("--train", help="A step of training, as the `train` section of a text says."),
     ] = False,
-    dim: Dimensions = None,
+    dim: Ranges = None,
     value: Values = None,
     example: Annotated[
         list[str] | None,
@@ -96,54 +97,82 @@ def command(
     the model on a test vector that the reference backend computed. It is C11 for GCC and Clang,
     needs memcpy, memset and libm, has no globals unless --threads is given, and allocates nothing.
     With --train, model_step is a step of training: it computes the loss and moves the weights,
-    which model_save and model_load keep.
+    which model_save and model_load keep. With --dim N=..64, each call of model_run brings a struct
+    of sizes, 1 to 64, and the test vectors are for 64, for 1, and for a size between.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.backends.tools import ExportForm
     from popgraph.cli import models
+    from popgraph.dialects.program.sizes import sizes_of
 
     form = ExportForm(target, name, weights.value, threads, malloc, train)
     exporter = backend_named(DEFAULT).tools.exporter(form)
-    module, compilation, training = models.opened(model, dim, value, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
     made = options(schedule=schedule, indices=indices, passes=extra)
     made = replace(made, machine=exporter.machine, training=training)
     if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)
     given = models.given(module, models.pairs(example or (), "--input"), (), complete=False)
-    vector = _vector(module, compilation, made, given, exporter)
-    compiler.lower(module, compilation, made)
-    found = exporter.export(module, compilation.weights, vector)
+    request = compiler.BuildRequest(module, compilation, made, DEFAULT, threads)
+    sizes, inputs = sizes_of(module), _inputs(module, made, given)
+    vectors = []
+    if not sizes:
+        vectors.append(_vector(request.copied(), inputs, exporter.steps))
+    models.lower_to_sizes(request, model, dim, value, train=train)
+    for numbers in _numbers(sizes):
+        parts = models.at_sizes(model, dim, value, numbers, train=train)
+        own = replace(request, module=parts[0], compilation=parts[1])
+        vectors.append(_vector(own, inputs, exporter.steps, sizes, numbers))
+    found = exporter.export(module, compilation.weights, vectors)
     output.mkdir(parents=True, exist_ok=True)
     write_files([(output / file, parts) for file, parts in found.files.items()])
     typer.echo(f"{output}: {', '.join(sorted(found.files))}")
     typer.echo(_needs(found))
 
 
-def _vector(
-    module: ModuleOp,
-    compilation: Compilation,
-    made: Options,
-    given: Mapping[str, Array],
-    exporter: Exporter,
-) -> Vector:
-    """Inputs, as far as they are not given made up, and what the reference makes of them."""
-    from popgraph import compiler
+def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict[str, Array]:
+    """Inputs of the test vectors, made up as far as they are not given."""
     from popgraph.backends.reference.meaning import random_inputs
-    from popgraph.backends.tools import Vector
     from popgraph.cli import models
 
-    request = compiler.BuildRequest(module, compilation, made, "reference", 1).copied()
-    types = models.signature_of(module)
-    executable = request.executable()
-    drawn = random_inputs(types)
+    drawn = random_inputs(models.signature_of(module))
     if made.training:  # Every loss of classes has the labels 0 and 1.
         drawn = {name: _label(array) for name, array in drawn.items()}
-    inputs = executable.fitted({name: {**drawn, **given}[name] for name in executable.inputs})
-    for _ in range(exporter.steps):
-        outputs = executable.run(inputs)
-    return Vector(inputs, outputs)
+    return {**drawn, **given}
+
+
+def _numbers(sizes: Sequence[Size]) -> Iterator[tuple[int, ...]]:
+    """Sizes to check: the bounds, numbers between, which differ, and 1."""
+    if sizes:
+        bounds = [size.bound for size in sizes]
+        between = [bound * (2 + at % 2) // 5 | 1 for at, bound in enumerate(bounds)]
+        yield from dict.fromkeys(map(tuple, (bounds, between, [1] * len(bounds))))
+
+
+def _vector(
+    request: BuildRequest,
+    inputs: Mapping[str, Array],
+    steps: int,
+    sizes: Sequence[Size] = (),
+    numbers: Sequence[int] = (),
+) -> Vector:
+    """The front of the inputs, as far as the sizes go, and what the reference makes of it."""
+    from popgraph.backends.tools import Vector
+    from popgraph.support.sizes import with_sizes
+
+    executable = replace(request, backend="reference", threads=1).executable()
+    shapes = {name: inputs[name].shape for name in executable.inputs}
+    named = {size.name: number for size, number in zip(sizes, numbers, strict=True)}
+    ends = with_sizes(shapes, sizes, named)
+    fronts = {
+        name: inputs[name][tuple(slice(0, end) for end in shape)] for name, shape in ends.items()
+    }
+    given = executable.fitted(fronts)
+    for _ in range(steps):
+        outputs = executable.run(given)
+    return Vector(given, outputs, numbers)
 
 
 def _label(array: Array) -> Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from popgraph.cli.report import note
-from popgraph.support.errors import ModelError, PopgraphError, RunError
+from popgraph.support.errors import ModelError, PopgraphError, RunError, UnsizedError
 from popgraph.support.files import MODELS
 from popgraph.support.garbage import while_importing
 from popgraph.support.reading import no_such
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from popgraph.backends.interface import KnownCall
+    from popgraph.compiler import BuildRequest
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
@@ -80,6 +82,56 @@ def opened(
         check_structure(module, compilation)
         check_static(module)
     return module, compilation, training
+
+
+def at_sizes(
+    path: Path,
+    dim: Iterable[str] | None,
+    value: Iterable[str] | None,
+    numbers: Sequence[int],
+    *,
+    train: bool = False,
+) -> tuple[ModuleOp, Compilation]:
+    """The model that `opened` leaves open up to bounds, with these numbers for its sizes."""
+    known, bounds = ranges(dim or ())
+    found = {**known, **dict(zip(sorted(bounds), numbers, strict=True))}
+    texts = [f"{name}={size}" for name, size in found.items()]
+    module, compilation, _ = opened(path, texts, value, train=train)
+    return module, compilation
+
+
+def lower_to_sizes(
+    request: BuildRequest,
+    path: Path,
+    dim: Iterable[str] | None,
+    value: Iterable[str] | None,
+    *,
+    train: bool = False,
+) -> None:
+    """
+    Lowers the module of a request, which `opened` made with the same options.
+
+    `UnsizedError` unless it is one program for all sizes up to the bounds in `dim`.
+    """
+    from popgraph.compiler.generalize import probes_of
+
+    def probe() -> BuildRequest:
+        others = [*probes_of(bounds).values()]
+        module, compilation = at_sizes(path, dim, value, others, train=train)
+        return replace(request, module=module, compilation=compilation)
+
+    _, bounds = ranges(dim or ())
+    bounds = dict(sorted(bounds.items()))
+    made = replace(request, probe=probe) if bounds else request
+    try:
+        made.lower(request.options)
+    except UnsizedError as error:
+        fixed = " ".join(f"--dim {name}={bound}" for name, bound in bounds.items())
+        raise UnsizedError(
+            f"one program cannot run for every size: {error.what}",
+            error.where,
+            f"give one size: {fixed}",
+        ) from error
 
 
 def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:

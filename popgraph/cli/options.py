@@ -149,6 +149,17 @@ Dimensions = Annotated[
 ]
 
 
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="N=4",
+        help="The size of a symbolic dimension; N=..64: any size up to that one.",
+    ),
+]
+"""The sizes of commands that can make one program for many of them."""
+
+
 Winograd = Annotated[
     Switch,
     typer.Option(

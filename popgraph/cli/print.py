@@ -18,6 +18,7 @@ from popgraph.cli.options import (
     Level,
     Load,
     ModelFile,
+    Ranges,
     ScheduleFile,
     Switch,
     Threads,
@@ -70,13 +71,7 @@ def command(
     elide: Annotated[
         bool, typer.Option(help="Leave out elements of large constants and ends of long lists.")
     ] = False,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="N=4",
-            help="The size of a symbolic dimension; N=..64: any size up to that one.",
-        ),
-    ] = None,
+    dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,

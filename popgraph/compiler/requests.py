@@ -304,10 +304,7 @@ class BuildRequest:
             own = key is not None and not (options.passes or options.disabled)
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
-                settled = self.settled
-                if self.probe is not None:
-                    self._prove(options, self.probe())
-                lower(self.module, self.compilation, options, level=backend.level, settled=settled)
+                self.lower(options)
             finally:
                 self.compilation.kernels = None
             return backend.build(
@@ -319,6 +316,17 @@ class BuildRequest:
                 soon=soon,
                 known=known,
             )
+
+    def lower(self, options: Options) -> None:
+        """
+        Takes the module down to what its backend builds from.
+
+        `UnsizedError` unless it is one program for all sizes that its calls bring.
+        """
+        if self.probe is not None:
+            self._prove(options, self.probe())
+        level, settled = self._backend.level, self.settled
+        lower(self.module, self.compilation, options, level=level, settled=settled)
 
     def _prove(self, options: Options, probe: BuildRequest) -> None:
         """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""

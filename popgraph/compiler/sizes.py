@@ -41,7 +41,8 @@ def specialise(
         )
     types = input_types(module)
     found = [
-        Size(name, bound, tuple(_places(types, name))) for name, bound in sorted(bounds.items())
+        Size(f"size {name}" if name in types else name, bound, tuple(_places(types, name)))
+        for name, bound in sorted(bounds.items())
     ]
     unknown = sorted({*given, *bounds} - symbols(types.values()))
     if unknown:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
@@ -19,11 +23,13 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 
+import popgraph
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build.toolchain import candidates, probe
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.emit import emit, header, sources
 from popgraph.backends.c.print import program as printer
+from popgraph.cli import app
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError
@@ -152,3 +158,39 @@ def test_the_build_line_says_what_popgraph_compiles_with() -> None:
         assert f"{compiler.name} {' '.join(flags)} -std=gnu11 -O2" in text
     assert "-pthread" in several
     assert "-pthread" not in alone
+
+
+ROWS = "graph rows(x: f32[N, 6]) -> y {\n weight w: f32[6, 9] = he_normal\n y = Relu(x @ w)\n}"
+
+
+def test_a_description_names_sizes(tmp_path: Path) -> None:
+    """A program for many sizes is called as the description says."""
+    (tmp_path / "rows.pgraph").write_text(ROWS)
+    arguments = ["emit", tmp_path / "rows.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    described = json.loads((tmp_path / "c/program.json").read_text())
+    (size,) = described["sizes"]
+    assert (size["name"], size["bound"]) == ("N", 8)
+    assert (
+        '"N" is a size of a run, 1 to 8: axis 0 of "x", axis 0 of "y"'
+        in (tmp_path / "c/main.h").read_text()
+    )
+    subprocess.run(shlex.split(described["build"]), cwd=tmp_path / "c", check=True)
+    library = ctypes.CDLL(str(tmp_path / "c/model.so"))
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    y = np.zeros((5, 9), np.float32)
+    given = {"N": np.array(5), "x": x, "y": y}
+    arrays = []
+    for entry in described["memory"]:
+        sizes = {"arena": described["arena"], "persistent": described["persistent"]}
+        array = given.get(entry.get("name", ""), np.zeros(sizes.get(entry["space"], 0) + 64))
+        if "file" in entry:
+            array = np.fromfile(tmp_path / "c" / entry["file"], np.float32)
+        arrays.append(array)
+    pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+    pointers[0] = 1
+    library.main_prepare(pointers)
+    library.main_run(pointers)
+    expected = popgraph.compile(ROWS, backend="reference")(x=x)["y"]
+    np.testing.assert_allclose(y, expected, 1e-5, 1e-6)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.backends.c.export.names import members, quoted
 from popgraph.cli import app
+from popgraph.support.arrays import Array
+from popgraph.support.description import TensorSpec
 
 NETWORK = """
 opset 21
@@ -239,6 +243,203 @@ def test_cpp_calls_it_and_hears_of_indices_and_of_alignment(tmp_path: Path) -> N
     subprocess.run([*command, "-lm", "-o", "user"], cwd=folder, check=True)
     told = subprocess.run(["./user"], cwd=folder, capture_output=True, text=True, check=True)
     assert told.stdout == "0 2 x f32\n1 0 0\n"
+
+
+RETURNED = """
+opset 21
+
+graph returned(x: f32[N, 40], b: f32[40]) -> (same, y, z, flat) {
+    everywhere = Exp(Expand(Softmax(b), Shape(x)))
+    same = Identity(x)
+    z = CumSum(everywhere, 1) * x
+    y = everywhere + x
+    flat = Reshape(y, [-1, 20])
+}
+"""
+"""Values that no row decides are computed up to the bound, in memory of their own."""
+TURNED = """
+opset 21
+
+graph turned(x: f32[4, M, 8], b: f32[N, 3]) -> (y, t, z) {
+    y = Relu(x)
+    t = Transpose(x, perm=[1, 0, 2])
+    z = Reshape(Exp(b), [-1])
+}
+"""
+CONVOLUTIONS = """
+opset 21
+
+graph convolutions(x: f32[N, 3, 12, 12]) -> (y) {
+    weight w: f32[16, 3, 5, 5] = he_normal(seed=1)
+    weight depth: f32[16, 1, 3, 3] = he_normal(seed=2)
+    weight last: f32[16, 5] = glorot_uniform(seed=3)
+    h = MaxPool(Relu(Conv(x, w, pads=[2, 2, 2, 2])), kernel_shape=[2, 2], strides=[2, 2])
+    y = Softmax(Flatten(GlobalAveragePool(Conv(h, depth, pads=[1, 1, 1, 1], group=16))) @ last)
+}
+"""
+BOUNDS = {"N": (N := 9), "M": (M := 7)}
+SIZED = {
+    "convolutions": CONVOLUTIONS,
+    "returned": RETURNED,
+    "turned": TURNED,
+}
+GUARDED = """
+#define _GNU_SOURCE
+#include "model.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE = 1 << 16 };
+
+/* Memory that ends where nothing may be read or written. */
+static float *guarded(const model_tensor *tensor, const int64_t *sizes, size_t *count) {
+    size_t inner = 1;
+    *count = 1;
+    for (size_t axis = 0; axis < tensor->rank; axis++) {
+        const int size = tensor->size[axis];
+        const size_t most = size < 0 ? 1 : (size_t)model_about.sizes[size].max;
+        const size_t own = size < 0 ? 1 : (size_t)sizes[size];
+        const size_t outer = *count;
+        *count *= outer > 1 ? tensor->shape[axis] : tensor->shape[axis] / most * own;
+        inner *= tensor->shape[axis];
+    }
+    const size_t bytes = *count * sizeof(float);
+    const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    char *memory = mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory + whole, PAGE, PROT_NONE)) exit(10);
+    return (float *)(void *)(memory + whole - bytes);
+}
+
+int main(int count, char **texts) {
+    int64_t numbers[8];
+    float *arrays[2][8];
+    size_t counts[8];
+    model_sizes sizes;
+    model_inputs inputs;
+    model_outputs outputs;
+    for (int at = 1; at < count; at++) numbers[at - 1] = atoll(texts[at]);
+    memcpy(&sizes, numbers, sizeof sizes);
+    model *self = model_new();
+    for (size_t at = 0; at < model_about.input_count; at++) {
+        size_t elements;
+        arrays[0][at] = guarded(&model_about.inputs[at], numbers, &elements);
+        for (size_t one = 0; one < elements; one++)
+            arrays[0][at][one] = (float)((int)(one * 37 % 23) - 11) / 8;
+    }
+    for (size_t at = 0; at < model_about.output_count; at++)
+        arrays[1][at] = guarded(&model_about.outputs[at], numbers, &counts[at]);
+    memcpy(&inputs, arrays[0], sizeof inputs);
+    memcpy(&outputs, arrays[1], sizeof outputs);
+    const int code = model_run(self, &sizes, &inputs, &outputs);
+    for (size_t at = 0; at < model_about.output_count; at++)
+        fwrite(arrays[1][at], sizeof(float), counts[at], stdout);
+    model_delete(self);
+    return code;
+}
+"""
+
+
+def built(folder: Path, source: str) -> Path:
+    """A program that calls exported C; every warning is an error."""
+    made(folder, "libmodel.a")
+    (folder / "user.c").write_text(source)
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "user.c"]
+    subprocess.run(
+        [*command, "libmodel.a", "-lm", "-pthread", "-o", "user"], cwd=folder, check=True
+    )
+    return folder / "user"
+
+
+def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
+    """The numbers that GUARDED gives an input; rows of M have the layout of its bound."""
+    shape = [numbers[dim] if isinstance(dim, str) else int(dim or 0) for dim in spec.shape or ()]
+    memory = [M if dim == "M" else size for dim, size in zip(spec.shape or (), shape, strict=True)]
+    flat = (np.arange(np.prod(memory)) * 37 % 23 - 11) / 8
+    whole: Array = flat.astype(np.float32).reshape(memory)
+    return whole[tuple(map(slice, shape))]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", SIZED)
+def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> None:
+    """Nothing after the rows of a call is read or written: its memory ends there."""
+    text = SIZED[name]
+    names = ["M", "N"] if name == "turned" else ["N"]
+    dims = [word for one in names for word in ("--dim", f"{one}=..{BOUNDS[one]}")]
+    folder = exported(tmp_path, *dims, "--threads", threads, text=text)
+    told = made(folder)
+    assert told.count("N = ") == 3
+    assert "good" in told
+    user = built(folder, GUARDED)
+    run = popgraph.compile(text, backend="reference")
+    for size in (1, 2, 5, 8, N):
+        numbers = {"N": size, "M": min(size, M)}
+        words = [str(numbers[one]) for one in names]
+        done = subprocess.run([str(user), *words], capture_output=True)
+        assert done.returncode == 0, done.stderr
+        wanted = run({spec.name: made_up(spec, numbers) for spec in run.inputs.values()})
+        if name == "turned":  # The one output with rows of the bound.
+            rows = np.zeros((4, M, 8), np.float32)
+            rows[:, : numbers["M"]] = wanted["y"]
+            wanted["y"] = rows
+        expected = np.concatenate([array.reshape(-1) for array in wanted.values()])
+        np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), expected, 1e-4, 1e-5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
+def test_sizes_out_of_range_do_nothing(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=..9", text=CONVOLUTIONS)
+    source = GUARDED.replace("= model_run(", "= (sizes.N = SIZE, model_run)(")
+    for size in ("0", "-3", "10", "INT64_MAX", "INT64_MIN"):
+        user = built(folder, source.replace("SIZE", size))
+        done = subprocess.run([str(user), "2"], capture_output=True)
+        assert done.returncode == 3, size
+        assert not any(done.stdout)
+
+
+def test_the_check_finds_loops_that_end_elsewhere(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=..9", text=CONVOLUTIONS)
+    source = (folder / "model.c").read_text()
+    assert source.count("&sizes->N;") == 1
+    (folder / "model.c").write_text(source.replace("&sizes->N;", "&(const int64_t){1};"))
+    made(folder, "check_model")
+    done = subprocess.run(["./check_model"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "too far" in done.stdout
+
+
+def test_sizes_and_inputs_may_have_the_same_name(tmp_path: Path) -> None:
+    text = "graph same(n: f32[n, 3], N: f32[N, 2]) -> (y, z) {\n y = Relu(n)\n z = Relu(N)\n}"
+    folder = exported(tmp_path, "--dim", "n=..7", "--dim", "N=..5", text=text)
+    assert "good" in made(folder)
+    header = (folder / "model.h").read_text()
+    assert "int64_t size_N; /* size N, 1 to 5 */" in header
+    assert "#define MODEL_SIZE_N_2_MAX 7 " in header, "macros of n and N differ"
+
+
+def test_a_static_program_has_no_sizes(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "--dim", "N=2")
+    for name in ("model.h", "model.c", "main.c", "check_data.h"):
+        assert not re.search(r"model_sizes?\b|BAD_SIZE|checked\[", (folder / name).read_text()), (
+            name
+        )
+
+
+def test_what_is_no_program_for_every_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(
+        "graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}"
+    )
+    for command in ("export", "emit"):
+        arguments = [command, tmp_path / "net.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
+        result = CliRunner().invoke(app, list(map(str, arguments)))
+        assert result.exit_code == 1
+        assert "cannot run for every size: tile.reduce adds up along a size" in result.stderr
+        assert "try: give one size: --dim N=8" in result.stderr
+        assert not (tmp_path / "c").exists()
 
 
 def indices(folder: Path) -> str:

@@ -49,7 +49,7 @@ def wrong_in(place: Path, batch: Sequence[Part], told: Mapping[str, str]) -> lis
     inputs = {name: given[name] for name in executable.inputs}
     vector = Vector(inputs, executable.run(inputs))
     compiler.lower(module, compilation, options)
-    made = export(module, compilation.weights, Form(target_of("native")), vector)
+    made = export(module, compilation.weights, Form(target_of("native")), [vector])
     place.mkdir()
     for name, content in made.files.items():
         (place / name).write_bytes(b"".join(content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,10 +18,12 @@ from popgraph.backends.c.print.module import frame_header, print_kernels, progra
 from popgraph.backends.c.print.program import ENTRIES
 from popgraph.backends.c.print.unit import SERIAL, also_included, headers, kernel_unit
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod, text
+from popgraph.support.sizes import Place, Size
 
 Files = dict[str, list[memoryview]]
 """Contents by name, in parts."""
@@ -43,7 +45,7 @@ def sources(module: ModuleOp, name: str = "main", threads: int | None = None) ->
 def header(module: ModuleOp, name: str = "main", threads: int | None = None) -> str:
     """What software that the program is built into includes."""
     program = find_program(module, name)
-    return _header(program, Layout(program), _build_line(module, threads))
+    return _header(program, Layout(program), sizes_of(module), _build_line(module, threads))
 
 
 def emit(
@@ -52,6 +54,8 @@ def emit(
     """Everything: sources, `NAME.h`, what constants and variables begin with, `program.json`."""
     program = find_program(module, name)
     described, files = _description(program, weights, _build_line(module, threads))
+    if sizes := sizes_of(module):
+        described["sizes"] = [asdict(size) for size in sizes]
     texts = sources(module, name, threads)
     texts |= {
         f"{name}.h": header(module, name, threads),
@@ -96,7 +100,7 @@ def _entry(number: int, slot: Slot, weights: WeightStore, files: Files) -> dict[
     return entry
 
 
-def _header(program: ProgramOp, layout: Layout, build: str) -> str:
+def _header(program: ProgramOp, layout: Layout, sizes: Sequence[Size], build: str) -> str:
     name = program.sym_name.data
     prefix = _identifier(name)
     entries = "\n".join(_entries(prefix, layout))
@@ -106,7 +110,7 @@ def _header(program: ProgramOp, layout: Layout, build: str) -> str:
  * is one step. Both take a table of {len(layout.slots)} pointers, described below. All memory
  * begins at a multiple of 64 bytes and belongs to the caller. Two runs at once need two tables.
  * {name}_stop ends the threads that were started: to be called before a library is unloaded.
- *
+{_sizes(sizes)} *
  *     {_comment(build)}
  */
 #ifndef {prefix}_H
@@ -126,6 +130,24 @@ void {name}_stop(void);
 
 #endif
 """
+
+
+def _sizes(sizes: Sequence[Size]) -> str:
+    """Lines about the inputs that are sizes of a run."""
+    return "".join(
+        f" * The input {_comment(json.dumps(size.name))} is a size of a run, 1 to {size.bound}: "
+        f"{_listed([*size.inputs, *size.outputs])}\n"
+        f" * end there, and nothing after that is read or written.\n"
+        for size in sizes
+    )
+
+
+def _listed(places: Sequence[Place]) -> str:
+    return ", ".join(
+        f"axis {place.axis} of {_comment(json.dumps(place.tensor))}"
+        + (f" (times {place.factor})" if place.factor > 1 else "")
+        for place in places
+    )
 
 
 def _entries(prefix: str, layout: Layout) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile import LaunchOp
+from popgraph.dialects.tile.running import ends_of
 from popgraph.passes.program.section import Section, Step
 from popgraph.passes.program.storage import Storage, size_of
 
@@ -59,12 +60,26 @@ class InPlace:
                     continue
                 if source.space != "arena" or source.last != time or result.first != time:
                     continue
+                if not _ends_like(section.steps[source.first], launch):
+                    continue
                 if result.space == "variable" and not self.may_replace(
                     self.variables[result.label], source
                 ):
                     continue
                 used |= {source, result}
                 _take_over(source, result)
+
+
+def _ends_like(maker: Step, launch: Step) -> bool:
+    """
+    Whether what a launch may write over was written no further than it writes itself.
+
+    The memory may be the caller's, who need not have more than the sizes of the call.
+    """
+    if not isinstance(launch, LaunchOp):
+        return True
+    made = ends_of(maker) if isinstance(maker, LaunchOp) else []
+    return {*ends_of(launch)} <= {*made}
 
 
 def _take_over(source: Storage, result: Storage) -> None:

@@ -38,6 +38,7 @@ from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.to_loops import emitter_of
 from popgraph.passes.tuning import Target
 from popgraph.support.errors import UnsizedError
@@ -81,6 +82,7 @@ class BindSizes(Pass):
 
 
 def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], flow: SizeFlow) -> None:
+    _copy_returned(graph)
     for number, size in enumerate(sizes):
         for place in size.inputs:
             flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
@@ -123,6 +125,33 @@ def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
                     body.block.insert_arg(NUMBER, len(body.block.args))
                 body.properties["input_names"] = names_attribute(made.argument_names)
                 _pass_on(body, count, flow)
+
+
+def _copy_returned(graph: GraphOp) -> None:
+    """
+    Copies inputs that are outputs, and outputs that are returned twice, by loops that can end.
+
+    return %x -> %y = tile.map %x; return %y
+
+    plan-memory would copy them, too, but up to the bounds: more than the caller has.
+    """
+    end, taken = graph.return_op, set[SSAValue](graph.block.args)
+    for number, value in enumerate(end.values):
+        memory = _memory_of(value)
+        if memory in taken:
+            shape = tensor(value).get_shape()
+            copy = movement(value, AffineMap.identity(len(shape)), shape)
+            copy.location = end.location
+            graph.block.insert_op_before(copy, end)
+            end.operands[number] = copy.outputs[0]
+        taken.add(memory)
+
+
+def _memory_of(value: SSAValue) -> SSAValue:
+    """The tensor whose memory a value is in."""
+    while isinstance(value.owner, tile.ViewOp):
+        value = value.owner.source
+    return value
 
 
 @dataclass
@@ -219,6 +248,9 @@ class SizeFlow:
                     if map_ is None
                     else loops_over(map_, axis, end, op)
                 )
+                if not found and is_factor(op, value):
+                    # Vectors may read on into the next step, which only the bound has.
+                    raise _unsized("multiplies by the first step of a size", op)
                 _join(loops, found, "loop", op)
         if any(loop >= op.parallel_rank for loop in loops):
             raise _unsized("adds up along a size", op)
@@ -367,6 +399,11 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
                 raise _unsized("looks up elements along a size", op)
             _join(loops, {index.dim.value.data: end}, "loop", op)
     return loops
+
+
+def is_factor(op: Looped, value: SSAValue) -> bool:
+    """Whether a contraction makes its sums of a value."""
+    return isinstance(op, tile.ContractOp) and value in (op.lhs, op.rhs, *op.block_inputs)
 
 
 def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:

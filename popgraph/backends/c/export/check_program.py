@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from popgraph.backends.c.export.interface import Interface, Weights, c_type
 from popgraph.backends.c.export.source import padded_words, words_text
@@ -20,17 +20,30 @@ STEPS = 3
 """Steps of a training whose last results are compared."""
 
 
-def data(interface: Interface, vector: Vector) -> str:
-    """check_data.h."""
+def data(interface: Interface, vectors: Sequence[Vector]) -> str:
+    """check_data.h: the inputs of the first vector, and the outputs of all."""
     parts = ["/* Inputs, and the outputs that the reference backend of PopGraph computed. */\n"]
-    for what, tensors, arrays in (
-        ("given", interface.inputs, vector.inputs),
-        ("wanted", interface.outputs, vector.outputs),
-    ):
+    lists = [("given_{}", interface.inputs, vectors[0].inputs)]
+    for number, vector in enumerate(vectors):
+        name = "wanted_{}" + (f"_{number}" if interface.sizes else "")
+        lists.append((name, interface.outputs, vector.outputs))
+    for name, tensors, arrays in lists:
         for member, (_, slot) in tensors.items():
             words = words_text(padded_words(arrays[slot.label]))
-            parts.append(f"static const uint64_t {what}_{member}[] = {{\n{words}\n}};\n")
+            parts.append(f"static const uint64_t {name.format(member)}[] = {{\n{words}\n}};\n")
+    if interface.sizes:
+        parts += _checks(interface, vectors)
     return "\n".join(parts)
+
+
+def _checks(interface: Interface, vectors: Sequence[Vector]) -> Iterator[str]:
+    """The sizes to check, and the outputs for each."""
+    name = interface.form.name
+    rows = "".join(f"    {{{', '.join(map(str, vector.sizes))}}},\n" for vector in vectors)
+    yield f"static const {name}_sizes checked[] = {{\n{rows}}};\n"
+    for member in interface.outputs:
+        wanted = ", ".join(f"wanted_{member}_{number}" for number in range(len(vectors)))
+        yield f"static const uint64_t *const wanted_{member}[] = {{{wanted}}};\n"
 
 
 MAIN = """\
@@ -90,8 +103,8 @@ static double distance(const NAME_tensor *tensor, const void *found, const void 
     return apart == 0.0 ? 0.0 : apart / (largest > 1e-6 ? largest : 1e-6);
 }
 
-static int compare(size_t output, const void *found, const void *wanted, double tolerance) {
-    const NAME_tensor *tensor = &NAME_about.outputs[output];
+FRONTstatic int compare(HEAD) {
+    const NAME_tensor TENSOR;
     const double apart = distance(tensor, found, wanted);
     const int good = apart >= 0.0 && apart <= tolerance;
     if (apart < 0.0) printf("%s: not equal\\n", tensor->name);
@@ -110,7 +123,17 @@ int main(int count, char **arguments) {
     static NAME self;
     const int more = count > 1 ? atoi(arguments[1]) : 0;
     int good = 1;
-LOAD    if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
+LOADRUNS    puts(good ? "good" : "BAD");
+    if (more > 0) {
+        const double start = seconds();
+        for (int at = 0; at < more; at++) NAME_VERB(&self, SIZES&inputs, &outputs);
+        printf("%g ms a VERB\\n", 1e3 * (seconds() - start) / more);
+    }
+    return good ? 0 : 1;
+}
+"""
+RUNS = """\
+    if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
         puts("memory is not aligned");
         return 1;
     }
@@ -122,14 +145,55 @@ LOAD    if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
             return 1;
         }
     }
-COMPARE    puts(good ? "good" : "BAD");
-    if (more > 0) {
-        const double start = seconds();
-        for (int at = 0; at < more; at++) NAME_VERB(&self, &inputs, &outputs);
-        printf("%g ms a VERB\\n", 1e3 * (seconds() - start) / more);
+COMPARE"""
+HEAD = "size_t output, const void *found, const void *wanted, double tolerance"
+TENSOR = "*tensor = &NAME_about.outputs[output]"
+
+RUNS_OF_SIZES = """\
+    const NAME_inputs inputs = {GIVEN};
+    const NAME_outputs outputs = {FOUND};
+    for (size_t check = 0; check < sizeof checked / sizeof *checked; check++) {
+        const NAME_sizes *sizes = &checked[check];
+PRINT        if (NAME_init(&self, memoryWEIGHTS) != MACRO_OK) {
+            puts("memory is not aligned");
+            return 1;
+        }
+        for (int at = 0; at < STEPS; at++) {
+            if (NAME_VERB(&self, sizes, &inputs, &outputs) != MACRO_OK) {
+                puts("a size or an index is out of range");
+                return 1;
+            }
+        }
+COMPARE    }
+"""
+HEAD_OF_SIZES = """
+    size_t output, void *found, const void *wanted, double tolerance, const NAME_sizes *sizes"""
+TENSOR_OF_SIZES = "part = front(&NAME_about.outputs[output], found, sizes), *tensor = &part"
+FRONT = """\
+/* An output that ends at sizes: moves what is in it to the front. */
+static NAME_tensor front(const NAME_tensor *whole, void *found, const NAME_sizes *sizes) {
+    const int64_t numbers[] = {NUMBERS};
+    const size_t bytes = whole->elements ? whole->bytes / whole->elements : 0;
+    NAME_tensor part = *whole;
+    for (size_t axis = 0; axis < whole->rank; axis++) {
+        const int size = whole->size[axis];
+        if (size < 0) continue;
+        part.shape[axis] /= (size_t)NAME_about.sizes[size].max;
+        part.shape[axis] *= (size_t)numbers[size];
     }
-    return good ? 0 : 1;
+    part.elements = 0;
+    for (size_t at = 0; at < whole->elements; at++) {
+        size_t rest = at;
+        int inside = 1;
+        for (size_t axis = whole->rank; axis-- > 0; rest /= whole->shape[axis])
+            inside &= rest % whole->shape[axis] < part.shape[axis];
+        if (!inside) continue;
+        memmove((char *)found + bytes * part.elements++, (char *)found + bytes * at, bytes);
+    }
+    part.bytes = bytes * part.elements;
+    return part;
 }
+
 """
 FILE = """\
     FILE *file = fopen("NAME_weights.bin", "rb");
@@ -155,8 +219,15 @@ def main(interface: Interface) -> str:
         for member, (_, slot) in interface.outputs.items()
     ]
     given = [f"(const {c_type(slot)} *)given_{one}" for one, (_, slot) in interface.inputs.items()]
-    frame = MAIN
+    frame, sizes = MAIN, [*interface.sizes]
+    printed = ", ".join(f"{one} = %lld" for one in sizes)
+    numbers = "".join(f", (long long)sizes->{one}" for one in sizes)
     for word, text in {
+        "FRONT": FRONT if sizes else "",
+        "HEAD": HEAD_OF_SIZES if sizes else HEAD,
+        "TENSOR": TENSOR_OF_SIZES if sizes else TENSOR,
+        "RUNS": RUNS_OF_SIZES if sizes else RUNS,
+        "SIZES": "checked, " if sizes else "",
         "STATICS": "\n".join(statics) + "\nBUFFERS",
         "LOAD": FILE if is_file else "",
         "memoryWEIGHTS": "memory, weights" if is_file else "memory",
@@ -172,6 +243,8 @@ def main(interface: Interface) -> str:
         "GIVEN": ", ".join(given) or "NULL",
         "FOUND": ", ".join(f"found_{one}" for one in interface.outputs) or "NULL",
         "COMPARE": "".join(_compared(interface)),
+        "PRINT": f'        printf("{printed}:\\n"{numbers});\n',
+        "NUMBERS": ", ".join(f"sizes->{one}" for one in sizes),
     }
     return re.sub("|".join(tensors), lambda match: tensors[match[0]], frame)
 
@@ -186,4 +259,8 @@ def _compared(interface: Interface) -> Iterator[str]:
     for number, (member, (_, slot)) in enumerate(interface.outputs.items()):
         assert slot.dtype is not None
         tolerance = TOLERANCES.get(slot.dtype.name, OF_F32)
-        yield f"    good &= compare({number}, found_{member}, wanted_{member}, {tolerance:g});\n"
+        end, more, indent = "", "", "    "
+        if interface.sizes:
+            end, more, indent = "[check]", ", sizes", "        "
+        passed = f"found_{member}, wanted_{member}{end}, {tolerance:g}{more}"
+        yield f"{indent}good &= compare({number}, {passed});\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,7 +20,11 @@ from popgraph.support.machine import Machine
 
 
 def export(
-    module: ModuleOp, weights: WeightStore, form: Form, vector: Vector, program: str = "main"
+    module: ModuleOp,
+    weights: WeightStore,
+    form: Form,
+    vectors: Sequence[Vector],
+    program: str = "main",
 ) -> Exported:
     """The program of that name, in a module that has gone through all passes."""
     check_name(form.name)
@@ -31,7 +36,7 @@ def export(
         f"{name}.c": source.source(module, interface, program),
         f"{name}_runtime.h": source.runtime(interface.pooled),
         "main.c": check_program.main(interface),
-        "check_data.h": check_program.data(interface, vector),
+        "check_data.h": check_program.data(interface, vectors),
         "Makefile": build_files.makefile(interface),
         "CMakeLists.txt": build_files.cmake(interface),
     }
@@ -63,8 +68,8 @@ class CExporter:
     def steps(self) -> int:
         return check_program.STEPS if self.form.train else 1
 
-    def export(self, module: ModuleOp, weights: WeightStore, vector: Vector) -> Exported:
-        return export(module, weights, self.form, vector)
+    def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
+        return export(module, weights, self.form, vectors)
 
 
 def exporter(form: ExportForm) -> CExporter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -17,6 +17,7 @@ from popgraph.backends.c.print.unit import Kernel, kernel_unit
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod
@@ -75,7 +76,7 @@ class Image:
 
 def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
     """The images of a program, in which the work on constants has been done."""
-    table = Layout(find_program(module, name)).table
+    table = replace(Layout(find_program(module, name)).table, sizes=sizes_of(module))
     rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
     for number, slot in enumerate(table.slots):
         content = _content(slot, table, module, weights, name)

@@ -11,7 +11,8 @@ from popgraph.backends.c.export.image import ALIGNMENT, Image, size_of
 from popgraph.backends.c.export.names import members
 from popgraph.backends.c.export.targets import ExportTarget
 from popgraph.backends.c.memory.table import Slot
-from popgraph.support.shapes import text
+from popgraph.support.shapes import prod, text
+from popgraph.support.sizes import Place, Size
 
 TYPES = {
     "f32": "float",
@@ -76,9 +77,34 @@ class Interface:
         """The same of what a run leaves for the next one, in the order of its memory."""
         return self._named("variable")
 
+    @cached_property
+    def sizes(self) -> dict[str, tuple[int, Size]]:
+        """The sizes that a call brings, by member of their struct; none of a static program."""
+        table = self.image.table
+        spelled, numbers = members(size.name for size in table.sizes), table.named("input")
+        return {spelled[size.name]: (numbers[size.name], size) for size in table.sizes}
+
+    def bound(self, member: str) -> str:
+        """The macro of the largest number that a size may be."""
+        alike = [one for one in self.sizes if one.upper() == member.upper()]
+        number = f"_{alike.index(member) + 1}" if member != alike[0] else ""
+        return f"{self.form.name}_{member}{number}_max".upper()
+
+    def axes(self, slot: Slot) -> dict[int, tuple[str, Place]]:
+        """The axes of a tensor that end at sizes, each with the member of its size."""
+        return {
+            place.axis: (member, place)
+            for member, (_, size) in self.sizes.items()
+            for place in {"input": size.inputs, "output": size.outputs}.get(slot.space, ())
+            if place.tensor == slot.label
+        }
+
     def _named(self, space: str) -> dict[str, tuple[int, Slot]]:
         table = self.image.table
-        hidden = {check.output for check in table.checks} if space == "output" else set[str]()
+        hidden = {
+            "input": {size.name for size in table.sizes},
+            "output": {check.output for check in table.checks},
+        }.get(space, set())
         numbers = {
             label: number for label, number in table.named(space).items() if label not in hidden
         }
@@ -117,7 +143,7 @@ def header(interface: Interface) -> str:
 #define {macro}_WEIGHTS_BYTES {image.rom_bytes}
 #define {macro}_ALIGNMENT {ALIGNMENT} /* Where both must begin: at a multiple of this. */
 #define {macro}_RANK {max(rank, 1)} /* The most axes that a tensor has. */
-
+{_bounds(interface)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -126,22 +152,22 @@ extern "C" {{
 enum {{
     {macro}_OK = 0,
     {macro}_UNALIGNED = 1, /* Memory does not begin where it must. */
-    {macro}_BAD_INDEX = 2  /* An index in the inputs is out of range: outputs mean nothing. */
+    {_codes(interface)}
 }};
 
 /* A model; only its functions look inside. */
 typedef struct {{
     void *slots[{len(image.table.slots)}];
 }} {name};
-
+{_sizes(interface)}
 /* The arrays that a run reads. They may begin anywhere that their elements may. */
 typedef struct {{
-{_struct(interface.inputs, "const ")}
+{_struct(interface, interface.inputs, "const ")}
 }} {name}_inputs;
 
 /* The arrays that a run writes; they overlap nothing. */
 typedef struct {{
-{_struct(interface.outputs, "")}
+{_struct(interface, interface.outputs, "")}
 }} {name}_outputs;
 
 /* One of these arrays, in words. */
@@ -149,15 +175,15 @@ typedef struct {{
     const char *name; /* As the network has it. */
     const char *type; /* f32, i64, ...; f16 and bf16 are bits, less than a byte has one. */
     size_t elements, bytes, rank, shape[{macro}_RANK];
-}} {name}_tensor;
-
+{_tensor_sizes(interface)}}} {name}_tensor;
+{_size(interface)}
 /* Everything that can be asked of the network; tensors are in the order of the structs above. */
 typedef struct {{
     const char *name, *target;
     size_t memory_bytes, weights_bytes, alignment;
     size_t input_count, output_count;
     const {name}_tensor *inputs, *outputs;
-{_described_variables(interface)}}} {name}_description;
+{_described_variables(interface)}{_described_sizes(interface)}}} {name}_description;
 
 extern const {name}_description {name}_about;
 
@@ -198,7 +224,7 @@ int {name}_init({name} *self, void *memory{given});
 
 /* {_MEANING[verb]} It allocates nothing. */
 int {name}_{verb}(
-    {name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs);
+    {parameters(interface)});
 """
     if state := interface.image.state_bytes:
         found += f"""
@@ -224,9 +250,82 @@ void {name}_stop(void);
     return found
 
 
-def _struct(tensors: dict[str, tuple[int, Slot]], constant: str) -> str:
+def parameters(interface: Interface) -> str:
+    """The parameters of the function that computes."""
+    name = interface.form.name
+    sizes = f"const {name}_sizes *sizes, " if interface.sizes else ""
+    return f"{name} *self, {sizes}const {name}_inputs *inputs, const {name}_outputs *outputs"
+
+
+def _bounds(interface: Interface) -> str:
+    return "".join(
+        f"#define {interface.bound(member)} {size.bound} /* The largest {_plain(size.name)}. */\n"
+        for member, (_, size) in interface.sizes.items()
+    )
+
+
+def _codes(interface: Interface) -> str:
+    """The last codes of functions."""
+    macro, sized = interface.form.name.upper(), bool(interface.sizes)
+    code = f"{macro}_BAD_INDEX = 2" + ("," if sized else " ")
+    lines = [f"{code} /* An index in the inputs is out of range: outputs mean nothing. */"]
+    if sized:
+        lines.append(f"{macro}_BAD_SIZE = 3   /* A size is out of range: nothing was done. */")
+    return "\n    ".join(lines)
+
+
+def _sizes(interface: Interface) -> str:
+    """The struct of sizes, where there are some."""
+    if not interface.sizes:
+        return ""
+    name = interface.form.name
+    lines = "".join(
+        f"    int64_t {member}; /* {_plain(size.name)}, 1 to {size.bound} */\n"
+        for member, (_, size) in interface.sizes.items()
+    )
+    return f"""
+/*
+ * The sizes of a run. Arrays end where these say. Only those that are "in memory of" a larger
+ * shape, for a size is not their outermost axis, have their elements where that shape has them.
+ */
+typedef struct {{
+{lines}}} {name}_sizes;
+"""
+
+
+def _tensor_sizes(interface: Interface) -> str:
+    if not interface.sizes:
+        return ""
+    macro = interface.form.name.upper()
+    return (
+        f"    int size[{macro}_RANK]; /* The number of the size at which each axis ends, or -1;\n"
+        "        `shape` is that of the largest sizes. */\n"
+    )
+
+
+def _size(interface: Interface) -> str:
+    if not interface.sizes:
+        return ""
+    name = interface.form.name
+    return f"""
+/* One of the sizes. */
+typedef struct {{
+    const char *name;
+    int64_t max;
+}} {name}_size;
+"""
+
+
+def _described_sizes(interface: Interface) -> str:
+    """The members of the description for sizes; none in a static program."""
+    if not interface.sizes:
+        return ""
+    return f"    size_t size_count;\n    const {interface.form.name}_size *sizes;\n"
+
+
+def _struct(interface: Interface, tensors: dict[str, tuple[int, Slot]], constant: str) -> str:
     lines = [
-        f"    {constant}{c_type(slot)} *{member}; /* {_about(slot)} */"
+        f"    {constant}{c_type(slot)} *{member}; /* {_about(interface, slot)} */"
         for member, (_, slot) in tensors.items()
     ]
     return "\n".join(lines) or f"    {constant}void *nothing; /* There are none. */"
@@ -238,11 +337,29 @@ def c_type(slot: Slot) -> str:
     return TYPES.get(slot.dtype.name, "uint8_t")
 
 
-def _about(slot: Slot) -> str:
+def _about(interface: Interface, slot: Slot) -> str:
     assert slot.dtype is not None
-    label = slot.label.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
-    plain = "".join(each if each.isprintable() else "?" for each in label).replace("\\", "?")
-    return f"{plain}: {slot.dtype.name} {text(slot.shape)}, {size_of(slot)} bytes"
+    what = f"{_plain(slot.label)}: {slot.dtype.name}"
+    axes = interface.axes(slot)
+    if not axes:
+        return f"{what} {text(slot.shape)}, {size_of(slot)} bytes"
+    shape = " x ".join(
+        _multiple(*axes[axis]) if axis in axes else str(size)
+        for axis, size in enumerate(slot.shape)
+    )
+    if prod(slot.shape[: max(axes)]) > 1:
+        return f"{what} {shape} in memory of {text(slot.shape)}, {size_of(slot)} bytes"
+    return f"{what} {shape}, {size_of(slot)} bytes at most"
+
+
+def _multiple(member: str, place: Place) -> str:
+    return member if place.factor == 1 else f"{place.factor}*{member}"
+
+
+def _plain(label: str) -> str:
+    """A name that neither ends a comment nor begins one."""
+    safe = label.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+    return "".join(each if each.isprintable() else "?" for each in safe).replace("\\", "?")
 
 
 def shape_text(shape: Sequence[int]) -> str:

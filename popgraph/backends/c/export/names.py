@@ -19,7 +19,7 @@ void volatile wchar_t while xor xor_eq
 _WORDS = frozenset(_SPELLED.split())
 """The words of C and C++."""
 
-_OURS = "main|check_data|self|memory|state|weights|rom|ram|inputs|outputs"
+_OURS = "main|check_data|self|memory|state|weights|rom|ram|inputs|outputs|sizes"
 _TAKEN = re.compile(rf"{_OURS}|popgraph.*|kernel_.*|[A-Z_].*|(bf|[fiu])\d.*")
 """What the generated C uses itself; a name in capitals would be that of its own macros."""
 

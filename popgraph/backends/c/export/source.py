@@ -9,7 +9,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.export.image import called, size_of
-from popgraph.backends.c.export.interface import Interface, Weights, shape_text
+from popgraph.backends.c.export.interface import (
+    Interface,
+    Weights,
+    parameters,
+    shape_text,
+)
 from popgraph.backends.c.export.names import quoted
 from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.c.print.layout import Layout
@@ -139,27 +144,40 @@ def _described(interface: Interface) -> str:
     if interface.variables:
         kinds["variables"] = interface.variables
     for what, tensors in kinds.items():
-        rows = "".join(f"    {_tensor(slot)},\n" for _, slot in tensors.values())
-        empty = '    {"", "", 0, 0, 0, {0}},\n'
+        rows = "".join(f"    {_tensor(interface, slot)},\n" for _, slot in tensors.values())
+        empty = f'    {{"", "", 0, 0, 0, {{0}}{", {-1}" if interface.sizes else ""}}},\n'
         lists.append(f"static const {name}_tensor {name}_all_{what}[] = {{\n{rows or empty}}};\n")
     sizes = f"{max(image.ram_bytes, 1)}, {image.rom_bytes}, {name.upper()}_ALIGNMENT"
     counts = f"{len(interface.inputs)}, {len(interface.outputs)}"
     count = len(interface.variables)
     variables = f"    {count}, {name}_all_variables,\n" if count else ""
+    sized = ""
+    if interface.sizes:
+        rows = "".join(
+            f"    {{{quoted(size.name)}, {interface.bound(member)}}},\n"
+            for member, (_, size) in interface.sizes.items()
+        )
+        lists.append(f"static const {name}_size {name}_all_sizes[] = {{\n{rows}}};\n")
+        sized = f"    {len(interface.sizes)}, {name}_all_sizes,\n"
     about = f"""\
 const {name}_description {name}_about = {{
     {quoted(name)}, {quoted(form.target.name)}, {sizes},
     {counts}, {name}_all_inputs, {name}_all_outputs,
-{variables}}};
+{variables}{sized}}};
 """
     return "\n".join([*lists, about])
 
 
-def _tensor(slot: Slot) -> str:
+def _tensor(interface: Interface, slot: Slot) -> str:
     assert slot.dtype is not None
     shape = shape_text(slot.shape)
     sizes = f"{prod(slot.shape)}, {size_of(slot)}, {len(slot.shape)}"
-    return f"{{{quoted(slot.label)}, {quoted(slot.dtype.name)}, {sizes}, {{{shape}}}}}"
+    ends = ""
+    if interface.sizes:
+        numbers, axes = [*interface.sizes], interface.axes(slot)
+        found = [numbers.index(axes[at][0]) if at in axes else -1 for at in range(len(slot.shape))]
+        ends = f", {{{', '.join(map(str, found or [-1]))}}}"
+    return f"{{{quoted(slot.label)}, {quoted(slot.dtype.name)}, {sizes}, {{{shape}}}{ends}}}"
 
 
 def _init(interface: Interface) -> str:
@@ -193,6 +211,15 @@ def _init(interface: Interface) -> str:
 def _run(interface: Interface, program: str) -> str:
     name, macro = interface.form.name, interface.form.name.upper()
     lines = [
+        f"if (sizes->{member} < 1 || sizes->{member} > {interface.bound(member)}) "
+        f"return {macro}_BAD_SIZE;"
+        for member in interface.sizes
+    ]
+    lines += [
+        f"self->slots[{number}] = (void *)(uintptr_t)&sizes->{member};"
+        for member, (number, _) in interface.sizes.items()
+    ]
+    lines += [
         f"self->slots[{number}] = (void *)(uintptr_t)inputs->{member};"
         for member, (number, _) in interface.inputs.items()
     ] or ["(void)inputs;"]
@@ -206,8 +233,7 @@ def _run(interface: Interface, program: str) -> str:
         number = table.named("output")[check.output]
         lines += _checked(check, number, table.slots[number], macro)
     body = "".join(f"    {line}\n" for line in [*lines, f"return {macro}_OK;"])
-    parameters = f"{name} *self, const {name}_inputs *inputs, const {name}_outputs *outputs"
-    return f"int {name}_{interface.form.verb}({parameters}) {{\n{body}}}\n"
+    return f"int {name}_{interface.form.verb}({parameters(interface)}) {{\n{body}}}\n"
 
 
 def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:

@@ -25,16 +25,12 @@ class ReadInPlace:
 
     def __setitem__(self, _: object, array: Array) -> None:
         if not (array.flags.c_contiguous and array.flags.aligned):
-            self._own[...] = array
-            array = self._own
+            # There may be memory for more rows than these.
+            own = self._own[tuple(slice(0, size) for size in array.shape)]
+            own[...] = array
+            array = own
         self._pointers[self._number] = address(array)
         self._held = array  # Until the run has ended.
-
-    def copy(self, array: Array) -> None:
-        """Reads a copy of an array, which may have fewer rows than there is memory for."""
-        own = self._own[tuple(slice(0, size) for size in array.shape)]
-        own[...] = array
-        self._pointers[self._number] = address(self._own)
 
 
 class MadeInPlace:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import numpy as np
-
 from popgraph.backends.base import Executable, refuse_donations
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
-from popgraph.backends.c.memory.pages import address
 from popgraph.backends.c.memory.table import Table
 from popgraph.backends.c.memory.zero_copy import MadeInPlace, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
@@ -22,9 +19,6 @@ from popgraph.support.given import as_array, fitted
 from popgraph.support.poison import fill_with_poison
 from popgraph.support.shapes import Shape, prod, text
 from popgraph.support.sizes import Size, sizes_in, with_sizes
-
-PAGE, READ_ON = 4096, 64
-"""Bytes of memory that is mapped as a whole, and how many kernels may read behind an array."""
 
 
 class SizedExecutable(CExecutable):
@@ -125,15 +119,11 @@ def _ends(sizes: tuple[Size, ...], output: str) -> tuple[tuple[str, int] | None,
 
 
 def _put(array: Array, view: Array | ReadInPlace) -> None:
-    """Gives an input its elements: where they are, unless that is the end of mapped memory."""
+    """Gives an input its elements."""
     if isinstance(view, ReadInPlace):
-        made = np.ascontiguousarray(array)
-        if made.flags.aligned and (address(made) + made.nbytes) % PAGE <= PAGE - READ_ON:
-            view[...] = made
-            return
-        view.copy(made)
-        return
-    view[tuple(slice(0, size) for size in array.shape)] = array
+        view[...] = array
+    else:
+        view[tuple(slice(0, size) for size in array.shape)] = array
 
 
 def executable(

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.loops.ops import LaunchOp
+from popgraph.dialects.tile.running import NAME
 
 _KEY = "kernel_key"
 
@@ -33,7 +34,10 @@ class Kernel:
         inputs = [*(op.operands[number] for number in self.operands), *sizes]
         types = [result.type for result in op.results]
         pairs = IntsAttr.of([number for pair in self.inplace for number in pair])
-        return LaunchOp(function, inputs, types, IntegerAttr(self.chunks, i64), pairs)
+        made = LaunchOp(function, inputs, types, IntegerAttr(self.chunks, i64), pairs)
+        if NAME in op.attributes:
+            made.attributes[NAME] = op.attributes[NAME]
+        return made
 
 
 class KnownKernels(Protocol):

@@ -1,0 +1,45 @@
+"""Tests that programs for many sizes read no further than the arrays of a call go."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+import numpy as np
+import pytest
+
+from popgraph.backends.c.run import executable
+from popgraph.backends.registry import backend_named
+from popgraph.compiler.requests import for_this_machine
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from tests.passes.test_bind_sizes import BOUND, MODELS, bound, exact, inputs_of
+
+
+def guarded(array: Array) -> Array:
+    """The array in memory that ends where a page begins that must not be read."""
+    size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert not libc.mprotect(ctypes.c_void_p(begin + size), mmap.PAGESIZE, 0)
+    made = np.frombuffer(memory, array.dtype, array.size, size - array.nbytes)
+    made = made.reshape(array.shape)
+    made[...] = array
+    return made
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_behind_an_array_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads on ends this process."""
+    monkeypatch.setattr(executable, "LARGE", 0)
+    text = MODELS[name]
+    module, compilation = bound(text, for_this_machine(Options()), "program")
+    program = backend_named("c").build(module, compilation.weights)
+    for size in (1, 2, 7, BOUND - 1):
+        inputs = {name: array[:size] for name, array in inputs_of(text, size).items()}
+        found = program.run({name: guarded(array) for name, array in inputs.items()})
+        for output, expected in exact(text, size, inputs).items():
+            np.testing.assert_allclose(found[output], expected, 1e-4, 1e-5)
