@@ -24,6 +24,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "hosted": "support dialects passes backends open_model runner",
         "compiler": "support dialects builder passes backends background open_model runner hosted",
         "start": "support passes backends background open_model runner",
+        "generation": "support passes backends runner start",
         "testing": "support dialects builder passes backends compiler",
         "ipu": "support dialects passes backends compiler",
         "universe": "support dialects passes backends ipu",
