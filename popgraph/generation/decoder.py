@@ -58,7 +58,9 @@ class Decoder:
         self.run: Runner = model
         """The compiled model."""
         if max_length is not None and max_length < 1:
-            raise RunError(f"max_length is {max_length}", "Decoder", "an integer from 1 on")
+            raise RunError(
+                f"max_length is {max_length}", "Decoder", "it must be an integer from 1 on"
+            )
         self._model = Model(model, max_length)
         layout = self._model.layout
         self._caches = cache and bool(layout.past)
@@ -111,14 +113,12 @@ class Decoder:
         """
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
         stops = Stops.of(stop)
-        if isinstance(max_new_tokens, bool) or max_new_tokens != int(max_new_tokens):
-            raise RunError(f"max_new_tokens is {max_new_tokens}", "generate", "it is an integer")
-        if max_new_tokens < 0:
+        if max_new_tokens < 0 or max_new_tokens != int(max_new_tokens):
             raise RunError(
                 f"max_new_tokens is {max_new_tokens}", "generate", "it must be an integer from 0 on"
             )
         self._begin(ids, max_new_tokens)
-        return self._stream(max_new_tokens, sampling, stops, seed)
+        return self._stream(int(max_new_tokens), sampling, stops, seed)
 
     def _stream(
         self, count: int, sampling: Sampling, stops: Stops, seed: int | None
