@@ -33,14 +33,14 @@ class Decoder:
     A causal language model with the keys and values of its tokens so far.
 
     `model` is anything that `popgraph.compile` takes or gives. `stream` yields tokens one by one,
-    and goes on where the last one ended; `feed` only computes the logits that follow tokens.
+    and continues the text so far; `feed` only computes the logits that follow tokens.
 
         decoder = popgraph.Decoder("model.onnx", max_length=1024)
         for token in decoder.stream(ids, max_new_tokens=100, stop=[2]):
             print(decode([token]), end="")
 
-    `max_length` is the largest number of tokens, those of the prompt included; by default it is
-    what the model has fixed. Without `cache`, all tokens are computed again for each new one.
+    `max_length` is the largest number of tokens, prompt included; by default there is no limit but
+    fixed sizes of the model. Without `cache`, all tokens are computed again for each new one.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class Decoder:
     def reset(self) -> None:
         """Forgets all tokens."""
         self._rows: list[list[int]] = []
+        self._computed: list[int] = []
+        """The number of tokens of each row that the logits follow."""
         self._state: State | None = None
         self._logits: Array | None = None
         self.is_batch = False
@@ -78,14 +80,14 @@ class Decoder:
 
     @property
     def logits(self) -> Array:
-        """Those after the last token: [vocabulary], of several prompts [batch, vocabulary]."""
+        """The logits after the last token: [vocabulary], of several prompts [batch, vocabulary]."""
         if self._logits is None:
             raise RunError("no token has been computed yet", "Decoder", "feed(ids) computes logits")
         return self._logits if self.is_batch else self._logits[0]
 
     @property
     def tokens(self) -> list[Array]:
-        """All tokens of each prompt so far, with those that followed it."""
+        """The text of each row so far: prompts and generated tokens."""
         return [np.array(row, np.int64) for row in self._rows]
 
     def feed(self, ids: Prompts) -> Array:
@@ -109,7 +111,7 @@ class Decoder:
         """
         Yields the tokens that follow a prompt, as soon as each is known; see `generate`.
 
-        Of several prompts, a list with a token for each, and None for those that have ended.
+        With several prompts, it yields lists: a token for each row, None if the row has ended.
         """
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty)
         stops = Stops.of(stop)
@@ -179,14 +181,24 @@ class Decoder:
 
     def _advance(self) -> Array:
         """The logits after the last token of each row."""
+        try:
+            self._logits = self._advanced()
+        except BaseException:
+            # Only computed tokens stay; the next call computes them again, in a new state.
+            rows = [row[:done] for row, done in zip(self._rows, self._computed, strict=False)]
+            self._rows, self._state = rows, None
+            raise
+        self._computed = [len(row) for row in self._rows]
+        return self._logits
+
+    def _advanced(self) -> Array:
         assert self._state is not None, "prompts make a state"
         try:
-            self._logits = self._state.advance(self._rows)
+            return self._state.advance(self._rows)
         except PaddingMatters:
             self._drop_cache("its numbers depend on where the padding of the cache is")
             self._state = self._start(len(self._rows), 0)
-            self._logits = self._state.advance(self._rows)
-        return self._logits
+            return self._state.advance(self._rows)
 
     def _drop_cache(self, why: str) -> None:
         self._caches = False
@@ -194,7 +206,7 @@ class Decoder:
             f"the model runs without its cache: {why}, so all tokens are computed again for each "
             "new one\n  try: export it with attention_mask and position_ids",
             NoCacheWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

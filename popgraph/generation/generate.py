@@ -38,11 +38,11 @@ def generate(
     It has `input_ids` and `logits`, perhaps `attention_mask` and `position_ids`, and for a cache
     `past_key_values.N.key` and `.value`, `present.N.key` and `.value`.
     Temperature 0 is greedy. Else a token is drawn from softmax(logits / temperature), of the
-    `top_k` most likely ones, and of the fewest whose probabilities sum to `top_p`. Logits of tokens
-    so far are divided by `repetition_penalty` (negative ones multiplied). The same `seed` gives the
-    same tokens; each prompt draws numbers of its own.
+    `top_k` most likely ones, and of the fewest whose probabilities sum to `top_p`.
+    `repetition_penalty` divides the logits of tokens in the text (it multiplies negative ones).
+    The same `seed` gives the same tokens; each prompt draws numbers of its own.
     `stop` is a token, or a list of tokens and sequences of tokens: a text ends with the first one.
-    `max_length`, `cache`, `threads`, `backend` and `options` are those of `Decoder`.
+    `max_length`, `cache`, `threads`, `backend` and `options` are arguments of `Decoder`.
     """
     decoder = model if isinstance(model, Decoder) else None
     if decoder is None:

@@ -25,7 +25,7 @@ class Layout:
     """
     The inputs and outputs of a causal language model.
 
-    The names are those of the exporters of transformers and onnxruntime-genai. Tokens may have any
+    The exporters of transformers and onnxruntime-genai use these names. Tokens may have any
     name if they are the only other input, logits if they are the only other output.
     """
 
@@ -100,7 +100,7 @@ class Layout:
             )
 
     def empty(self, batch: int, capacity: int) -> dict[str, Array]:
-        """Keys and values of no tokens yet, with room for so many."""
+        """Zeros for the keys and values of `capacity` tokens."""
         return {
             spec.name: np.zeros((batch, _known(spec, 1), capacity, _known(spec, 3)), spec.dtype)
             for spec in self.past
@@ -109,7 +109,7 @@ class Layout:
     def inputs(
         self, ids: Array, mask: Array, positions: Array, past: Mapping[str, Array]
     ) -> dict[str, Array]:
-        """What a run is called with."""
+        """The arrays of a run, by the names and in the element types of the model."""
         found = {**past, self.ids.name: ids.astype(self.ids.dtype)}
         for spec, array in ((self.mask, mask), (self.positions, positions)):
             if spec is not None:

@@ -1,4 +1,4 @@
-"""Sampling: how the next token is chosen from its logits."""
+"""Sampling: draws the next token from its logits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.support.errors import RunError
 @dataclass(frozen=True)
 class Sampling:
     """
-    How tokens are chosen; the names are those of transformers' `generate`.
+    The distribution that tokens are drawn from, by the names of transformers' `generate`.
 
     Temperature 0 is greedy: the token with the largest logit, of equal ones the first.
     """

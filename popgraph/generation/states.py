@@ -30,7 +30,7 @@ class PaddingMatters(Exception):
 
 
 class State(Protocol):
-    """What a model knows of the tokens so far."""
+    """The tokens so far, as a model keeps them."""
 
     def advance(self, rows: Rows) -> Array:
         """The logits after the last token of each row: [batch, vocabulary], in float64."""
@@ -47,7 +47,7 @@ class Model:
         """The largest number of tokens, new ones included."""
 
     def bucket(self, length: int, first: int = FIRST_BUCKET) -> int:
-        """The length to which so many tokens are padded."""
+        """The padded length for this number of tokens."""
         size = first
         while size < length:
             size *= GROWTH
@@ -84,6 +84,16 @@ class Model:
         found: Array = logits[np.arange(len(counts)), np.maximum(counts - 1, 0)]
         return found.astype(np.float64)
 
+    def close(self, one: Array, other: Array) -> bool:
+        """
+        Whether logits that were computed in another order differ by rounding only.
+
+        The bounds are relative to their spread: rounding in f32 stays far below, in f16 near 1e-2.
+        """
+        dtype = (self.layout.past or (self.layout.logits,))[0].dtype
+        bound = 5e-2 if dtype is not None and dtype.itemsize < 4 else 1e-3
+        return not np.abs(one - other).max() > bound * np.ptp(one)  # NaN is left to sampling.
+
 
 def padded(rows: Rows, width: int, token: int = 0) -> Array:
     """Rows of one length, padded on the right."""
@@ -91,11 +101,6 @@ def padded(rows: Rows, width: int, token: int = 0) -> Array:
     for at, row in enumerate(rows):
         found[at, : len(row)] = row
     return found
-
-
-def close(one: Array, other: Array) -> bool:
-    """Whether logits differ by rounding only, by their spread: 1e-3 is what f16 keeps."""
-    return not np.abs(one - other).max() > 1e-3 * max(np.ptp(one), 1e-30)  # NaN: sampling says so.
 
 
 class Recomputed:
@@ -113,7 +118,8 @@ class Recomputed:
         logits = self._logits(rows, counts, width, 0)
         if not self._is_causal and (counts < width).any():
             last = (self.model.layout.vocabulary or max(map(max, rows)) + 1) - 1
-            if not close(logits, self._logits(rows, counts, width, last)):
+            again = self._logits(rows, counts, width, last)
+            if not self.model.close(logits, again):
                 raise ModelError(
                     "the model is not causal: later tokens change the logits of earlier ones",
                     f"output {self.model.layout.logits.name!r}",
@@ -142,7 +148,7 @@ class Cached:
         self.model, self.expected = model, expected
         """`expected` tokens get room at once."""
         self.lengths = np.zeros(batch, np.int64)
-        """How many tokens of each row are cached."""
+        """The number of cached tokens of each row."""
         self.capacity = model.layout.capacity or 0
         self.arrays = model.layout.empty(batch, self.capacity)
         self._logits: Array | None = None
@@ -164,7 +170,7 @@ class Cached:
         """Compares a run of a token after cached ones with a run of all together."""
         made = [Cached(self.model, len(rows), self.expected, checked=True) for _ in range(2)]
         made[0].advance([row[:-1] for row in rows])
-        if not close(made[1].advance(rows), made[0].advance(rows)):
+        if not self.model.close(made[1].advance(rows), made[0].advance(rows)):
             raise PaddingMatters
         self._counts_positions = True
 
@@ -207,12 +213,12 @@ class Cached:
             for name, array in self.arrays.items()
         }
         again = self.model.run(ids, counts, moved, self.lengths, starts)
-        if not close(*(self.model.last_logits(one, counts) for one in (outputs, again))):
+        if not self.model.close(*(self.model.last_logits(one, counts) for one in (outputs, again))):
             raise PaddingMatters
         return outputs
 
     def _reserve(self, needed: int) -> None:
-        """Makes room for so many tokens."""
+        """Grows the cache if it has less room than needed."""
         if needed <= self.capacity:
             return
         if self.model.layout.capacity:

@@ -10,7 +10,7 @@ POSITIONS = {
     "mask": "Slice(CumSum(attention_mask, 1), Unsqueeze(past, [0]), [100000], [1]) - 1",
     "shape": "Range(past, total, 1)",
 }
-"""Where the positions of tokens come from."""
+"""Sources of the positions of tokens."""
 
 
 def text(

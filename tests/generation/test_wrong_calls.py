@@ -146,7 +146,12 @@ def test_a_vocabulary_that_the_model_does_not_say() -> None:
     with pytest.raises(PopgraphError) as error:
         popgraph.generate(network, [1, 40])
     assert "40" in str(error.value)
-    assert len(popgraph.generate(network, [1, 2], 3)) == 3
+    decoder = popgraph.Decoder(network)
+    before = decoder.feed([1, 2])
+    with pytest.raises(PopgraphError):
+        decoder.feed([40])
+    decoder.feed([3])
+    assert decoder.tokens[0].tolist() == [1, 2, 3] and before.shape == (40,)
 
 
 def test_a_model_that_is_not_causal() -> None:
