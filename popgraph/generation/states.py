@@ -10,7 +10,7 @@ import numpy as np
 from popgraph.generation.layout import Layout
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ModelError, RunError
+from popgraph.support.errors import IndicesError, ModelError, RunError
 
 FIRST_BUCKET, GROWTH = 32, 4
 """
@@ -68,7 +68,11 @@ class Model:
         mask = np.concatenate([cached, new < counts[:, None]], axis=1)
         # Padding repeats the last position: tables of positions may end there.
         positions = before[:, None] + np.minimum(new, np.maximum(counts - 1, 0)[:, None])
-        outputs = self.runner(self.layout.inputs(ids, mask, positions, past))
+        try:
+            outputs = self.runner(self.layout.inputs(ids, mask, positions, past))
+        except IndicesError as error:
+            hint = "give max_length=..., the size of the table of positions, or other tokens"
+            raise IndicesError(error.what, error.where, hint) from error
         logits = outputs[self.layout.logits.name]
         if logits.shape[:2] != ids.shape:
             raise ModelError(

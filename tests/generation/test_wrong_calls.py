@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.support.errors import ModelError, PopgraphError, RunError
+from popgraph.support.errors import IndicesError, ModelError, PopgraphError, RunError
 from tests.generation.models import text
 
 
@@ -201,3 +201,14 @@ def test_a_mistake_leaves_the_decoder_as_it_was() -> None:
     with pytest.raises(RunError):
         decoder.feed([99])
     assert np.array_equal(decoder.logits, before) and len(decoder.tokens[0]) == 2
+
+
+def test_a_table_of_positions_that_is_shorter_than_the_padding() -> None:
+    network = text(past=False, mask=False, positions="shape").replace("f32[512,", "f32[20,")
+    with pytest.raises(IndicesError) as error:
+        popgraph.generate(network, [1, 2, 3], 5)
+    assert str(error.value) == (
+        "index 31 is out of range: -20 to 19 are legal\n  at: node 'e/4' (Gather)\n"
+        "  try: give max_length=..., the size of the table of positions, or other tokens"
+    )
+    assert len(popgraph.generate(network, [1, 2, 3], 17, max_length=20)) == 17
