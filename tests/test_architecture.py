@@ -42,7 +42,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "training ipu popart testing measure viewer backend conformance",
+        "generation training ipu popart testing measure viewer backend conformance",
     },
     "dialects": {
         "element_types": "",

@@ -159,7 +159,7 @@ class Decoder:
             raise RunError(
                 f"{longest} tokens and {more} new ones are more than max_length = {bound}",
                 "ids",
-                f"max_new_tokens={bound - longest}" if longest <= bound else "a shorter prompt",
+                f"at most {bound - longest} new tokens" if longest < bound else "a shorter prompt",
             )
         if self._state is None:
             self.is_batch, self._state = is_batch, self._start(len(rows), longest + more)

@@ -71,7 +71,7 @@ class Model:
         try:
             outputs = self.runner(self.layout.inputs(ids, mask, positions, past))
         except IndicesError as error:
-            hint = "give max_length=..., the size of the table of positions, or other tokens"
+            hint = "set max_length to the size of the table of positions, or give other tokens"
             raise IndicesError(error.what, error.where, hint) from error
         logits = outputs[self.layout.logits.name]
         if logits.shape[:2] != ids.shape:

@@ -107,7 +107,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "long text": (
         [1, 2],
         {"max_length": 8},
-        "2 tokens and 20 new ones are more than max_length = 8\n  at: ids\n  try: max_new_tokens=6",
+        "2 tokens and 20 new ones are more than max_length = 8\n  at: ids\n"
+        "  try: at most 6 new tokens",
     ),
 }
 
@@ -209,6 +210,6 @@ def test_a_table_of_positions_that_is_shorter_than_the_padding() -> None:
         popgraph.generate(network, [1, 2, 3], 5)
     assert str(error.value) == (
         "index 31 is out of range: -20 to 19 are legal\n  at: node 'e/4' (Gather)\n"
-        "  try: give max_length=..., the size of the table of positions, or other tokens"
+        "  try: set max_length to the size of the table of positions, or give other tokens"
     )
     assert len(popgraph.generate(network, [1, 2, 3], 17, max_length=20)) == 17
