@@ -53,9 +53,9 @@ def text(
     return _graph(inputs, outputs, lines)
 
 
-def grouped() -> str:
+def grouped(capacity: str = "P") -> str:
     """GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models."""
-    half = [f"{one}: f32[N, 2, P, {SIZE}]" for one in PAST]
+    half = [f"{one}: f32[N, 2, {capacity}, {SIZE}]" for one in PAST]
     inputs = ["input_ids: i64[N, L]", "attention_mask: i64[N, T]", *half]
     lines = [
         "e = words[input_ids]",
