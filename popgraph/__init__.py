@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from popgraph.compiler import to_pgraph as to_pgraph
     from popgraph.dialects.tile.structured.schedule_file import read_schedules as read_schedules
+    from popgraph.generation.decoder import Decoder as Decoder
+    from popgraph.generation.generate import generate as generate
     from popgraph.notebook import load_ipython_extension as load_ipython_extension
     from popgraph.passes.options import Options as Options
     from popgraph.passes.tuning import Tuning as Tuning
@@ -36,6 +38,8 @@ _HOMES = {
     "compile": "popgraph.start",
     "to_pgraph": "popgraph.compiler",
     "Runner": "popgraph.runner",
+    "generate": "popgraph.generation.generate",
+    "Decoder": "popgraph.generation.decoder",
     "Options": "popgraph.passes.pipeline",
     "Machine": "popgraph.support.machine",
     "Tuning": "popgraph.passes.tuning",

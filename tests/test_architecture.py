@@ -24,6 +24,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "hosted": "support dialects passes backends open_model runner",
         "compiler": "support dialects builder passes backends background open_model runner hosted",
         "start": "support passes backends background open_model runner",
+        "generation": "support passes backends runner start",
         "testing": "support dialects builder passes backends compiler",
         "ipu": "support dialects passes backends compiler",
         "universe": "support dialects passes backends ipu",
@@ -41,7 +42,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "viewer": "support dialects builder passes backends compiler training ipu measure",
         "notebook": "support dialects builder",
         "cli": "support dialects builder passes backends background runner hosted compiler start "
-        "training ipu popart testing measure viewer backend conformance",
+        "generation training ipu popart testing measure viewer backend conformance",
     },
     "dialects": {
         "element_types": "",

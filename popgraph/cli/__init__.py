@@ -30,6 +30,7 @@ COMMANDS = (
     "info",
     "view",
     "run",
+    "generate",
     "train",
     "convert",
     "check",

@@ -26,6 +26,10 @@ class UntunedProgramWarning(PopgraphWarning):
     """A quick program goes on, since no tuned one could be built in the background."""
 
 
+class NoCacheWarning(PopgraphWarning):
+    """A language model runs without its cache, since the results would not be the same with it."""
+
+
 KINDS = {kind.__name__: kind for kind in PopgraphWarning.__subclasses__()}
 """By the names by which files know them."""
 

@@ -183,10 +183,15 @@ def test_names_of_outputs_are_checked_first(net: Path, monkeypatch: pytest.Monke
 
 # --- files -------------------------------------------------------------------------------------
 
-TARGETS = {"convert": ["o.onnx"], "emit": ["-o", "out"], "export": ["-o", "out"]}
+TARGETS = {
+    "convert": ["o.onnx"],
+    "generate": ["--ids", "1"],
+    "emit": ["-o", "out"],
+    "export": ["-o", "out"],
+}
 READERS = (
     *("print", "info", "view", "run", "train", "convert", "check", "fmt", "bench", "profile"),
-    *("emit", "export", "opt", "tune", "schedules", "bisect", "scale"),
+    *("emit", "export", "generate", "opt", "tune", "schedules", "bisect", "scale"),
 )
 
 

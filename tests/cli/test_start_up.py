@@ -104,6 +104,7 @@ COMMAND_ARGUMENTS = {
     "convert": ["y.onnx"],
     "emit": ["-o", "y"],
     "export": ["-o", "y"],
+    "generate": ["--ids", "1"],
     "info": [],
     "print": [],
     "profile": [],

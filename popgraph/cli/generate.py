@@ -1,0 +1,63 @@
+"""`popgraph generate`: prints the tokens that follow a prompt."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from popgraph.cli.options import Folders, ModelFile, Threads
+
+
+def tokens(text: str) -> list[int]:
+    """The numbers of `1,2,3`."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no list of integers such as 1,2,3") from error
+
+
+def command(
+    model: ModelFile,
+    ids: Annotated[str, typer.Option("--ids", metavar="1,2,3", help="The tokens of the prompt.")],
+    max_new_tokens: Annotated[int, typer.Option(min=0, help="How many tokens to print.")] = 20,
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Draw from this many likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the fewest tokens with this probability.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="2,13", help="End with these tokens in a row (again for more)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Which random numbers.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="The largest number of tokens, prompt included.")
+    ] = None,
+    threads: Threads = 1,
+    folders: Folders = None,
+) -> None:
+    """
+    Print the tokens with which a causal language model continues a prompt.
+
+    \b
+    popgraph generate model.onnx --ids 464,3290 --max-new-tokens 50
+    popgraph generate model.onnx --ids 464,3290 --temperature 0.8 --top-p 0.95 --seed 1
+    popgraph generate model.onnx --ids 1,2,3 --stop 2 --max-length 1024
+    """
+    prompt, ends = tokens(ids), [tokens(one) for one in stop or ()]
+    from popgraph.generation.decoder import Decoder
+
+    decoder = Decoder(model, max_length=max_length, threads=threads)
+    written = decoder.stream(
+        prompt,
+        max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        stop=ends,
+        seed=seed,
+    )
+    for at, token in enumerate(written):
+        typer.echo(f"{',' * (at > 0)}{token}", nl=False)
+    typer.echo()

@@ -1,0 +1,1 @@
+"""Generation: tokens from a causal language model, one after another."""

@@ -1,0 +1,94 @@
+"""Small causal language models in all layouts, as `.pgraph` texts."""
+
+from __future__ import annotations
+
+VOCABULARY, HEADS, SIZE = 40, 4, 16
+PAST = "`past_key_values.0.key`", "`past_key_values.0.value`"
+
+POSITIONS = {
+    "given": "position_ids",
+    "mask": "Slice(CumSum(attention_mask, 1), Unsqueeze(past, [0]), [100000], [1]) - 1",
+    "shape": "Range(past, total, 1)",
+}
+"""Sources of the positions of tokens."""
+
+
+def text(
+    *,
+    past: bool = True,
+    mask: bool = True,
+    positions: str = "given",
+    window: int = 0,
+    branch: bool = False,
+    batch: str = "N",
+    capacity: str = "P",
+    length: str = "L",
+    logits: str = "h @ head",
+) -> str:
+    """One layer of attention with learned positions."""
+    inputs = [f"input_ids: i64[{batch}, {length}]"]
+    inputs += [f"attention_mask: i64[{batch}, T]"] * mask
+    inputs += [f"position_ids: i64[{batch}, {length}]"] * (positions == "given")
+    inputs += ["use_cache_branch: bool[1]"] * branch
+    inputs += [f"{one}: f32[{batch}, {HEADS}, {capacity}, {SIZE}]" for one in PAST] * past
+    outputs = "logits, `present.0.key`, `present.0.value`" if past else "logits"
+    pairs = zip("kv", PAST, strict=True)
+    joined = [f"{one} = Concat({old}, new_{one}, axis=2)" for one, old in pairs]
+    seen = "visible and Unsqueeze(Cast(attention_mask, to=bool), [1, 2])" if mask else "visible"
+    places = POSITIONS[positions]
+    lines = [
+        f"past = Shape({PAST[0]})[2]" if past else "past = Shape(input_ids)[1] * 0",
+        "total = past + Shape(input_ids)[1]",
+        f"e = words[input_ids] + places[{places}]",
+        *(f"new_{one} = e @ {one}_w |> split" for one in "kv"),
+        *(joined if past else ["k = Identity(new_k)", "v = Identity(new_v)"]),
+        "distance = Unsqueeze(Range(past, total, 1), [1]) - Unsqueeze(Range(0, total, 1), [0])",
+        f"visible = distance >= 0{f' and distance < {window}' if window else ''}",
+        f"scores = (e @ q_w |> split) @ Transpose(k, perm=[0, 1, 3, 2]) / {SIZE**0.5}",
+        f"read = Softmax(scores if {seen} else -1e9) @ v",
+        "h = e + (Transpose(read, perm=[0, 2, 1, 3]) |> Reshape([0, 0, width]))",
+        f"logits = {logits}",
+        *["`present.0.key` = Identity(k)", "`present.0.value` = Identity(v)"] * past,
+    ]
+    return _graph(inputs, outputs, lines)
+
+
+def grouped(capacity: str = "P") -> str:
+    """GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models."""
+    half = [f"{one}: f32[N, 2, {capacity}, {SIZE}]" for one in PAST]
+    inputs = ["input_ids: i64[N, L]", "attention_mask: i64[N, T]", *half]
+    lines = [
+        "e = words[input_ids]",
+        "ends = Cast(ReduceSum(attention_mask, [1], keepdims=0) - 1, to=i32)",
+        "total = Cast(Shape(attention_mask)[1], to=i32)",
+        "narrow = (e @ k_w)[:, :, 0:32]",
+        "values = (e @ v_w)[:, :, 0:32]",
+        "(read, `present.0.key`, `present.0.value`) = microsoft.GroupQueryAttention(e @ q_w, "
+        f"narrow, values, {', '.join(PAST)}, ends, total, cos, sin, "
+        "num_heads=4, kv_num_heads=2, do_rotary=1)",
+        "logits = (e + read) @ head",
+    ]
+    weights = ["cos: f32[256, 8] = uniform(low=-1)", "sin: f32[256, 8] = uniform(low=-1)"]
+    outputs = "logits, `present.0.key`, `present.0.value`"
+    return _graph(inputs, outputs, lines, weights).replace("\n", "\nopset com.microsoft 1\n", 1)
+
+
+def _graph(inputs: list[str], outputs: str, lines: list[str], weights: list[str] = []) -> str:  # noqa: B006
+    matrices = [f"{one}_w: f32[width, width] = normal(std=0.3, seed={ord(one)})" for one in "qkv"]
+    weights = [
+        f"words: f32[{VOCABULARY}, width] = normal(seed=1)",
+        "places: f32[512, width] = normal(seed=2)",
+        f"head: f32[width, {VOCABULARY}] = normal(seed=3)",
+        *matrices,
+        *weights,
+    ]
+    body = "\n".join([*(f"    weight {one}" for one in weights), *(f"    {one}" for one in lines)])
+    return f"""opset 21
+let width = {HEADS * SIZE}
+def split(x: f32[N, length, size]) -> y {{
+    y = x |> Reshape([0, 0, {HEADS}, {SIZE}]) |> Transpose(perm=[0, 2, 1, 3])
+}}
+graph language({", ".join(inputs)}) -> ({outputs}) {{
+{body}
+}}
+"""
