@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -106,8 +107,9 @@ def sources() -> str | None:
     found = files()
     if found is None:
         return None
-    made = hashlib.sha256()
+    made, folder = hashlib.sha256(), str(PACKAGE)
     for name in found:
         made.update(name.encode())
-        made.update((PACKAGE / name).read_bytes())
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            made.update(file.read())
     return digest(made.hexdigest(), *map(version, STANDS_ON))
