@@ -117,6 +117,7 @@ def kernel_of(op: Operation, target: Target) -> tuple[Kernel, Block]:
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
     parts = spans(writer, emitter.groups, emitter.cut, chunk)
     emitter.write(Body(writer, inputs, outputs, parts))
+    writer.close()
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]
     numbers = [operands.index(value) for value in read]
