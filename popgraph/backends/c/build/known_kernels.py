@@ -129,7 +129,7 @@ class KernelCache:
 
 
 def _text(row: Mapping[str, Any]) -> Text:
-    return Text(**{**row, "numbers": tuple(row["numbers"])})
+    return Text(**{**row, "numbers": tuple(row["numbers"]), "vectors": tuple(row["vectors"])})
 
 
 def kernel_cache() -> KernelCache | None:
