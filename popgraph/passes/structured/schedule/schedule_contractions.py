@@ -254,9 +254,10 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
             yield None, vectors
     if layout_of(type_) is not None or other.uses(dim):
         return
-    if _has_own_digit(type_, map_, order, dim):
+    digits = _digits(type_, map_, order)
+    if _has_own_digit(digits, map_, order, dim):
         for vectors in range(1, most + 1):
-            yield panel_layout(type_, map_, order, dim, vectors * width), vectors
+            yield panel_layout(digits, map_, order, dim, vectors * width), vectors
 
 
 def _scalar_layouts(
@@ -290,14 +291,13 @@ def _is(result: AffineExpr, dim: int) -> bool:
 
 
 def panel_layout(
-    type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int, lanes: int
+    digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int, lanes: int
 ) -> LayoutAttr:
     """
     `[outside...][dim / lanes][the rest...][lanes]`, padded with zeros.
 
     Outside stands what only parallel loops go over; the rest stands in the order of the loops.
     """
-    digits = _digits(type_, map_, order)
     (own,) = [digit for digit in digits if digit.loop == dim]
     outside = [digit for digit in digits if digit.loop < order.parallel and digit != own]
     rest = [digit for digit in digits if digit.loop >= order.parallel]
@@ -305,10 +305,10 @@ def panel_layout(
     return _in_memory(map_, [*outside, panels, *rest, Digit(dim, own.index % lanes, lanes)])
 
 
-def _has_own_digit(type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int) -> bool:
+def _has_own_digit(digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int) -> bool:
     """Whether a loop goes over an index of a factor by itself, or over a digit of one."""
     users = [result for result in map_.results if dim in result.used_dims()]
-    own = [digit for digit in _digits(type_, map_, order) if digit.loop == dim]
+    own = [digit for digit in digits if digit.loop == dim]
     if not len(users) == len(own) == 1 or own[0].size != order.sizes[dim]:
         return False
     return _is(users[0], dim) or _split(users[0], order) is not None
@@ -339,9 +339,11 @@ def _digits(type_: TensorType[Attribute], map_: AffineMap, order: Order) -> list
 
 def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
     """The outer and the inner loop of an index that counts on from one's end to the next start."""
-    form = linear(result, order.sizes)
     used = result.used_dims()
-    if len(used) != 2 or form.constant:
+    if len(used) != 2:
+        return None
+    form = linear(result, order.sizes)
+    if form.constant:
         return None
     strides = {form.stride(dim): dim for dim in sorted(used)}
     inner = strides.get(1)
