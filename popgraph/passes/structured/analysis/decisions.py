@@ -15,7 +15,7 @@ from popgraph.support.cache_files import digest
 Decided = TypeVar("Decided")
 
 Fixed = tuple[bool, bool]
-"""Which factors of a contraction are known when the program is loaded."""
+"""For each factor of a contraction, whether it is known when the program is loaded."""
 
 
 class Decisions(Generic[Decided]):

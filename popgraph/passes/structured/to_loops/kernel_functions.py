@@ -75,7 +75,7 @@ def describe(body: Block) -> str:
 
 
 def _operations(block: Block) -> Iterator[Operation]:
-    """All operations in their order, as `walk` gives them: a frame for each loop, not for each."""
+    """All operations in program order; `walk` resumes a generator per enclosing loop for each."""
     waiting = [iter(block.ops)]
     while waiting:
         op = next(waiting[-1], None)

@@ -48,7 +48,7 @@ def best_schedule_cycles(target: Target, known: KnownKernels | None) -> Decision
 
 
 def transforms_pay(candidate: AnyWinogradCandidate, cycles: float, target: Target) -> bool:
-    """Whether transforms beat the best schedule of the sum, which takes so many cycles."""
+    """Whether transforms beat the best schedule of the sum, which takes these cycles."""
     return candidate.cycles * target.tuning.winograd_gain <= cycles
 
 

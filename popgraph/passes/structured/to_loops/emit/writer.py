@@ -48,10 +48,9 @@ class Level:
 
     def close(self) -> None:
         """
-        Fills the block.
+        Fills the block, before the loop around it is in a block.
 
-        At once, and before what it belongs to has a block: xDSL looks at everything around a block
-        for each operation that joins it.
+        xDSL checks all ancestors of a block for each operation that joins it.
         """
         self.block.add_ops(self.operations)
 
