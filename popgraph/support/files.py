@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,9 +55,9 @@ def resolved(path: Path) -> Path:
         raise OSError(str(error)) from error
 
 
-def state_of(path: Path) -> State:
+def state_of(path: Path | str) -> State:
     """The state of a file; OSError when there is none."""
-    found = path.stat()
+    found = os.stat(path)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

@@ -159,7 +159,7 @@ def test_a_file_that_somebody_else_put_there_is_not_run(
     assert len(compilers) == 2
 
 
-KINDS = ("kernels", "kernel_texts", "objects", "programs", "targets")
+KINDS = ("decisions", "kernels", "kernel_texts", "objects", "programs", "targets")
 
 
 @pytest.mark.parametrize("kind", KINDS)

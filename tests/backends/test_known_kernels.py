@@ -1,7 +1,9 @@
-"""Tests that kernels of operations that other programs have are neither lowered nor printed."""
+"""Tests that kernels and schedules of operations that other programs have are known."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from struct import unpack
@@ -14,14 +16,25 @@ from xdsl.ir import Operation
 
 import popgraph
 from popgraph import compiler
+from popgraph.backends.c.build import known_kernels
 from popgraph.backends.c.build.known_kernels import KernelCache, kernel_cache
 from popgraph.backends.c.build_program import units_of
 from popgraph.backends.c.cache import install_fingerprint, program_cache, program_key
 from popgraph.backends.c.print.module import keyed, print_kernels
+from popgraph.dialects import tile
+from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.analysis.structural_hash import spelled
 from popgraph.passes.options import Options
 from popgraph.passes.structured import to_loops
+from popgraph.passes.structured.schedule import schedule_contractions
+from popgraph.passes.structured.schedule.cost import Candidate
+from popgraph.passes.structured.schedule.schedule_contractions import (
+    choose_schedules,
+    read_candidate,
+    spelled_candidate,
+)
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
+from popgraph.passes.structured.winograd import use_winograd
 from popgraph.passes.tuning import Target
 from popgraph.support import cache_files
 from popgraph.support.machine import TARGETS
@@ -152,3 +165,118 @@ def test_keys_have_every_bit_of_numbers() -> None:
     assert spelled(FloatAttr(0.5, f32)) != spelled(FloatAttr(0.5, f64))
     pairs = [spelled(ArrayAttr([FloatAttr(one, f64)])) for one in (0.0, -0.0)]
     assert pairs[0] != pairs[1]
+
+
+def convolutions() -> bytes:
+    """Windows of 3x3, which move by one and by two, and of 1x1."""
+    builder = popgraph.Builder()
+    value, channels = builder.addInputTensor("FLOAT", [1, 32, 28, 28], "x"), 32
+    rng = np.random.default_rng(0)
+    for filters, window, step in ((64, 3, 1), (24, 1, 1), (40, 3, 2)):
+        weights = rng.standard_normal((filters, channels, window, window)).astype(np.float32)
+        value = builder.aiOnnx.conv(
+            [value, builder.addInitializedInputTensor(weights)],
+            strides=[step, step],
+            pads=[window // 2] * 4,
+        )
+        channels = filters
+    builder.addOutputTensor(value)
+    return bytes(builder.getModelProto())
+
+
+@pytest.fixture
+def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The contractions whose schedules are compared by the cost model."""
+    found: list[str] = []
+
+    def noted(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
+        found.append(op.name)
+        return candidates(op, fixed, target)
+
+    candidates = schedule_contractions.candidates
+    for module in (schedule_contractions, use_winograd):
+        monkeypatch.setattr(module, "candidates", noted)
+    return found
+
+
+def decided(options: Options = AVX2, known: KnownKernels | None = None) -> str:
+    """Convolutions, as the passes up to the schedules leave them."""
+    module, compilation = compiler.load(convolutions())
+    compilation.kernels = known
+    compiler.lower(module, compilation, options, until="schedule-contractions")
+    return str(module)
+
+
+def kept(options: Options = AVX2) -> str:
+    """The same with the decisions of the cache, which keeps the new ones."""
+    known = kernel_cache()
+    assert known is not None
+    text = decided(options, known)
+    known.keep([])
+    return text
+
+
+def test_decisions_of_earlier_programs_are_those_that_are_made_anew(estimated: list[str]) -> None:
+    afresh = decided()
+    assert "tile.winograd" in afresh and " schedule " in afresh and "tile.pack" in afresh
+    estimated.clear()
+    assert kept() == afresh and estimated
+    estimated.clear()
+    assert kept() == afresh and not estimated
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(AVX2, machine=TARGETS["sse2"]),
+        replace(AVX2, tuning=replace(AVX2.tuning, window_overlap=0.5)),
+    ],
+    ids=["machine", "tuning"],
+)
+def test_another_target_decides_anew(other: Options, estimated: list[str]) -> None:
+    kept()
+    estimated.clear()
+    assert kept(other) == decided(other)
+    assert estimated
+
+
+def test_every_candidate_is_read_as_it_was_written() -> None:
+    """A decision that was read is the decision: loops, layouts, vectors, cycles."""
+    checked = 0
+
+    def check(op: tile.ContractOp, found: Sequence[Candidate]) -> None:
+        nonlocal checked
+        for candidate in found:
+            text = spelled_candidate(op, candidate, AVX2.target)
+            assert read_candidate(op, text, AVX2.target) == candidate
+            checked += 1
+
+    module, compilation = compiler.load(convolutions())
+    compiler.lower(module, compilation, AVX2, until="settle-loops")
+    choose_schedules(module, check, AVX2.target)
+    assert checked > 20
+
+
+def test_damaged_decisions_are_made_again(cache: Path, estimated: list[str]) -> None:
+    expected = kept()
+    (path,) = (cache / "decisions").glob("*/*")
+    rows = json.loads(cache_files.read_sealed(path))
+    for damaged in (b"[]", json.dumps(dict.fromkeys(rows, "rhs, nonsense")).encode()):
+        cache_files.write_sealed(path, damaged)
+        estimated.clear()
+        assert kept() == expected and estimated
+        estimated.clear()
+        assert kept() == expected and not estimated
+
+
+def test_the_latest_decisions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_kernels, "MOST_DECISIONS", 2)
+    for key in "abc":
+        first = kernel_cache()
+        assert first is not None
+        first.note_decision(key, key)
+        assert first.decision("a") == (None if key == "a" else "a")
+        first.keep([])
+    last = kernel_cache()
+    assert last is not None
+    assert [last.decision(key) for key in "abc"] == ["a", None, "c"]

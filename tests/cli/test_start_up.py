@@ -51,7 +51,8 @@ files.SETTLED = -1.0
 MODEL = """
 graph net(x: f32[N, 3]) -> (y: f32[N, 2]) {
     weight w: f32[3, 2] = glorot_uniform
-    y = Relu(x @ w)
+    weight b: f32[2] = zeros
+    y = Relu(x @ w + Identity(b))
 }
 """
 

@@ -678,8 +678,8 @@ def the_first_stream(original: Any) -> Any:
 def lanes_of_other(original: Any) -> Any:
     """One packed factor serves all contractions, whatever layouts they want."""
 
-    def panel_layout(type_: Any, map_: Any, order: Any, dim: int, lanes: int) -> Any:
-        return original(type_, map_, order, dim, max(1, lanes // 2))
+    def panel_layout(digits: Any, map_: Any, order: Any, dim: int, lanes: int) -> Any:
+        return original(digits, map_, order, dim, max(1, lanes // 2))
 
     return panel_layout
 

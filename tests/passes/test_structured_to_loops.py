@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, f64
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import UNKNOWN_LOC, FloatAttr, ModuleOp, TensorType, f32, f64
+from xdsl.ir import Block, Operation, Region
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -27,6 +29,7 @@ from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
+from popgraph.passes.structured.to_loops.emit.create import create_unchecked
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
 from popgraph.testing.blocks import BlockSpec, block_sums
@@ -295,3 +298,26 @@ def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
     loops = copies.loops_of_box([0], (extent, 12), f64, target, loaded=[0])
     for part in best_parts(ParallelLoops(tuple(loops), 12 * extent), {}, THREADS, target):
         assert part.size % (target.machine.lines_together * 4) == 0
+
+
+@pytest.mark.parametrize("kind", [*arith.Arith.operations, *scf.Scf.operations])
+def test_unchecked_operations_are_what_their_class_creates(kind: type[Operation]) -> None:
+    """All state of an operation, defaults too: nothing that xDSL may ask for later is missing."""
+    given = Block(arg_types=[f32, f32]).args
+    properties = {"own": FloatAttr(1.5, f32)}
+    made = create_unchecked(kind, *given, types=(f32,), regions=(Region(Block()),), **properties)
+    usual = kind.create(
+        operands=given,
+        result_types=[f32],
+        properties=properties,
+        regions=[Region(Block())],
+        location=UNKNOWN_LOC,
+    )
+    assert made.is_structurally_equivalent(usual)
+    for name in (each.name for each in fields(usual)):
+        if name not in ("results", "regions", "_operand_uses"):
+            assert getattr(made, name) == getattr(usual, name), name
+    assert [use.operation for value in given for use in value.uses].count(made) == 2
+    assert (made.results[0].op, made.regions[0].parent) == (made, made)
+    other = create_unchecked(kind, *given, types=(f32,), regions=(Region(Block()),))
+    assert other.properties is not made.properties and other.attributes is not made.attributes

@@ -8,6 +8,8 @@ from struct import pack
 from xdsl.dialects.builtin import ArrayAttr, FloatData
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, Region, SSAValue
 
+from popgraph.support.memo import by_identity
+
 
 class StructuralHasher:
     """
@@ -17,9 +19,12 @@ class StructuralHasher:
     """
 
     def __init__(self, seen_as: Callable[[Attribute], Attribute] = lambda attribute: attribute):
-        self._seen_as = seen_as
         self._numbers: dict[Attribute, int] = {}
-        self._met: dict[int, tuple[Hashable, Attribute]] = {}
+
+        def number(attribute: Attribute) -> Hashable:
+            return self._key(seen_as(attribute))
+
+        self._number = by_identity(number)
 
     def of(self, op: Operation) -> Hashable:
         """Equal for operations that do the same to operands of the same types."""
@@ -38,15 +43,8 @@ class StructuralHasher:
         self._region(region, {}, key)
         return tuple(key)
 
-    def _number(self, attribute: Attribute) -> Hashable:
-        """Equal for equal attributes; most are met again as the same object."""
-        met = self._met.get(id(attribute))
-        if met is None:
-            key = self._key(self._seen_as(attribute))
-            met = self._met[id(attribute)] = key, attribute
-        return met[0]
-
     def _key(self, attribute: Attribute) -> Hashable:
+        """Equal for equal attributes."""
         return self._numbers.setdefault(attribute, len(self._numbers))
 
     def _named(self, attributes: Mapping[str, Attribute]) -> Hashable:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -88,6 +88,8 @@ def parts_of(block: Block, most: int) -> Iterator[Part]:
     free = {op for op in operations if is_side_effect_free(op)}
     statements = [at for at, op in enumerate(operations) if op not in free and not op.results]
     ends = [at + 1 for at in statements[most - 1 : -1 : most]]
+    if not ends:
+        return
     place = {op: at for at, op in enumerate(operations)}
     numbers: dict[SSAValue, int] = {value: at for at, value in enumerate(block.args)}
     parts = []
@@ -96,8 +98,8 @@ def parts_of(block: Block, most: int) -> Iterator[Part]:
         own = set(operations[start:end])
         if any(op not in own and op not in free for op in needed):
             return
-        read = [operand for op in needed for inner in op.walk() for operand in inner.operands]
-        used = {0, *(numbers[value] for value in read if value in numbers)}
+        read = set(chain.from_iterable(map(_read, needed)))
+        used = {0, *(numbers[value] for value in read & numbers.keys())}
         parts.append(Part(sorted(needed, key=place.__getitem__), sorted(used)))
     yield from parts
 
@@ -110,12 +112,19 @@ def _needed(block: Block, operations: Sequence[Operation]) -> set[Operation]:
         if op in needed:
             continue
         needed.add(op)
-        for inner in op.walk():
-            owners = (operand.owner for operand in inner.operands)
-            waiting += [
-                owner for owner in owners if isinstance(owner, Operation) and owner.parent is block
-            ]
+        for operand in _read(op):
+            owner = operand.owner
+            if owner is not block and owner.parent is block and owner not in needed:
+                assert isinstance(owner, Operation)
+                waiting.append(owner)
     return needed
+
+
+def _read(op: Operation) -> Iterable[SSAValue]:
+    """The operands of an operation, and of all that is in it."""
+    if not op.regions:
+        return op.operands
+    return chain.from_iterable(inner.operands for inner in op.walk())
 
 
 def calls(call: CallOp, parts: Sequence[Part]) -> list[CallOp]:

@@ -19,7 +19,11 @@ from popgraph.passes.structured.schedule.schedule_text import (
     with_loops_interchanged,
 )
 from popgraph.passes.structured.schedule.settle_loops import settle_loops
-from popgraph.passes.structured.winograd.use_winograd import BestScheduleCosts, UseWinograd
+from popgraph.passes.structured.winograd.use_winograd import (
+    UseWinograd,
+    best_schedule_cycles,
+    transforms_pay,
+)
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -56,7 +60,7 @@ def contraction_candidates(
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
-    best = BestScheduleCosts(target)
+    best = best_schedule_cycles(target, None)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
@@ -65,7 +69,7 @@ def contraction_candidates(
             pass_ = UseWinograd(target)
             tiles = pass_.candidates(op, fixed) if winograd else []
             transforms = [(candidate.spec, candidate.cycles) for candidate in tiles]
-            faster = bool(tiles) and best.slower_than(tiles[0], op, fixed)
+            faster = bool(tiles) and transforms_pay(tiles[0], best.of(op, fixed), target)
             if settle:
                 settle_loops(op, fixed, target)
             if narrow:

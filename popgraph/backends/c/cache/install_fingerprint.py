@@ -44,7 +44,7 @@ def _files(folder: str) -> Iterator[tuple[str, State]]:
         for name in sorted(names):
             if name.endswith(KINDS):
                 path = os.path.join(where, name)
-                yield path[len(folder) + 1 :], state_of(Path(path))[SIZE:]
+                yield path[len(folder) + 1 :], state_of(path)[SIZE:]
 
 
 @functools.cache
@@ -61,5 +61,5 @@ def _beginning(name: str) -> tuple[str, State] | None:
     spec = find_spec(name)
     with suppress(OSError):
         if spec is not None and spec.origin is not None:
-            return spec.origin, state_of(Path(spec.origin))[SIZE:]
+            return spec.origin, state_of(spec.origin)[SIZE:]
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -20,6 +21,7 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, HexAttr, IntsAttr
 from popgraph.support import extensions
 from popgraph.support.cache_files import digest
+from popgraph.support.memo import by_identity
 
 
 def program_key(
@@ -62,7 +64,7 @@ class _Spelling:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._numbers: dict[SSAValue | Block, int] = {}
-        self._spelled: dict[int, tuple[str, Attribute]] = {}
+        self._attribute = by_identity(self._spell)
 
     def add(self, op: Operation) -> None:
         """Lines for an operation and all that is in it."""
@@ -86,15 +88,8 @@ class _Spelling:
     def _typed(self, values: Sequence[SSAValue]) -> list[str]:
         return [f"{self._number(value)}: {self._attribute(value.type)}" for value in values]
 
-    def _attribute(self, attribute: Attribute) -> str:
-        """Its text, made once: most operations have the types and attributes of others."""
-        known = self._spelled.get(id(attribute))
-        if known is None:
-            known = self._spelled[id(attribute)] = self._spell(attribute), attribute
-        return known[0]
-
     def _spell(self, attribute: Attribute) -> str:
-        """As IR does, unless plain data need no printer."""
+        """The text of an attribute, as IR has it, unless plain data need no printer."""
         if isinstance(attribute, NamesAttr | BytesAttr | IntsAttr | HexAttr):
             return f"{attribute.name} {attribute.data!r}"
         if isinstance(attribute, TensorAttr | BlobAttr | DataAttr):
@@ -112,8 +107,9 @@ def sources() -> str | None:
     found = files()
     if found is None:
         return None
-    made = hashlib.sha256()
+    made, folder = hashlib.sha256(), str(PACKAGE)
     for name in found:
         made.update(name.encode())
-        made.update((PACKAGE / name).read_bytes())
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            made.update(file.read())
     return digest(made.hexdigest(), *map(version, STANDS_ON))

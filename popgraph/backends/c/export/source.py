@@ -69,7 +69,7 @@ def source(module: ModuleOp, interface: Interface, program: str) -> str:
         f'#include "{name}.h"\n#include "{name}_runtime.h"\n\n#include <string.h>\n',
         "#include <stdlib.h>\n" if interface.form.malloc else "",
         _UNUSED,
-        vector_typedefs("".join(kernel.text for kernel in used)),
+        vector_typedefs(used),
         *map(_kernel, used),
         steps,
         *_functions(interface, program),

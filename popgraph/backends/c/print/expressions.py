@@ -23,8 +23,9 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
     special = _SPECIAL.get(op.name)
     if special is not None:
         return special(op, operands)
-    found = _element(op)
-    row, count = find(op, found), types.lanes(op.operands[0].type)
+    type_ = op.operands[0].type
+    found, count = types.element(type_), types.lanes(type_)
+    row = find(op, found)
     if count is not None and row.vector is not None and found.kind != "half":
         fields = {**_vector_fields(found, count), **dict(zip("abc", operands, strict=False))}
         return _as_mask(op, row.vector.format_map(fields))

@@ -15,7 +15,7 @@ from popgraph.backends.c.print.handed import handed, named
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
 from popgraph.backends.c.print.statements import Body
-from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct
+from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct, vectors_in
 from popgraph.dialects.locations import source
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.dialects.tile.loops.known import key_of
@@ -67,7 +67,8 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
     text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
-    return Kernel(symbol, name, text, prototype, location, tuple(numbers.values()))
+    handed_numbers, vectors = tuple(numbers.values()), vectors_in(text)
+    return Kernel(symbol, name, text, prototype, location, handed_numbers, vectors)
 
 
 def print_kernels(

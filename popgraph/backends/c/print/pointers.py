@@ -22,7 +22,11 @@ _MEMORY: Mapping[type[Operation], int] = {
 }
 """What reads or writes an element, or a vector of them: which operand is the memory."""
 
-_SUMS = (arith.AddiOp, arith.MuliOp, arith.DivSIOp, arith.RemSIOp, arith.MinSIOp, arith.MaxSIOp)
+_SUMS = frozenset(
+    (arith.AddiOp, arith.MuliOp, arith.DivSIOp, arith.RemSIOp, arith.MinSIOp, arith.MaxSIOp)
+)
+# Types are compared, as the printer asks this of every operation of every kernel: `isinstance` asks
+# the metaclass of another class, which takes four times as long.
 
 
 def natural(constant: Attribute) -> int | None:
@@ -35,18 +39,19 @@ def natural(constant: Attribute) -> int | None:
 
 def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
     """Whether the result is an index from zero on, as those that are `known` are."""
-    return isinstance(op, _SUMS) and all(operand in known for operand in op.operands)
+    return type(op) in _SUMS and known.issuperset(op.operands)
 
 
 def number_behind(index: SSAValue) -> tuple[SSAValue, int] | None:
     """An index as another one and a number that is added to it, if it is such a sum."""
     add = index.owner
-    if not isinstance(add, arith.AddiOp) or not isinstance(index.type, IndexType):
+    if type(add) is not arith.AddiOp or type(index.type) is not IndexType:
         return None
     base, constant = add.operands
-    if not isinstance(constant.owner, arith.ConstantOp):
+    given = constant.owner
+    if type(given) is not arith.ConstantOp:
         return None
-    number = natural(constant.owner.properties["value"])
+    number = natural(given.properties["value"])
     return None if number is None else (base, number)
 
 
@@ -63,8 +68,8 @@ def reached_from(base: SSAValue) -> Iterator[SSAValue]:
     """The memories of which elements are sure to be used that stand so many behind `base`."""
     for use in base.uses:
         add = use.operation
-        if isinstance(add, arith.AddiOp) and use.index == 0 and number_behind(add.result):
-            for access in add.result.uses:
+        if type(add) is arith.AddiOp and use.index == 0 and number_behind(add.results[0]):
+            for access in add.results[0].uses:
                 memory = memory_at(access)
                 if memory is not None and not _may_be_left_out(access.operation, base):
                     yield memory

@@ -91,12 +91,12 @@ class Body:
             return
         if op.regions or len(op.results) != 1:
             raise UnsupportedError(f"a kernel cannot hold {op.name}")
-        if self._is_in_places(op.results[0]):
+        (result,) = op.results
+        if self._is_in_places(result):
             return
-        text = expression(op, self.operands(op))
-        self.define(op.results[0], text)
+        self.define(result, expression(op, self.operands(op)))
         if is_never_negative(op, self.natural):
-            self.count_from_zero(op.results[0])
+            self.count_from_zero(result)
 
     def define(self, value: SSAValue, text: str) -> None:
         """A variable for `value`."""

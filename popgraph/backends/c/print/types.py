@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType, NoneAttr, VectorType, i1
 from xdsl.ir import Attribute
 
 from popgraph.dialects import element_types
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.memo import by_identity
 from popgraph.support.shapes import Shape
 
 _SPELLED = frozenset(
@@ -61,7 +61,7 @@ class Element:
         return max(8, min(32, _MASK_BITS // count))
 
 
-@lru_cache(4096)
+@by_identity
 def element(type_: Attribute) -> Element:
     """The element type behind a scalar, a vector or a memory type."""
     if isinstance(type_, VectorType | MemRefType):
@@ -94,6 +94,7 @@ def _width(type_: Attribute) -> int:
     return width
 
 
+@by_identity
 def lanes(type_: Attribute) -> int | None:
     """How many lanes a vector type has; None for scalars."""
     if not isinstance(type_, VectorType):
@@ -107,7 +108,7 @@ def lanes(type_: Attribute) -> int | None:
     return shape[0]
 
 
-@lru_cache(4096)
+@by_identity
 def value(type_: Attribute) -> str:
     """The C type of a variable that holds a value."""
     count = lanes(type_)
@@ -115,7 +116,7 @@ def value(type_: Attribute) -> str:
     return found.name if count is None else f"{found.lane(count)}x{count}"
 
 
-@lru_cache(4096)
+@by_identity
 def vector_pointer(type_: Attribute) -> str:
     """The C type of a pointer to a vector in memory."""
     found = element(type_)
@@ -123,6 +124,7 @@ def vector_pointer(type_: Attribute) -> str:
     return f"{lane}x{lanes(type_)}_memory *"
 
 
+@by_identity
 def pointer(type_: Attribute) -> str:
     """The C type of a pointer to memory."""
     assert isinstance(type_, MemRefType)
@@ -130,6 +132,7 @@ def pointer(type_: Attribute) -> str:
     return f"{element(type_).memory} *"
 
 
+@by_identity
 def dense(type_: MemRefType[Attribute]) -> Shape:
     """The shape of row-major memory; other memory has no place in a kernel."""
     shape = type_.get_shape()

@@ -45,6 +45,8 @@ class Kernel:
     """Where it comes from, in the user's words."""
     numbers: tuple[int, ...] = ()
     """What its callers hand it behind its memories, see `handed`."""
+    vectors: tuple[str, ...] = ()
+    """The names of the vector types in its text."""
 
     def call(self, chunk: str, memories: Iterable[str]) -> str:
         """A statement that runs a chunk of it."""
@@ -68,11 +70,17 @@ WEAK = "__attribute__((weak)) "
 """Several objects of a library may have the same kernel: one of them counts."""
 
 
-def vector_typedefs(text: str) -> str:
-    """Declarations of the vector types that a text mentions."""
+def vectors_in(text: str) -> tuple[str, ...]:
+    """The names of the vector types that a text mentions."""
     ends = {text[max(0, it.start() - _LONGEST) : it.end()] for it in _COUNT.finditer(text)}
-    names = {name for end in ends for name in _VECTOR.findall(end)}
-    found = sorted((letter, int(bits), int(count)) for letter, bits, count in names)
+    return tuple(sorted({found[0] for end in ends for found in _VECTOR.finditer(end)}))
+
+
+def vector_typedefs(kernels: Iterable[Kernel]) -> str:
+    """Declarations of the vector types that kernels mention."""
+    names = {name for kernel in kernels for name in kernel.vectors}
+    parts = [match.groups() for name in names if (match := _VECTOR.fullmatch(name))]
+    found = sorted((letter, int(bits), int(count)) for letter, bits, count in parts)
     return "".join(_vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found)
 
 
@@ -103,7 +111,7 @@ def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     text = (
         PREAMBLE
         + "".join(f'#include "{name}"\n\n' for name in also_included(texts))
-        + vector_typedefs(texts)
+        + vector_typedefs(kernels)
         + "\n"
     )
     begins = []

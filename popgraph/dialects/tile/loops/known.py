@@ -41,13 +41,23 @@ class Kernel:
 
 
 class KnownKernels(Protocol):
-    """The kernels of earlier programs, by keys of all that decides what a kernel does."""
+    """
+    The kernels of earlier programs, and decisions about them.
+
+    Keys hold all that decides what a kernel does, or what a decision depends on.
+    """
 
     def find(self, key: str) -> Kernel | None:
         """The kernel of a key, whose loops need not be written."""
 
     def note(self, key: str, kernel: Kernel) -> None:
         """A kernel whose loops are written now."""
+
+    def decision(self, key: str) -> str | None:
+        """The decision of a key, which need not be taken again."""
+
+    def note_decision(self, key: str, decision: str) -> None:
+        """A decision that is taken now."""
 
 
 def set_key(function: func.FuncOp, key: str) -> None:

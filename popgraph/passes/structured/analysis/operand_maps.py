@@ -212,7 +212,7 @@ def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
 
 def without_repeats(reading: MappedOperands) -> MappedOperands:
     """Each (value, map) read once; where one was read again, the body moves."""
-    if reading.body is None:
+    if reading.body is None or len(set(reading.values)) == len(reading.values):
         return reading
     maps = [simplified(map_, reading.sizes) for map_ in reading.maps]
     seen: dict[tuple[SSAValue, AffineMap], int] = {}

@@ -223,8 +223,8 @@ def _finishes_a_sum(producer: tile.MapOp) -> bool:
     """Whether the work is better done where a contraction leaves its sums: see fuse-epilogue."""
     for value, map_ in zip(producer.mapped_inputs, producer.input_maps, strict=True):
         source = value.owner.source if isinstance(value.owner, tile.ViewOp) else value
-        whole = reads_whole(tensor(value), map_, producer.sizes)
-        if isinstance(source.owner, tile.ContractOp) and whole:
+        made_of_sums = isinstance(source.owner, tile.ContractOp)
+        if made_of_sums and reads_whole(tensor(value), map_, producer.sizes):
             return source.has_one_use()
     return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
@@ -166,7 +167,7 @@ class Estimate:
             "kc": k_outer_terms or chain,
             "lanes": self.width,
             "m_outer_dim": lines.last if lines else -1,
-            "n_inner": int(rows is not None and not k_outer_terms and self._streams_from_memory()),
+            "n_inner": int(rows is not None and not k_outer_terms and self._streams_from_memory),
             "k_outer": int(k_outer_terms > 0),
         }
         cycles = self._cycles(rows, block, lines.extent if lines else 1, k_outer_terms)
@@ -210,6 +211,7 @@ class Estimate:
         cycles /= rows.extent * self.extent
         return Candidate(self.order, numbers, self.factor, self.layout, cycles)
 
+    @cached_property
     def _streams_from_memory(self) -> bool:
         """Whether L2 holds all panels (in bytes, a share of it) while rows go by that it cannot."""
         kind = self.reads.element_bytes

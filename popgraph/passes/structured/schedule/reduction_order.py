@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -20,12 +21,12 @@ class Order:
     maps: tuple[AffineMap, ...]
     parallel: int
 
-    @property
+    @cached_property
     def reductions(self) -> list[int]:
         """The loops that add terms up, outermost first."""
         return [dim for dim in range(self.parallel, len(self.sizes)) if self.sizes[dim] > 1]
 
-    @property
+    @cached_property
     def innermost(self) -> int | None:
         """The last of them."""
         return next(reversed(self.reductions), None)

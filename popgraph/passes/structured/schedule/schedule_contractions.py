@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -12,14 +13,15 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
-from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.analysis.replace import insert_made_for
-from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
+from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.analysis.loops import indexed_dims, sum_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
@@ -30,6 +32,8 @@ from popgraph.passes.structured.schedule.schedule_text import diverse, matching_
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
+PLAIN = "plain"
+"""The text of a contraction without a schedule."""
 SHOWN = 3
 """Fitting schedules that an error shows."""
 
@@ -57,13 +61,19 @@ class ScheduleContractions(Pass):
         return cls(options.target, options.schedules, options.measured or (), first)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        chosen: dict[Hashable, Candidate | None] = {}
         overrides = Overrides(self.schedules, self.measured)
-        possible: dict[Hashable, list[Candidate]] = {}
-        structures = StructuralHasher()
+        possible = Decisions(lambda op, fixed: candidates(op, fixed, self.target))
+        chosen = KnownDecisions(
+            self.name,
+            self.target,
+            compilation.kernels,
+            decide=lambda op, fixed: choose(op, fixed, self.target),
+            spell=lambda op, made: spelled_candidate(op, made, self.target),
+            read=lambda op, text: read_candidate(op, text, self.target),
+        )
 
         def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
-            return self._decided(op, (structures.of(op), fixed), overrides, possible, chosen)
+            return self._decided(op, fixed, overrides, possible, chosen)
 
         near = self.target.tuning.near_contractions if self.memory_first else None
         _schedule(module, decide, near)
@@ -72,35 +82,31 @@ class ScheduleContractions(Pass):
     def _decided(
         self,
         op: tile.ContractOp,
-        key: tuple[Hashable, tuple[bool, bool]],
+        fixed: tuple[bool, bool],
         overrides: Overrides,
-        possible: dict[Hashable, list[Candidate]],
-        chosen: dict[Hashable, Candidate | None],
+        possible: Decisions[list[Candidate]],
+        chosen: Decisions[Candidate | None],
     ) -> Candidate | None:
         """What was decided, else what is cheapest by estimate."""
-        fixed = key[1]
         for status in overrides.about(op, fixed):
             spec = status.override.spec
             if spec.word:
                 status.used = True
-            if spec.word == "plain":
+            if spec.word == PLAIN:
                 return None
             if not spec.schedule:
                 continue
-            if key not in possible:
-                possible[key] = candidates(op, fixed, self.target)
+            found = possible.of(op, fixed)
             try:
-                candidate = matching_candidate(op, spec, possible[key], self.target)
+                candidate = matching_candidate(op, spec, found, self.target)
             except ValueError as error:
-                shown = diverse(possible[key])[:SHOWN]
+                shown = diverse(found)[:SHOWN]
                 specs = [str(spec_of(op, each, self.target)) for each in shown]
                 status.refuse(op, str(error), specs)
             else:
                 status.used = True
                 return candidate
-        if key not in chosen:
-            chosen[key] = choose(op, fixed, self.target)
-        return chosen[key]
+        return chosen.of(op, fixed)
 
 
 def choose_schedules(
@@ -151,6 +157,29 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
     if best is None or (op.block is None and best.cycles > plain_cycles(op, target)):
         return None
     return best
+
+
+def spelled_candidate(op: tile.ContractOp, made: Candidate | None, target: Target) -> str:
+    """A choice as text: the cycles of its estimate, and how the contraction runs."""
+    return f"{made.cycles!r} {spec_of(op, made, target)}" if made else PLAIN
+
+
+def read_candidate(op: tile.ContractOp, text: str, target: Target) -> Candidate | None:
+    """The choice that `spelled_candidate` wrote, without an estimate; else ValueError."""
+    if text == PLAIN:
+        return None
+    cycles, _, words = text.partition(" ")
+    spec = ScheduleSpec.of(words)
+    numbers = ScheduleAttr.of_text(spec.schedule).numbers
+    for order in islice(orders(op, target.tuning.chain_terms), spec.order, spec.order + 1):
+        for scalars in _scalar_layouts(op, order, 1 - spec.factor, target):
+            if (scalars is not None) != spec.scalars:
+                continue
+            reads = Reads(op, order, spec.factor, scalars, target)
+            for layout, vectors in _layouts(reads, numbers["n_dim"], numbers["lanes"]):
+                if (vectors, layout is not None) == (numbers["n_vectors"], spec.packed):
+                    return Candidate(order, numbers, spec.factor, layout, float(cycles), scalars)
+    raise ValueError(f"the contraction cannot run as {words!r}")
 
 
 def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
@@ -225,9 +254,10 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
             yield None, vectors
     if layout_of(type_) is not None or other.uses(dim):
         return
-    if _has_own_digit(type_, map_, order, dim):
+    digits = _digits(type_, map_, order)
+    if _has_own_digit(digits, map_, order, dim):
         for vectors in range(1, most + 1):
-            yield panel_layout(type_, map_, order, dim, vectors * width), vectors
+            yield panel_layout(digits, map_, order, dim, vectors * width), vectors
 
 
 def _scalar_layouts(
@@ -261,14 +291,13 @@ def _is(result: AffineExpr, dim: int) -> bool:
 
 
 def panel_layout(
-    type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int, lanes: int
+    digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int, lanes: int
 ) -> LayoutAttr:
     """
     `[outside...][dim / lanes][the rest...][lanes]`, padded with zeros.
 
     Outside stands what only parallel loops go over; the rest stands in the order of the loops.
     """
-    digits = _digits(type_, map_, order)
     (own,) = [digit for digit in digits if digit.loop == dim]
     outside = [digit for digit in digits if digit.loop < order.parallel and digit != own]
     rest = [digit for digit in digits if digit.loop >= order.parallel]
@@ -276,10 +305,10 @@ def panel_layout(
     return _in_memory(map_, [*outside, panels, *rest, Digit(dim, own.index % lanes, lanes)])
 
 
-def _has_own_digit(type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int) -> bool:
+def _has_own_digit(digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int) -> bool:
     """Whether a loop goes over an index of a factor by itself, or over a digit of one."""
     users = [result for result in map_.results if dim in result.used_dims()]
-    own = [digit for digit in _digits(type_, map_, order) if digit.loop == dim]
+    own = [digit for digit in digits if digit.loop == dim]
     if not len(users) == len(own) == 1 or own[0].size != order.sizes[dim]:
         return False
     return _is(users[0], dim) or _split(users[0], order) is not None
@@ -310,9 +339,11 @@ def _digits(type_: TensorType[Attribute], map_: AffineMap, order: Order) -> list
 
 def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
     """The outer and the inner loop of an index that counts on from one's end to the next start."""
-    form = linear(result, order.sizes)
     used = result.used_dims()
-    if len(used) != 2 or form.constant:
+    if len(used) != 2:
+        return None
+    form = linear(result, order.sizes)
+    if form.constant:
         return None
     strides = {form.stride(dim): dim for dim in sorted(used)}
     inner = strides.get(1)

@@ -126,6 +126,7 @@ def kernel_of(
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
     parts = spans(writer, emitter.groups, emitter.cut, chunk, ends)
     emitter.write(Body(writer, inputs, outputs, parts, ends))
+    writer.close()
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]
     numbers = [operands.index(value) for value in read]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from xdsl.dialects import func
@@ -61,7 +61,7 @@ class Functions:
 def describe(body: Block) -> str:
     """`mulf_addf_8x4_f32`: what a kernel computes with, and the memory that it fills."""
     words: dict[str, None] = {}
-    for op in body.walk():
+    for op in _operations(body):
         word = _word(type(op))
         if word and word not in words and (not op.results or _is_data(op.results[0])):
             words[word] = None
@@ -72,6 +72,19 @@ def describe(body: Block) -> str:
     shape = "x".join(map(str, last.get_shape())) or "scalar"
     stated = list(words) or ["move"]
     return "_".join([*stated, shape, element_types.from_ir(last.element_type).name])
+
+
+def _operations(block: Block) -> Iterator[Operation]:
+    """All operations in program order; `walk` resumes a generator per enclosing loop for each."""
+    waiting = [iter(block.ops)]
+    while waiting:
+        op = next(waiting[-1], None)
+        if op is None:
+            waiting.pop()
+            continue
+        yield op
+        for region in reversed(op.regions):
+            waiting += [iter(inner.ops) for inner in reversed(region.blocks)]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
@@ -10,12 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue, Use
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.dialects.tile.structured.schedule_override import Override
-from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
+from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.winograd.convolutions import WinogradCandidate, winograd_candidates
@@ -29,23 +30,26 @@ from popgraph.support.errors import PassError
 AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
 
 
-class BestScheduleCosts:
-    """Contractions as their best schedules compute them; those that are alike are asked once."""
+def best_schedule_cycles(target: Target, known: KnownKernels | None) -> Decisions[float]:
+    """The cycles of contractions as their best schedules compute them, by estimate."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._structures = StructuralHasher()
-        self._cycles: dict[Hashable, float] = {}
+    def estimate(op: tile.ContractOp, fixed: tuple[bool, bool]) -> float:
+        found = [each.cycles for each in candidates(op, fixed, target)]
+        return min([*found, plain_cycles(op, target)])
 
-    def slower_than(
-        self, candidate: AnyWinogradCandidate, op: tile.ContractOp, fixed: tuple[bool, bool]
-    ) -> bool:
-        """Whether transforms pay, by estimate."""
-        key = self._structures.of(op), fixed
-        if key not in self._cycles:
-            found = [each.cycles for each in candidates(op, fixed, self._target)]
-            self._cycles[key] = min([*found, plain_cycles(op, self._target)])
-        return candidate.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
+    return KnownDecisions(
+        "best-schedule-cycles",
+        target,
+        known,
+        decide=estimate,
+        spell=lambda op, cycles: repr(cycles),
+        read=lambda op, text: float(text),
+    )
+
+
+def transforms_pay(candidate: AnyWinogradCandidate, cycles: float, target: Target) -> bool:
+    """Whether transforms beat the best schedule of the sum, which takes these cycles."""
+    return candidate.cycles * target.tuning.winograd_gain <= cycles
 
 
 def becomes_whole(sum_: SSAValue) -> bool:
@@ -103,7 +107,7 @@ class UseWinograd(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         overrides = Overrides(self.schedules, self.measured)
-        costs = BestScheduleCosts(self.target)
+        costs = best_schedule_cycles(self.target, compilation.kernels)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
                 fixed = constants.factors(op)
@@ -118,7 +122,7 @@ class UseWinograd(Pass):
         op: tile.ContractOp,
         fixed: tuple[bool, bool],
         overrides: Overrides,
-        costs: BestScheduleCosts,
+        costs: Decisions[float],
     ) -> AnyWinogradCandidate | None:
         """What was decided, else what is cheapest by estimate; None for a sum."""
         found = self.candidates(op, fixed)
@@ -132,9 +136,11 @@ class UseWinograd(Pass):
                 return fits[0]
             specs = [str(candidate.spec) for candidate in found] or ["estimate"]
             status.refuse(op, "the convolution cannot be computed like this", specs)
-        if not found or not costs.slower_than(found[0], op, fixed):
+        if not found:
             return None
         best = found[0]
+        if not transforms_pay(best, costs.of(op, fixed), self.target):
+            return None
         if self.threads < 2 or not isinstance(best, WinogradCandidate):
             return best
         same = [

@@ -41,16 +41,18 @@ class Level:
     """One open block: that of the kernel, of a loop or of a branch."""
 
     block: Block
-    inner: Operation | None = None
-    """The loop inside that is open now; what is hoisted goes before it."""
+    operations: list[Operation] = field(default_factory=list)
+    """In their order. A loop joins them when it closes: hoisted operations go before it."""
     known: dict[object, SSAValue] = field(default_factory=dict)
     """What was computed here already."""
 
-    def insert(self, op: Operation) -> None:
-        if self.inner is None:
-            self.block.add_op(op)
-        else:
-            self.block.insert_op_before(op, self.inner)
+    def close(self) -> None:
+        """
+        Fills the block, before the loop around it is in a block.
+
+        xDSL checks all ancestors of a block for each operation that joins it.
+        """
+        self.block.add_ops(self.operations)
 
 
 @dataclass
@@ -61,11 +63,11 @@ class Loop:
     carried: list[SSAValue]
     results: list[SSAValue]
     """What it leaves; to be used when it is closed."""
-    block: Block
+    level: Level
 
     def next(self, values: Sequence[SSAValue]) -> None:
         """The carried values of the next round."""
-        self.block.add_op(create_unchecked(scf.YieldOp, *values))
+        self.level.operations.append(create_unchecked(scf.YieldOp, *values))
 
 
 class Writer:
@@ -74,7 +76,7 @@ class Writer:
 
     Every value is computed in the outermost block where it can be: constants at the top, the part
     of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
-    index is known. Everything is computed once per block.
+    index is known. Everything is computed once per block. `close` ends it.
     """
 
     def __init__(self, block: Block, target: Target) -> None:
@@ -82,19 +84,24 @@ class Writer:
         self.levels = [Level(block)]
         self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
 
+    def close(self) -> None:
+        """Puts everything into the body of the kernel."""
+        (outermost,) = self.levels
+        outermost.close()
+
     # Operations
 
     def add(self, op: Operation, depth: int | None = None) -> SSAValue:
         """Inserts an operation of one result, at the innermost level unless told otherwise."""
         depth = len(self.levels) - 1 if depth is None else depth
-        self.levels[depth].insert(op)
+        self.levels[depth].operations.append(op)
         result: SSAValue = op.results[0]
         self.depths[result] = depth
         return result
 
     def do(self, op: Operation) -> None:
         """Inserts an operation without results at the innermost level."""
-        self.levels[-1].insert(op)
+        self.levels[-1].operations.append(op)
 
     def once(self, op: Operation) -> SSAValue:
         """
@@ -308,12 +315,11 @@ class Writer:
         first, last = self.bound(lower), self.bound(upper)
         bounds = (first, last, self.constant(step))
         op = create_unchecked(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
-        self.do(op)
-        with self._inside(op, block):
-            yield Loop(block.args[0], list(block.args[1:]), list(op.results), block)
-            if not isinstance(block.last_op, scf.YieldOp):
+        with self._inside(op, block) as level:
+            yield Loop(block.args[0], list(block.args[1:]), list(op.results), level)
+            if not level.operations or type(level.operations[-1]) is not scf.YieldOp:
                 assert not types, "Loop.next gives the carried values"
-                block.add_op(create_unchecked(scf.YieldOp))
+                level.operations.append(create_unchecked(scf.YieldOp))
         for result in op.results:
             self.depths[result] = len(self.levels) - 1
 
@@ -322,17 +328,17 @@ class Writer:
         """A branch without results."""
         block = Block()
         op = scf.IfOp(condition, [], [block])
-        self.do(op)
-        with self._inside(op, block):
+        with self._inside(op, block) as level:
             yield
-            block.add_op(scf.YieldOp())
+            level.operations.append(scf.YieldOp())
 
     @contextmanager
-    def _inside(self, op: Operation, block: Block) -> Iterator[None]:
-        self.levels[-1].inner = op
-        self.levels.append(Level(block))
+    def _inside(self, op: Operation, block: Block) -> Iterator[Level]:
+        level = Level(block)
+        self.levels.append(level)
         for argument in block.args:
             self.depths[argument] = len(self.levels) - 1
-        yield
+        yield level
         self.levels.pop()
-        self.levels[-1].inner = None
+        level.close()
+        self.do(op)

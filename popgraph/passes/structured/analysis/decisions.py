@@ -1,0 +1,70 @@
+"""Decisions about contractions: made once per structure, in all programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.loops.known import KnownKernels
+from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
+from popgraph.passes.tuning import Target
+from popgraph.support.cache_files import digest
+
+Decided = TypeVar("Decided")
+
+Fixed = tuple[bool, bool]
+"""For each factor of a contraction, whether it is known when the program is loaded."""
+
+
+class Decisions(Generic[Decided]):
+    """Decides once about contractions that are equal but for their operands."""
+
+    def __init__(self, decide: Callable[[tile.ContractOp, Fixed], Decided]) -> None:
+        self._decide = decide
+        self._structures = StructuralHasher()
+        self._made: dict[Hashable, Decided] = {}
+
+    def of(self, op: tile.ContractOp, fixed: Fixed) -> Decided:
+        """The decision about a contraction."""
+        key = self._structures.of(op), fixed
+        if key not in self._made:
+            self._made[key] = self._decide(op, fixed)
+        return self._made[key]
+
+
+class KnownDecisions(Decisions[Decided]):
+    """
+    Decisions that earlier programs have taken need not be taken again.
+
+    `decide` depends on the structure of a contraction, on `fixed`, on the target and on the code of
+    PopGraph alone. `spell` gives its answer as text, which `known` keeps, and `read` the answer
+    again; ValueError if there is none like that.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        target: Target,
+        known: KnownKernels | None,
+        *,
+        decide: Callable[[tile.ContractOp, Fixed], Decided],
+        spell: Callable[[tile.ContractOp, Decided], str],
+        read: Callable[[tile.ContractOp, str], Decided],
+    ) -> None:
+        about, spelled = (title, repr(target)), SpelledStructure()
+
+        def kept(op: tile.ContractOp, fixed: Fixed) -> Decided:
+            if known is None:
+                return decide(op, fixed)
+            key = digest(*about, repr(fixed), repr(spelled.of(op)))
+            text = known.decision(key)
+            if text is not None:
+                with suppress(ValueError):
+                    return read(op, text)
+            made = decide(op, fixed)
+            known.note_decision(key, spell(op, made))
+            return made
+
+        super().__init__(kept)
