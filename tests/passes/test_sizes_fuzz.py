@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.executable import run
@@ -19,12 +23,15 @@ from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
+from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsizedError
-from popgraph.testing import assert_close, attentions, lookups, products, separable_convolutions
+from popgraph.support.shapes import prod
+from popgraph.support.sizes import fronts
+from popgraph.testing import assert_close, products
 from tests.checking import check_ir
-from tests.passes.sharing import THREADS, sharing_all
 from tests.passes.mutants import Mutant
+from tests.passes.sharing import THREADS, sharing_all
 from tests.passes.sized_networks import (
     BOUND,
     NAME,
@@ -96,14 +103,10 @@ def exact(network: SizedNetwork, size: int, inputs: Mapping[str, Array]) -> dict
     return run(module, network.fronts(inputs, size), compilation.weights, None)[0]
 
 
-def fronts(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
+def in_front(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
     """What of outputs is in front of the end."""
-    found = dict(outputs)
-    for size in sizes_of(module):
-        for place in size.outputs:
-            end = slice(0, place.factor * number)
-            found[place.tensor] = found[place.tensor][(slice(None),) * place.axis + (end,)]
-    return found
+    (size,) = sizes_of(module)
+    return fronts(outputs, size.outputs, number)
 
 
 def check(network: SizedNetwork, threads: int = THREADS) -> None:
@@ -124,7 +127,7 @@ def assert_runs(
     inputs = network.inputs(size, UNREAD)
     found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
     expected = exact(network, size, inputs)
-    for name, array in fronts(module, found, size).items():
+    for name, array in in_front(module, found, size).items():
         assert_close(array, expected[name], TOLERANCE, f"{name} for {size}")
 
 
@@ -134,9 +137,10 @@ def assert_nothing_after(
     """Nothing is written after the end."""
     inputs = network.inputs(size, UNWRITTEN)
     found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
-    for array in fronts(module, found, size).values():
+    copies = {name: np.array(array) for name, array in found.items()}
+    for array in in_front(module, copies, size).values():
         array[...] = UNWRITTEN
-    for name, array in found.items():
+    for name, array in copies.items():
         assert (np.isnan(array) | (array == UNWRITTEN)).all(), f"{name} for {size}"
 
 
@@ -174,3 +178,176 @@ def test_c_runs_to_sizes(threads: int) -> None:
                 assert_close(found[name], expected, TOLERANCE, f"{name} for {size}")
 
     assert run_all(sized_networks(), check) >= LEAST_SHARE
+
+
+def to_the_bound(original: Any) -> Any:
+    return lambda writer, group, sizes: group.extent
+
+
+def past_the_end(original: Any) -> Any:
+    """Steps go on as long as they begin before the end."""
+    return lambda writer, lower, upper, width: writer.bound(upper)
+
+
+def without_rest(original: Any) -> Any:
+    """What whole steps leave over is not done."""
+    return lambda writer, part, middle: part.upper if part.fixed is None else middle
+
+
+def blocks_only(original: Any) -> Any:
+    """Rows that make no block of two are not computed."""
+
+    def rows(self: Any, group: Any, part: Any, across: int, emit: Any) -> None:
+        def whole(count: int, row: Any) -> None:
+            if count > across or self.schedule.mr.data <= across:
+                emit(count, row)
+
+        original(self, group, part, across, whole)
+
+    return rows
+
+
+def joined(original: Any) -> Any:
+    """A loop that ends at a size is joined into the one around it."""
+
+    def group_loops(
+        dims: Any, sizes: Any, forms: Any, separate: Any = frozenset(), running: Any = None
+    ) -> Any:
+        found = []
+        for group in original(dims, sizes, forms, separate):
+            for dim in {*group.dims} & {*(running or {})}:
+                inside = prod(sizes[at] for at in group.dims if at > dim)
+                group = replace(group, running=running[dim].scaled(inside))
+            found.append(group)
+        return found
+
+    return group_loops
+
+
+def rounded_down(original: Any) -> Any:
+    """Each part has as many steps as all of them surely have."""
+
+    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
+        found = original(writer, running, 1, number.scaled(0), sizes)
+        size = sizes[running.size]
+        steps = writer.once(arith.DivSIOp(size, writer.constant(count)))
+        start = writer.once(arith.MuliOp(writer.value(number), steps))
+        end = writer.value(Index.of(start) + Index.of(steps))
+        lower, upper = (writer.times(one, running.factor) for one in (start, end))
+        return replace(found, lower=lower, upper=upper)
+
+    return part
+
+
+def parts_of_the_bound(original: Any) -> Any:
+    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
+        bounds = {one: writer.constant(BOUND) for one in sizes}
+        return original(writer, running, count, number, bounds)
+
+    return part
+
+
+def next_axis(original: Any) -> Any:
+    """
+    A view passes a size to the axis after the one that it is of.
+
+    The proof, which would refuse the program, sees it where it is.
+    """
+
+    def bind(*given: Any) -> None:
+        with Mutant("bind-sizes", "", f"{BIND}:_viewed", moved).planted():
+            original(*given)
+
+    def moved(viewed: Any) -> Any:
+        return lambda op, ends: {
+            min(axis + 1, op.output.type.get_num_dims() - 1): end
+            for axis, end in viewed(op, ends).items()
+        }
+
+    return bind
+
+
+def factor_forgotten(original: Any) -> Any:
+    return lambda extent, by: extent
+
+
+def nothing_forgotten(original: Any) -> Any:
+    return lambda op, results, ends, sizes: results
+
+
+BIND = "popgraph.passes.structured.bind_sizes"
+LOOPS = "popgraph.passes.structured.to_loops"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A planted bug, and the networks that are looked at."""
+
+    bug: str
+    target: str
+    wrong: Callable[[Any], Any]
+    shows_in: SearchStrategy[SizedNetwork]
+
+    def __str__(self) -> str:
+        return self.bug
+
+    @property
+    def mutant(self) -> Mutant:
+        return Mutant("bind-sizes", self.bug, self.target, self.wrong)
+
+
+GROWN = grown_networks()
+PRODUCTS = with_size(products("f64"))
+BUGS = (
+    Bug("loops run to the bound", f"{LOOPS}.emit.access:_end", to_the_bound, GROWN),
+    Bug("steps go past the end", f"{LOOPS}.emit.vectors:whole_steps", past_the_end, GROWN),
+    Bug("the rest of steps is not done", f"{LOOPS}.emit.vectors:_after", without_rest, GROWN),
+    Bug(
+        "rows that make no block are not computed",
+        f"{LOOPS}.contraction.tile_nest:TileNest._running_rows",
+        blocks_only,
+        PRODUCTS,
+    ),
+    Bug(
+        "blocks of rows go past the end",
+        f"{LOOPS}.contraction.tile_nest:whole_steps",
+        past_the_end,
+        PRODUCTS,
+    ),
+    Bug("a loop is joined", f"{LOOPS}.elementwise.maps:group_loops", joined, GROWN),
+    Bug("the last part is short", f"{LOOPS}.emit.access:_running_part", rounded_down, GROWN),
+    Bug("parts of the bound", f"{LOOPS}.emit.access:_running_part", parts_of_the_bound, GROWN),
+    Bug(
+        "a view has the size elsewhere",
+        f"{BIND}:_bind",
+        next_axis,
+        GROWN,
+    ),
+    Bug(
+        "a factor is forgotten",
+        "popgraph.dialects.tile.running:Extent.scaled",
+        factor_forgotten,
+        GROWN,
+    ),
+    Bug(
+        "the reference computes what is after the end",
+        "popgraph.backends.reference.graph:up_to_ends",
+        nothing_forgotten,
+        GROWN,
+    ),
+)
+
+
+@pytest.mark.budget(30)
+@pytest.mark.parametrize("bug", BUGS, ids=str)
+def test_fuzz_kills(bug: Bug) -> None:
+    """With a bug, the same claim fails within a bounded number of networks."""
+
+    @settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(bug.shows_in)
+    def runs(network: SizedNetwork) -> None:
+        with bug.mutant.planted(), suppress(UnsizedError):
+            check(network)
+
+    with pytest.raises(AssertionError):
+        runs()
