@@ -14,7 +14,7 @@ from popgraph import Runner
 from popgraph.cli import app
 from popgraph.compiler import requests
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError
+from popgraph.support.errors import RunError, TypeMismatchError
 
 MLP = """
 opset 21
@@ -121,6 +121,16 @@ def test_other_operators_have_a_program_for_each_size() -> None:
     for size in (3, 4, 5):
         assert_right(run, REVERSED, x=rows(size))
     assert bounds(run) == [{}, {}, {}]
+
+
+def test_sizes_that_a_model_refuses_leave_the_others_alone() -> None:
+    text = "opset 21\ngraph fours(x: f32[N, 6]) -> y {\n y = Reshape(x, [4, -1]) * 2.0\n}\n"
+    run = popgraph.compile(text)
+    for size in (4, 8, 12):
+        assert_right(run, text, x=rows(size, 6))
+    with pytest.raises(TypeMismatchError, match="54 elements do not become"):
+        run(x=rows(9, 6))
+    assert bounds(run) == [{}, {}, {}], "neither a bound nor a probe need be a multiple of four"
 
 
 def test_no_rows_are_a_size_of_their_own() -> None:

@@ -94,7 +94,9 @@ class Comparison:
 
     def of_modules(self, module: ModuleOp, other: ModuleOp) -> None:
         """Raises `UnsizedError` where they differ in anything but sizes."""
-        for mine, its in zip(graphs_of(module), graphs_of(other), strict=True):
+        graphs, others = list(graphs_of(module)), list(graphs_of(other))
+        self._same(len(graphs) == len(others), module)
+        for mine, its in zip(graphs, others, strict=True):
             self._blocks(mine.block, its.block, mine)
 
     def _blocks(self, block: Block, other: Block, op: Operation) -> None:
@@ -124,11 +126,13 @@ class Comparison:
                 self._shapes(attribute.data, its_attribute.data, op)
             else:
                 self._same(False, op)
+        self._same(len(op.results) == len(other.results), op)
         for value, its in zip(op.results, other.results, strict=True):
             self._value(value, its, op)
-        for region, its_region in zip(op.regions, other.regions, strict=True):
-            for block, its_block in zip(region.blocks, its_region.blocks, strict=True):
-                self._blocks(block, its_block, op)
+        blocks, others = _blocks_of(op), _blocks_of(other)
+        self._same(len(blocks) == len(others), op)
+        for block, its_block in zip(blocks, others, strict=True):
+            self._blocks(block, its_block, op)
 
     def _value(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
         self._values[value] = other
@@ -302,6 +306,10 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
                             raise _depends(op)
         case _:
             raise _depends(op)
+
+
+def _blocks_of(op: Operation) -> list[Block]:
+    return [block for region in op.regions for block in region.blocks]
 
 
 def _depends(op: Operation) -> UnsizedError:

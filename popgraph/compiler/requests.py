@@ -394,7 +394,9 @@ class Programs:
             if names and names not in self._unsized:
                 try:
                     return self._request.specialised(replace(call, sizes=(*sizes,))).executable()
-                except PopgraphError as error:  # Of the bound, or of the sizes to compare with.
+                except Undecided:
+                    raise
+                except PopgraphError as error:  # The bound, or the probe, may be no legal size.
                     self._unsized[names] = f"{error.what}, {error.where}".removesuffix(", ")
             reason = reason or self._unsized.get(names, "")
         made = self._exact(replace(call, sizes=()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
 
@@ -47,4 +48,13 @@ def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, in
             known = found.setdefault(size.name, number)
             if rest or not 0 < number <= size.bound or number != known:
                 return None
+    return found
+
+
+def fronts(arrays: Mapping[str, Array], places: Iterable[Place], number: int) -> dict[str, Array]:
+    """The arrays up to the end of a size that is this number, at the places that have it."""
+    found = dict(arrays)
+    for place in places:
+        end = slice(0, number * place.factor)
+        found[place.tensor] = found[place.tensor][(slice(None),) * place.axis + (end,)]
     return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
 
 from popgraph.backends.reference.executable import run
 from popgraph.backends.registry import backend_named
@@ -17,6 +18,7 @@ from popgraph.compiler.sizes import specialise
 from popgraph.dialects.onnx.graphs import input_types
 from popgraph.dialects.onnx.types import dims
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
+from popgraph.dialects.registry import IRContext
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
@@ -314,3 +316,11 @@ def test_programs_without_sizes_stay_as_they_are() -> None:
     specialise(module, compilation, {"N": BOUND})
     lower(module, compilation, level="structured")
     assert "running" not in str(module)
+
+
+@pytest.mark.parametrize("name", ["N", 'a "quoted" name', "100%", "Größe", "back\\slash", "<>, ()"])
+def test_sizes_of_any_name_are_read_back(name: str) -> None:
+    module = ModuleOp([])
+    size = Size(name, 64, (Place(name, 1, 3),), (Place("y", 0), Place(name, 2, 5)))
+    set_sizes(module, [size])
+    assert sizes_of(Parser(IRContext(), str(module)).parse_module()) == (size,)

@@ -1,0 +1,180 @@
+"""Random networks with a dimension that is a size of the call, at its bound and at other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.program import WeightStore
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError
+from popgraph.support.shapes import Shape
+from popgraph.support.sizes import Place, Size
+from popgraph.testing import (
+    Constant,
+    Network,
+    Node,
+    attentions,
+    build_network,
+    lookups,
+    products,
+    separable_convolutions,
+)
+from popgraph.testing.strategies import grown
+
+BOUND = 23
+"""A prime that random networks have nowhere else: all multiples of it come from the size."""
+NAME = "N"
+
+
+@dataclass(frozen=True)
+class Front(Constant):
+    """The front of a larger constant."""
+
+    whole: Constant | None = None
+
+    def array(self) -> Array:
+        assert self.whole is not None
+        return self.whole.array()[tuple(slice(0, size) for size in self.shape)]
+
+
+@dataclass(frozen=True)
+class SizedNetwork:
+    """A network whose dimensions that are multiples of BOUND are multiples of a size."""
+
+    bounded: Network
+
+    def at(self, size: int) -> Network:
+        """The network of just this size."""
+        nodes = tuple(
+            replace(node, operands=tuple(_operand(operand, size) for operand in node.operands))
+            for node in self.bounded.nodes
+        )
+        inputs = tuple(_shape(shape, size) for shape in self.bounded.inputs)
+        return replace(self.bounded, inputs=inputs, nodes=nodes)
+
+    def module(self, size: int, weights: WeightStore) -> ModuleOp:
+        """The model of just this size."""
+        return build_network(self.at(size), weights)
+
+    @property
+    def size(self) -> Size:
+        """The size, and where inputs have it."""
+        places = [
+            Place(self.bounded.name(number), axis, dim // BOUND)
+            for number, shape in enumerate(self.bounded.inputs)
+            for axis, dim in enumerate(shape)
+            if _is_sized(dim)
+        ]
+        return Size(NAME, BOUND, tuple(places))
+
+    def inputs(self, size: int, garbage: float) -> dict[str, Array]:
+        """Inputs at the bound, with garbage after the size."""
+        generator = np.random.default_rng(size)
+        dtype = dtypes.BY_NAME[self.bounded.dtype].numpy
+        made = {}
+        for number, shape in enumerate(self.bounded.inputs):
+            array = np.full(shape, garbage, dtype)
+            front = _shape(shape, size)
+            array[_slices(front)] = generator.integers(-8, 9, front) / 4
+            made[self.bounded.name(number)] = array
+        return made
+
+    def fronts(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
+        """What of these inputs is in front of the garbage."""
+        return {name: array[_slices(_shape(array.shape, size))] for name, array in inputs.items()}
+
+
+def _is_sized(dim: int) -> bool:
+    return dim > 0 and dim % BOUND == 0
+
+
+def _shape(shape: Shape, size: int) -> Shape:
+    return tuple(dim // BOUND * size if _is_sized(dim) else dim for dim in shape)
+
+
+def _slices(shape: Shape) -> tuple[slice, ...]:
+    return tuple(slice(0, size) for size in shape)
+
+
+def _operand(operand: int | Constant | None, size: int) -> int | Constant | None:
+    if not isinstance(operand, Constant):
+        return operand
+    if operand.values is not None:
+        return replace(operand, values=_shape(operand.values, size))
+    shape = _shape(operand.shape, size)
+    if shape == operand.shape or operand.fill is not None:
+        return replace(operand, shape=shape)
+    return Front(shape, operand.dtype, whole=operand)
+
+
+@st.composite
+def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
+    """Networks of any operators, whose first input and seldom a second one have the size."""
+    few = st.integers(1, 4)
+    shapes = st.one_of(
+        st.tuples(st.just(BOUND), st.integers(1, 18)),
+        st.tuples(st.just(BOUND), few, st.integers(2, 6), st.integers(2, 6)),
+        st.tuples(st.just(BOUND), st.integers(2, 5), st.integers(2, 8)),
+        st.tuples(few, st.just(BOUND), st.integers(2, 8)),
+        st.just((BOUND,)),
+    )
+    inputs = draw(st.lists(shapes, min_size=1, max_size=2))
+    known = list(inputs)
+    nodes = grown(draw, known, draw(st.integers(1, 5)), dtype)
+    return SizedNetwork(Network(tuple(inputs), tuple(nodes), dtype, _ends(nodes, len(inputs))))
+
+
+def _ends(nodes: list[Node], first: int) -> tuple[int, ...]:
+    """The values that no node reads."""
+    read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
+    return tuple(sorted({*range(first, first + len(nodes))} - read))
+
+
+@st.composite
+def with_size(draw: DrawFn, networks: SearchStrategy[Network], first: int = 0) -> SizedNetwork:
+    """Networks of a kind with the size as an axis of their inputs, from some input on."""
+    network = draw(networks)
+    longest = max(len(shape) for shape in network.inputs)
+    axis = draw(st.sampled_from([0, 0, 0, *range(longest)]))
+    if draw(st.integers(0, 3)) == 0:
+        first = draw(st.integers(first, len(network.inputs) - 1))
+    chosen = range(first, len(network.inputs))
+    inputs = tuple(
+        (*shape[:axis], BOUND, *shape[axis + 1 :])
+        if number in chosen and axis < len(shape)
+        else shape
+        for number, shape in enumerate(network.inputs)
+    )
+    assume(inputs != network.inputs)
+    found = SizedNetwork(replace(network, inputs=inputs))
+    assume(_is_legal(found))
+    return found
+
+
+def _is_legal(network: SizedNetwork) -> bool:
+    """Whether all operators accept the size."""
+    try:
+        network.module(BOUND, WeightStore()).verify()
+    except (PopgraphError, ValueError):
+        return False
+    return True
+
+
+def sized_networks(dtype: str = "f64") -> SearchStrategy[SizedNetwork]:
+    """Networks of all kinds in which a size may run."""
+    return st.one_of(
+        grown_networks(dtype),
+        grown_networks(dtype),
+        with_size(attentions(dtype)),
+        with_size(separable_convolutions(dtype)),
+        with_size(products(dtype)),
+        with_size(lookups(dtype), 1),
+    )

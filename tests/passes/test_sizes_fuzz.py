@@ -1,0 +1,353 @@
+"""Fuzzes programs whose loops end at a size of the call, and checks that planted bugs are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference.executable import run
+from popgraph.backends.registry import backend_named
+from popgraph.compiler.generalize import STRUCTURED, probes_of, prove
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.sizes import set_sizes, sizes_of
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError, UnsizedError
+from popgraph.support.shapes import prod
+from popgraph.support.sizes import fronts
+from popgraph.testing import assert_close, products
+from tests.checking import check_ir
+from tests.passes.mutants import Mutant
+from tests.passes.sharing import THREADS, sharing_all
+from tests.passes.sized_networks import (
+    BOUND,
+    NAME,
+    SizedNetwork,
+    grown_networks,
+    sized_networks,
+    with_size,
+)
+from tests.passes.test_fuzz import SMALL
+
+TOLERANCE = 1e-8
+"""For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
+SIZES = (1, 2, 7, BOUND - 1, BOUND)
+RUNS = {
+    "bind-sizes": (2, BOUND),
+    "structured-to-loops": (7,),
+    "split-kernels": (1, BOUND - 1),
+}
+"""The passes after which a module is run by the reference, and for which sizes."""
+UNREAD, UNWRITTEN = np.nan, 1e3
+"""Garbage after the end of inputs: it shows in what reads it, or in what writes after the end."""
+LEAST_SHARE = 0.6
+"""So many of the networks have one program for all sizes; of 500, 0.8 had."""
+
+
+def options(threads: int = THREADS) -> Options:
+    target = sharing_all(32, 32, SMALL)
+    return Options(machine=target.machine, tuning=target.tuning, threads=threads, indices="nearest")
+
+
+def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, Compilation]]:
+    """The module of all sizes after each pass from `bind-sizes` on."""
+    compilation = Compilation()
+    module = network.module(BOUND, compilation.weights)
+    set_sizes(module, [network.size])
+    steps = [made for _, made in planned(options(threads))]
+    names = [made.name for made in steps]
+    proven, running = names.index(STRUCTURED) + 1, names.index("bind-sizes")
+    for made in steps[:proven]:
+        made.run(compilation, module)
+    prove(module, compilation.weights, *probe(network, steps[:proven]))
+    for made in steps[proven:running]:
+        made.run(compilation, module)
+    for made in steps[running:]:
+        made.run(compilation, module)
+        yield made.name, module, compilation
+
+
+def probe(network: SizedNetwork, steps: Sequence[Pass]) -> tuple[ModuleOp, WeightStore]:
+    """The network of another size, with which that of the bound is compared."""
+    compilation = Compilation()
+    try:
+        module = network.module(probes_of({NAME: BOUND})[NAME], compilation.weights)
+        for made in steps:
+            made.run(compilation, module)
+    except PopgraphError as error:
+        raise UnsizedError("the probe is no legal size") from error
+    return module, compilation.weights
+
+
+def exact(network: SizedNetwork, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What the network of just this size computes."""
+    compilation = Compilation()
+    module = network.module(size, compilation.weights)
+    for _, made in planned(options(1), "onnx", "graphcore"):
+        made.run(compilation, module)
+        if made.name == "onnx-to-graphcore":
+            break
+    return run(module, network.fronts(inputs, size), compilation.weights, None)[0]
+
+
+def in_front(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
+    """What of outputs is in front of the end."""
+    (size,) = sizes_of(module)
+    return fronts(outputs, size.outputs, number)
+
+
+def check(network: SizedNetwork, threads: int = THREADS) -> None:
+    """The program of all sizes computes what those of each size do; or `UnsizedError`."""
+    for name, module, compilation in bound(network, threads):
+        if name == "bind-sizes":
+            check_ir(module)
+        for size in RUNS.get(name, ()):
+            assert_runs(network, module, compilation, size)
+            if name != "split-kernels":  # Where other values were in the same memory before.
+                assert_nothing_after(network, module, compilation, size)
+
+
+def assert_runs(
+    network: SizedNetwork, module: ModuleOp, compilation: Compilation, size: int
+) -> None:
+    """What is in front of the end is right, whatever is after it."""
+    inputs = network.inputs(size, UNREAD)
+    found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
+    expected = exact(network, size, inputs)
+    for name, array in in_front(module, found, size).items():
+        assert_close(array, expected[name], TOLERANCE, f"{name} for {size}")
+
+
+def assert_nothing_after(
+    network: SizedNetwork, module: ModuleOp, compilation: Compilation, size: int
+) -> None:
+    """Nothing is written after the end."""
+    inputs = network.inputs(size, UNWRITTEN)
+    found, _ = run(module, inputs | {NAME: np.array(size)}, compilation.weights, None)
+    copies = {name: np.array(array) for name, array in found.items()}
+    for array in in_front(module, copies, size).values():
+        array[...] = UNWRITTEN
+    for name, array in copies.items():
+        assert (np.isnan(array) | (array == UNWRITTEN)).all(), f"{name} for {size}"
+
+
+def run_all(drawn: SearchStrategy[SizedNetwork], check: Callable[[SizedNetwork], None]) -> float:
+    """Checks networks, and gives the share of them that have one program for all sizes."""
+    counts = Counter[bool]()
+
+    @given(drawn)
+    def runs(network: SizedNetwork) -> None:
+        try:
+            check(network)
+            counts[True] += 1
+        except UnsizedError:
+            counts[False] += 1
+
+    runs()
+    return counts[True] / counts.total()
+
+
+@pytest.mark.budget(30)
+def test_reference_runs_to_sizes() -> None:
+    assert run_all(sized_networks(), check) >= LEAST_SHARE
+
+
+@pytest.mark.budget(30)
+@pytest.mark.parametrize("threads", [1, THREADS])
+def test_c_runs_to_sizes(threads: int) -> None:
+    def check(network: SizedNetwork) -> None:
+        *_, (_, module, compilation) = bound(network, threads)
+        program = backend_named("c").build(module, compilation.weights, threads=threads)
+        for size in SIZES:
+            inputs = network.inputs(size, UNREAD)
+            found = program.run(network.fronts(inputs, size))
+            for name, expected in exact(network, size, inputs).items():
+                assert_close(found[name], expected, TOLERANCE, f"{name} for {size}")
+
+    assert run_all(sized_networks(), check) >= LEAST_SHARE
+
+
+def to_the_bound(original: Any) -> Any:
+    return lambda writer, group, sizes: group.extent
+
+
+def past_the_end(original: Any) -> Any:
+    """Steps go on as long as they begin before the end."""
+    return lambda writer, lower, upper, width: writer.bound(upper)
+
+
+def without_rest(original: Any) -> Any:
+    """What whole steps leave over is not done."""
+    return lambda writer, part, middle: part.upper if part.fixed is None else middle
+
+
+def blocks_only(original: Any) -> Any:
+    """Rows that make no block of two are not computed."""
+
+    def rows(self: Any, group: Any, part: Any, across: int, emit: Any) -> None:
+        def whole(count: int, row: Any) -> None:
+            if count > across or self.schedule.mr.data <= across:
+                emit(count, row)
+
+        original(self, group, part, across, whole)
+
+    return rows
+
+
+def joined(original: Any) -> Any:
+    """A loop that ends at a size is joined into the one around it."""
+
+    def group_loops(
+        dims: Any, sizes: Any, forms: Any, separate: Any = frozenset(), running: Any = None
+    ) -> Any:
+        found = []
+        for group in original(dims, sizes, forms, separate):
+            for dim in {*group.dims} & {*(running or {})}:
+                inside = prod(sizes[at] for at in group.dims if at > dim)
+                group = replace(group, running=running[dim].scaled(inside))
+            found.append(group)
+        return found
+
+    return group_loops
+
+
+def rounded_down(original: Any) -> Any:
+    """Each part has as many steps as all of them surely have."""
+
+    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
+        found = original(writer, running, 1, number.scaled(0), sizes)
+        size = sizes[running.size]
+        steps = writer.once(arith.DivSIOp(size, writer.constant(count)))
+        start = writer.once(arith.MuliOp(writer.value(number), steps))
+        end = writer.value(Index.of(start) + Index.of(steps))
+        lower, upper = (writer.times(one, running.factor) for one in (start, end))
+        return replace(found, lower=lower, upper=upper)
+
+    return part
+
+
+def parts_of_the_bound(original: Any) -> Any:
+    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
+        bounds = {one: writer.constant(BOUND) for one in sizes}
+        return original(writer, running, count, number, bounds)
+
+    return part
+
+
+def next_axis(original: Any) -> Any:
+    """
+    A view passes a size to the axis after the one that it is of.
+
+    The proof, which would refuse the program, sees it where it is.
+    """
+
+    def bind(*given: Any) -> None:
+        with Mutant("bind-sizes", "", f"{BIND}:_viewed", moved).planted():
+            original(*given)
+
+    def moved(viewed: Any) -> Any:
+        return lambda op, ends: {
+            min(axis + 1, op.output.type.get_num_dims() - 1): end
+            for axis, end in viewed(op, ends).items()
+        }
+
+    return bind
+
+
+def factor_forgotten(original: Any) -> Any:
+    return lambda extent, by: extent
+
+
+def nothing_forgotten(original: Any) -> Any:
+    return lambda op, results, ends, sizes: results
+
+
+BIND = "popgraph.passes.structured.bind_sizes"
+LOOPS = "popgraph.passes.structured.to_loops"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A planted bug, and the networks that are looked at."""
+
+    bug: str
+    target: str
+    wrong: Callable[[Any], Any]
+    shows_in: SearchStrategy[SizedNetwork]
+
+    def __str__(self) -> str:
+        return self.bug
+
+    @property
+    def mutant(self) -> Mutant:
+        return Mutant("bind-sizes", self.bug, self.target, self.wrong)
+
+
+GROWN = grown_networks()
+PRODUCTS = with_size(products("f64"))
+BUGS = (
+    Bug("loops run to the bound", f"{LOOPS}.emit.access:_end", to_the_bound, GROWN),
+    Bug("steps go past the end", f"{LOOPS}.emit.vectors:whole_steps", past_the_end, GROWN),
+    Bug("the rest of steps is not done", f"{LOOPS}.emit.vectors:_after", without_rest, GROWN),
+    Bug(
+        "rows that make no block are not computed",
+        f"{LOOPS}.contraction.tile_nest:TileNest._running_rows",
+        blocks_only,
+        PRODUCTS,
+    ),
+    Bug(
+        "blocks of rows go past the end",
+        f"{LOOPS}.contraction.tile_nest:whole_steps",
+        past_the_end,
+        PRODUCTS,
+    ),
+    Bug("a loop is joined", f"{LOOPS}.elementwise.maps:group_loops", joined, GROWN),
+    Bug("the last part is short", f"{LOOPS}.emit.access:_running_part", rounded_down, GROWN),
+    Bug("parts of the bound", f"{LOOPS}.emit.access:_running_part", parts_of_the_bound, GROWN),
+    Bug(
+        "a view has the size elsewhere",
+        f"{BIND}:_bind",
+        next_axis,
+        GROWN,
+    ),
+    Bug(
+        "a factor is forgotten",
+        "popgraph.dialects.tile.running:Extent.scaled",
+        factor_forgotten,
+        GROWN,
+    ),
+    Bug(
+        "the reference computes what is after the end",
+        "popgraph.backends.reference.graph:up_to_ends",
+        nothing_forgotten,
+        GROWN,
+    ),
+)
+
+
+@pytest.mark.budget(30)
+@pytest.mark.parametrize("bug", BUGS, ids=str)
+def test_fuzz_kills(bug: Bug) -> None:
+    """With a bug, the same claim fails within a bounded number of networks."""
+
+    @settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(bug.shows_in)
+    def runs(network: SizedNetwork) -> None:
+        with bug.mutant.planted(), suppress(UnsizedError):
+            check(network)
+
+    with pytest.raises(AssertionError):
+        runs()
