@@ -124,7 +124,6 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
         st.tuples(st.just(BOUND), few, st.integers(2, 6), st.integers(2, 6)),
         st.tuples(st.just(BOUND), st.integers(2, 5), st.integers(2, 8)),
         st.tuples(few, st.just(BOUND), st.integers(2, 8)),
-        st.just((BOUND,)),
     )
     inputs = draw(st.lists(shapes, min_size=1, max_size=2))
     known = list(inputs)

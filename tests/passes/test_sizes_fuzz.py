@@ -227,9 +227,8 @@ def joined(original: Any) -> Any:
 def rounded_down(original: Any) -> Any:
     """Each part has as many steps as all of them surely have."""
 
-    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
-        found = original(writer, running, 1, number.scaled(0), sizes)
-        size = sizes[running.size]
+    def part(writer: Any, group: Any, count: int, number: Any, size: Any) -> Any:
+        found, running = original(writer, group, 1, number.scaled(0), size), group.running
         steps = writer.once(arith.DivSIOp(size, writer.constant(count)))
         start = writer.once(arith.MuliOp(writer.value(number), steps))
         end = writer.value(Index.of(start) + Index.of(steps))
@@ -240,9 +239,8 @@ def rounded_down(original: Any) -> Any:
 
 
 def parts_of_the_bound(original: Any) -> Any:
-    def part(writer: Any, running: Any, count: int, number: Any, sizes: Any) -> Any:
-        bounds = {one: writer.constant(BOUND) for one in sizes}
-        return original(writer, running, count, number, bounds)
+    def part(writer: Any, group: Any, count: int, number: Any, size: Any) -> Any:
+        return original(writer, group, count, number, writer.constant(BOUND))
 
     return part
 
