@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
 from hypothesis.strategies import DrawFn, SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
@@ -127,7 +128,11 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
     )
     inputs = draw(st.lists(shapes, min_size=1, max_size=2))
     known = list(inputs)
-    nodes = grown(draw, known, draw(st.integers(1, 5)), dtype)
+    count = draw(st.integers(1, 5))
+    try:
+        nodes = grown(draw, known, count, dtype)
+    except InvalidArgument:  # No value is small enough to be an operand of a further node.
+        reject()
     return SizedNetwork(Network(tuple(inputs), tuple(nodes), dtype, _ends(nodes, len(inputs))))
 
 
