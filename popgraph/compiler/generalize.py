@@ -283,6 +283,8 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
     for graph in callers(module):
         for number, size in enumerate(sizes_of(module)):
             for place in size.inputs:
+                if place.tensor not in graph.inputs:
+                    raise UnsizedError(f"the program has no input {place.tensor!r}", "")
                 flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
         flow.follow(graph.block)
     for graph in graphs_of(module):

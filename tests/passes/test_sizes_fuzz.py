@@ -54,7 +54,8 @@ RUNS = {
 UNREAD, UNWRITTEN = np.nan, 1e3
 """Garbage after the end of inputs: it shows in what reads it, or in what writes after the end."""
 LEAST_SHARE = 0.6
-"""So many of the networks have one program for all sizes; of 500, 0.8 had."""
+"""So many of the networks have one program for all sizes; of 400 grown ones 233 had,
+of 260 of the other kinds 245."""
 
 
 def options(threads: int = THREADS) -> Options:

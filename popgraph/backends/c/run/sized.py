@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from popgraph.backends.base import Executable, refuse_donations
+from popgraph.backends.base import Executable
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
+from popgraph.backends.c.memory.donations import donated
 from popgraph.backends.c.memory.table import Table
 from popgraph.backends.c.memory.zero_copy import MadeInPlace, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
@@ -99,7 +100,8 @@ class SizedExecutable(CExecutable):
         return Executable.run_in_row(self, inputs, count)
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
-        refuse_donations(donate, "the program is one for many sizes")
+        """None: what may be donated is made anew, in memory for the bound."""
+        donated(self.fitted(inputs), donate, self.table.donations, self.inputs)
         return {}
 
     @property
