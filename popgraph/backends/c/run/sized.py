@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from popgraph.backends.base import Executable
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
@@ -20,6 +22,9 @@ from popgraph.support.given import as_array, fitted
 from popgraph.support.poison import fill_with_poison
 from popgraph.support.shapes import Shape, prod, text
 from popgraph.support.sizes import Size, sizes_in, with_sizes
+
+MOST_KNOWN = 256
+"""Combinations of shapes whose sizes are remembered: finding them takes several microseconds."""
 
 
 class SizedExecutable(CExecutable):
@@ -49,6 +54,8 @@ class SizedExecutable(CExecutable):
             for place in size.inputs:
                 if prod(self.inputs[place.tensor][1][: place.axis]) > 1:
                     self._inputs[place.tensor] = own[place.tensor]
+        self._known: dict[tuple[Shape, ...], dict[str, int]] = {}
+        """The sizes that inputs of these shapes bring."""
         self._ends = {name: _ends(self.sizes, name) for name in self.outputs}
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
@@ -66,12 +73,14 @@ class SizedExecutable(CExecutable):
         return fitted(name, as_array(name, value), self.inputs[name][0])
 
     def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
-        given = self.fitted(inputs)
-        numbers = self.serves({name: array.shape for name, array in given.items()})
+        given = inputs if self._fits(inputs) else self.fitted(inputs)
+        key = tuple(given[name].shape for name in self._inputs)
+        numbers = self._known.get(key)
         if numbers is None:
-            bounds = ", ".join(f"{size.name} up to {size.bound}" for size in self.sizes)
-            shapes = ", ".join(f"{name!r} of {text(array.shape)}" for name, array in given.items())
-            raise RunError(f"this program is for {bounds}, not for inputs {shapes}")
+            numbers = self._numbers_of(given)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = numbers
         for memory, number in zip(self._numbers, numbers.values(), strict=True):
             memory[...] = number
         for name, view in self._inputs.items():
@@ -84,6 +93,22 @@ class SizedExecutable(CExecutable):
         if self._code.exchanges:
             raise_failure()
         return {name: self._taken(name, view, numbers) for name, view in self._outputs.items()}
+
+    def _fits(self, inputs: Mapping[str, Array]) -> bool:
+        """Whether inputs are arrays of the element types that the program has."""
+        return inputs.keys() == self._inputs.keys() and all(
+            type(array) is np.ndarray and array.dtype is self._inputs[name].dtype
+            for name, array in inputs.items()
+        )
+
+    def _numbers_of(self, given: Mapping[str, Array]) -> dict[str, int]:
+        """The sizes that inputs bring; RunError if they bring none that the program is for."""
+        numbers = self.serves({name: array.shape for name, array in given.items()})
+        if numbers is None:
+            bounds = ", ".join(f"{size.name} up to {size.bound}" for size in self.sizes)
+            shapes = ", ".join(f"{name!r} of {text(array.shape)}" for name, array in given.items())
+            raise RunError(f"this program is for {bounds}, not for inputs {shapes}")
+        return numbers
 
     def _taken(self, name: str, view: Array | MadeInPlace, numbers: Mapping[str, int]) -> Array:
         """An output as far as the sizes go."""
