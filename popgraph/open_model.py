@@ -156,6 +156,11 @@ class Call:
         )
         return tuple(sorted(self.shapes.items())), values
 
+    @property
+    def key(self) -> object:
+        """Equal for calls for which the same program is made: one for their sizes, or for many."""
+        return (self.signature, self.sizes) if self.sizes else self.signature
+
 
 @dataclass(frozen=True)
 class ProgramRange:
@@ -189,7 +194,7 @@ def recalled(known: KnownModel, call: Call) -> Executable | None:
     """The program that is remembered for a call; `Undecided` if that is."""
     if call.choices and (names := known.undecided(call.signature)):
         raise Undecided(names)
-    return known.recall(call.signature)
+    return known.recall(call.key)
 
 
 class OpenModel:

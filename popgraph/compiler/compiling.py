@@ -167,6 +167,6 @@ class Remembering:
         return made
 
     def _keep(self, call: Call, program: Executable) -> None:
-        self.known.remember(call.signature, program)
+        self.known.remember(call.key, program)
         noted = KnownCall(call.shapes, call.values, self.known.threads)
         self.shortcuts.note_call(self.model, self.files, noted, program)
