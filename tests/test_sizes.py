@@ -133,6 +133,37 @@ def test_sizes_that_a_model_refuses_leave_the_others_alone() -> None:
     assert bounds(run) == [{}, {}, {}], "neither a bound nor a probe need be a multiple of four"
 
 
+BY_SIZE = {
+    "a branch": """
+    big = Shape(x)[0] > 40
+    y = if big {
+        y = x * 2.0
+    } else {
+        y = x * 3.0
+    }
+""",
+    "a choice": "    y = Where(Shape(x)[0] > 40, x, x * 3.0)\n",
+    "a choice for one row": "    y = Where(Shape(x)[0] > 1, x, x * 3.0)\n",
+    "even rows": "    y = Where(Mod(Shape(x)[0], 2) == 0, x, x * 3.0)\n",
+    "the first rows": "    y = x[:5] + 1.0\n",
+    "at most some rows": "    y = Slice(x, [0], Min(Shape(x)[0:1], [10]), [0]) * 2.0\n",
+    "a number": "    y = x * Cast(Shape(x)[0], to=1)\n",
+    "positions": "    y = x + Unsqueeze(Cast(Range(0, Shape(x)[0], 1), to=1), [1])\n",
+}
+"""Models in which a size is more than how often something is done."""
+
+
+@pytest.mark.parametrize("what", BY_SIZE)
+def test_a_size_that_decides_decides_for_each_size(what: str) -> None:
+    text = f"opset 21\ngraph by_size(x: f32[N, 8]) -> y {{\n{BY_SIZE[what]}}}\n"
+    run = popgraph.compile(text, bounds={"N": 64})
+    for size in (64, 41, 40, 30, 11, 3, 2, 1):
+        assert_right(run, text, x=rows(size))
+    assert (len(run.programs) > 2) == (
+        what not in ("a choice for one row", "a number", "positions")
+    )
+
+
 def test_no_rows_are_a_size_of_their_own() -> None:
     run = popgraph.compile(MLP, bounds={"N": 8})
     assert run(x=rows(0))["y"].shape == (0, 12)
@@ -175,7 +206,7 @@ def test_print_shows_where_loops_end(tmp_path: Path) -> None:
     file.write_text(MLP)
     shown = CliRunner().invoke(app, ["print", str(file), "--at", "structured", "--dim", "N=..64"])
     assert shown.exit_code == 0, shown.output
-    assert '#pg.size<"N" to 64 inputs ("x" axis 0 times 1)' in shown.output
+    assert '#pg.size<"N" 1 to 64 inputs ("x" axis 0 times 1)' in shown.output
     assert "running = #tile.running<loop 0 to 1 of size 0>" in shown.output
 
 

@@ -246,26 +246,6 @@ def parts_of_the_bound(original: Any) -> Any:
     return part
 
 
-def next_axis(original: Any) -> Any:
-    """
-    A view passes a size to the axis after the one that it is of.
-
-    The proof, which would refuse the program, sees it where it is.
-    """
-
-    def bind(*given: Any) -> None:
-        with Mutant("bind-sizes", "", f"{BIND}:_viewed", moved).planted():
-            original(*given)
-
-    def moved(viewed: Any) -> Any:
-        return lambda op, ends: {
-            min(axis + 1, op.output.type.get_num_dims() - 1): end
-            for axis, end in viewed(op, ends).items()
-        }
-
-    return bind
-
-
 def factor_forgotten(original: Any) -> Any:
     return lambda extent, by: extent
 
@@ -316,12 +296,6 @@ BUGS = (
     Bug("a loop is joined", f"{LOOPS}.elementwise.maps:group_loops", joined, GROWN),
     Bug("the last part is short", f"{LOOPS}.emit.access:_running_part", rounded_down, GROWN),
     Bug("parts of the bound", f"{LOOPS}.emit.access:_running_part", parts_of_the_bound, GROWN),
-    Bug(
-        "a view has the size elsewhere",
-        f"{BIND}:_bind",
-        next_axis,
-        GROWN,
-    ),
     Bug(
         "a factor is forgotten",
         "popgraph.dialects.tile.running:Extent.scaled",

@@ -113,10 +113,9 @@ def lower_to_sizes(
 
     `UnsizedError` unless it is one program for all sizes up to the bounds in `dim`.
     """
-    from popgraph.compiler.generalize import probes_of
 
-    def probe() -> BuildRequest:
-        others = [*probes_of(bounds).values()]
+    def probe(numbers: Mapping[str, int]) -> BuildRequest:
+        others = [*numbers.values()]
         module, compilation = at_sizes(path, dim, value, others, train=train)
         return replace(request, module=module, compilation=compilation)
 

@@ -15,6 +15,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import from_ir
+from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.locations import source
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
 from popgraph.dialects.program.attributes import IntsAttr
@@ -29,8 +30,15 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape
 
+GRAPHCORE = "onnx-to-graphcore"
+"""The pass after which a branch or a number that a size decides is what it is for this size."""
 STRUCTURED = "graphcore-to-structured"
 """The pass after which operations are loops over maps, before anything is decided about them."""
+SMALL = (2, 1)
+"""
+Sizes at which graphs are compared with those of the bounds, so that what changes at some size
+between, such as a branch for long inputs, shows. Programs that differ at 1 alone begin at 2.
+"""
 PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851, 6229)
 """Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
 
@@ -46,6 +54,15 @@ def probes_of(bounds: Mapping[str, int]) -> dict[str, int]:
         free = [prime for prime in PRIMES if prime not in (*found.values(), *bounds.values())]
         found[name] = max((prime for prime in free if prime < bound), default=free[0])
     return found
+
+
+def agree(
+    module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore, number: int
+) -> None:
+    """`UnsizedError` unless a module of graphcore is, but for its sizes, that of this number."""
+    bounds = [size.bound for size in sizes_of(module)]
+    numbers = [number] * len(bounds)
+    Comparison(bounds, numbers, weights, other_weights).of_modules(module, other)
 
 
 def prove(
@@ -121,7 +138,7 @@ class Comparison:
                 self._constants(op, other)
             elif isinstance(op, arith.ConstantOp):
                 self._count(op, attribute, its_attribute)
-            elif name == "domain" and isinstance(attribute, IntsAttr):
+            elif isinstance(attribute, IntsAttr) and _may_differ(op, name):
                 assert isinstance(its_attribute, IntsAttr)
                 self._shapes(attribute.data, its_attribute.data, op)
             else:
@@ -279,7 +296,8 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
     What they do not reach, zeros of so many rows for example, is computed up to the bound. That is
     too much, and wrong only where it is added up, or given to the caller.
     """
-    flow = SizeFlow(None, {graph.sym_name.data: graph for graph in graphs_of(module)})
+    bounds = [size.bound for size in sizes_of(module)]
+    flow = SizeFlow(None, {graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
     for graph in callers(module):
         for number, size in enumerate(sizes_of(module)):
             for place in size.inputs:
@@ -287,6 +305,9 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
                     raise UnsizedError(f"the program has no input {place.tensor!r}", "")
                 flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
         flow.follow(graph.block)
+    for value, found in flow.ends.items():
+        if not found.items() <= ends.get(value, {}).items():
+            raise UnsizedError("a size reaches what does not depend on it", source_of(value))
     for graph in graphs_of(module):
         for op in graph.block.ops:
             if any(flow.of(value) != ends.get(value, {}) for value in op.operands):
@@ -308,6 +329,16 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
                             raise _depends(op)
         case _:
             raise _depends(op)
+
+
+def _may_differ(op: Operation, name: str) -> bool:
+    """Whether a list of numbers holds extents: of loops, or in a graph of whatever it is."""
+    return name == "domain" or isinstance(op, GraphcoreOp)
+
+
+def source_of(value: SSAValue) -> str:
+    """The place in the model that computes a value."""
+    return "" if isinstance(value.owner, Block) else source(value.owner.location)
 
 
 def _blocks_of(op: Operation) -> list[Block]:

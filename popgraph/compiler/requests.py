@@ -15,13 +15,13 @@ from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.reference import signature
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
-from popgraph.compiler.generalize import STRUCTURED, probes_of, prove
+from popgraph.compiler.generalize import GRAPHCORE, SMALL, STRUCTURED, agree, probes_of, prove
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.sizes import set_sizes
+from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
@@ -106,7 +106,7 @@ class BuildRequest:
     """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """Up to which size, of dimensions of an open module, its programs are to run."""
-    probe: Callable[[], BuildRequest] | None = None
+    probe: Callable[[Mapping[str, int]], BuildRequest] | None = None
     """Makes the same request for other sizes, where the program is to be one for many."""
 
     def __post_init__(self) -> None:
@@ -261,9 +261,12 @@ class BuildRequest:
         if not call.sizes:
             return made
         set_sizes(module, call.sizes)
-        others = with_sizes(shapes, call.sizes, probes_of(bounds))
-        probe = replace(call, shapes=others, sizes=())
-        return replace(made, probe=lambda: self.specialised(probe))
+
+        def probe(numbers: Mapping[str, int]) -> BuildRequest:
+            others = with_sizes(shapes, call.sizes, numbers)
+            return self.specialised(replace(call, shapes=others, sizes=()))
+
+        return replace(made, probe=probe)
 
     @cached_property
     def _text(self) -> str:
@@ -324,23 +327,39 @@ class BuildRequest:
         `UnsizedError` unless it is one program for all sizes that its calls bring.
         """
         if self.probe is not None:
-            self._prove(options, self.probe())
+            self._prove(options, self.probe)
         level, settled = self._backend.level, self.settled
         lower(self.module, self.compilation, options, level=level, settled=settled)
 
-    def _prove(self, options: Options, probe: BuildRequest) -> None:
+    def _prove(self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]) -> None:
         """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""
-        for one in (self, probe):
-            lower(
-                one.module,
-                one.compilation,
-                options,
-                until=STRUCTURED,
-                observer=Observer(),
-                settled=one.settled,
-            )
-        weights = self.compilation.weights, probe.compilation.weights
-        prove(self.module, weights[0], probe.module, weights[1])
+        sizes, weights = sizes_of(self.module), self.compilation.weights
+        self._until(GRAPHCORE, options)
+        for number in SMALL:
+            try:
+                other = probe({size.name: number for size in sizes})
+                other._until(GRAPHCORE, options)
+                agree(self.module, weights, other.module, other.compilation.weights, number)
+            except PopgraphError:
+                if number > 1:
+                    raise
+                set_sizes(self.module, [replace(size, least=2) for size in sizes])
+        other = probe(probes_of({size.name: size.bound for size in sizes}))
+        for one in (self, other):
+            one._until(STRUCTURED, options)
+        prove(self.module, weights, other.module, other.compilation.weights)
+
+    def _until(self, last: str, options: Options) -> None:
+        """Lowers the module by the passes up to one of this name, unseen."""
+        observer, settled = Observer(), self.settled
+        lower(
+            self.module,
+            self.compilation,
+            options,
+            until=last,
+            observer=observer,
+            settled=settled,
+        )
 
     def _tuned(self, options: Options, key: Key | None) -> Executable:
         """
@@ -394,7 +413,11 @@ class Programs:
             names = frozenset(size.name for size in sizes)
             if names and names not in self._unsized:
                 try:
-                    return self._request.specialised(replace(call, sizes=(*sizes,))).executable()
+                    wanted = replace(call, sizes=(*sizes,))
+                    found = self._request.specialised(wanted).executable()
+                    if found.serves(call.shapes) is not None:  # Some begin at 2.
+                        return found
+                    continue
                 except Undecided:
                     raise
                 except PopgraphError as error:  # The bound, or the probe, may be no legal size.

@@ -20,12 +20,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Size:
-    """A size that comes with a call, at most `bound`; the program has an input of this name."""
+    """A size that comes with a call, `least` to `bound`; the program has an input of this name."""
 
     name: str
     bound: int
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...] = ()
+    least: int = 1
 
 
 def with_sizes(
@@ -46,7 +47,7 @@ def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, in
         for place in size.inputs:
             number, rest = divmod(shapes[place.tensor][place.axis], place.factor)
             known = found.setdefault(size.name, number)
-            if rest or not 0 < number <= size.bound or number != known:
+            if rest or not size.least <= number <= size.bound or number != known:
                 return None
     return found
 

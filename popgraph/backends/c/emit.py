@@ -135,8 +135,8 @@ void {name}_stop(void);
 def _sizes(sizes: Sequence[Size]) -> str:
     """Lines about the inputs that are sizes of a run."""
     return "".join(
-        f" * The input {_comment(json.dumps(size.name))} is a size of a run, 1 to {size.bound}: "
-        f"{_listed([*size.inputs, *size.outputs])}\n"
+        f" * The input {_comment(json.dumps(size.name))} is a size of a run, "
+        f"{size.least} to {size.bound}: {_listed([*size.inputs, *size.outputs])}\n"
         f" * end there, and nothing after that is read or written.\n"
         for size in sizes
     )

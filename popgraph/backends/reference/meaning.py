@@ -64,7 +64,7 @@ def _numbers(module: ModuleOp, seed: int) -> dict[str, int]:
     generator, sizes = np.random.default_rng(seed), sizes_of(module)
     ends = any(size.outputs for size in sizes)
     return {
-        size.name: int(generator.integers(1, size.bound + 1)) if ends else size.bound
+        size.name: int(generator.integers(size.least, size.bound + 1)) if ends else size.bound
         for size in sizes
     }
 

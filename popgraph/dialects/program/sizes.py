@@ -19,7 +19,7 @@ NAME = "sizes"
 @irdl_attr_definition
 class SizeAttr(Data[Size]):
     """
-    A size of a program: `#pg.size<"N" to 64 inputs ("x" axis 0 times 1) outputs ()>`.
+    A size of a program: `#pg.size<"N" 1 to 64 inputs ("x" axis 0 times 1) outputs ()>`.
 
     All types hold the bound in its place.
     """
@@ -30,7 +30,7 @@ class SizeAttr(Data[Size]):
         size = self.data
         with printer.in_angle_brackets():
             printer.print_string(
-                f"{quoted(size.name.encode())} to {size.bound} "
+                f"{quoted(size.name.encode())} {size.least} to {size.bound} "
                 f"inputs ({_listed(size.inputs)}) outputs ({_listed(size.outputs)})"
             )
 
@@ -38,6 +38,7 @@ class SizeAttr(Data[Size]):
     def parse_parameter(cls, parser: AttrParser) -> Size:
         with parser.in_angle_brackets():
             name = parse_quoted(parser).decode()
+            least = parser.parse_integer()
             parser.parse_keyword("to")
             bound = parser.parse_integer()
             parser.parse_keyword("inputs")
@@ -48,7 +49,7 @@ class SizeAttr(Data[Size]):
             outputs = parser.parse_comma_separated_list(
                 parser.Delimiter.PAREN, lambda: _place(parser)
             )
-        return Size(name, bound, tuple(inputs), tuple(outputs))
+        return Size(name, bound, tuple(inputs), tuple(outputs), least)
 
 
 def _listed(places: Sequence[Place]) -> str:

@@ -78,7 +78,8 @@ class BindSizes(Pass):
         bodies = {name for graph in graphs.values() for name in calls_in(graph)}
         for name, graph in graphs.items():
             if name not in bodies:
-                _bind(module, graph, sizes, SizeFlow(self.target, graphs))
+                bounds = [size.bound for size in sizes]
+                _bind(module, graph, sizes, SizeFlow(self.target, graphs, bounds))
 
 
 def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], flow: SizeFlow) -> None:
@@ -162,6 +163,8 @@ class SizeFlow:
     """Whose kernels are to end at sizes; None: only the tensors are looked at."""
     graphs: Mapping[str, GraphOp]
     """Those of the module, some of which are the bodies of loops and branches."""
+    bounds: Sequence[int]
+    """Of the sizes, by their numbers."""
     calls: set[Operation] = field(default_factory=set)
     """The loops and branches that a size has reached."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
@@ -212,6 +215,10 @@ class SizeFlow:
                     raise _unsized("computes with all of a size at once", op)
 
     def _note(self, value: SSAValue, ends: Ends) -> None:
+        """The axes of a tensor that end at sizes: at the bounds, where the tensor does."""
+        shape = tensor(value).get_shape()
+        if any(end.factor * self.bounds[end.size] != shape[axis] for axis, end in ends.items()):
+            raise _unsized("reads a part of a size", value.owner)
         if ends:
             self.ends[value] = dict(ends)
 
@@ -317,7 +324,9 @@ class SizeFlow:
         ends = self.of(op.x)
         if [*ends] != [0]:
             raise _unsized("runs along a size inside of an image", op)
-        self._run(op, {1: ends[0].scaled(prod(op.grid))})
+        tiles = {1: ends[0].scaled(prod(op.grid))}
+        self._mark(op, tiles)
+        self.ends[op.results[0]] = tiles  # There is memory for whole blocks of tiles.
 
     def _branch(self, op: CallCondOp) -> None:
         self.calls.add(op)
@@ -479,5 +488,7 @@ def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
     return found
 
 
-def _unsized(what: str, op: Operation) -> UnsizedError:
+def _unsized(what: str, op: Operation | Block) -> UnsizedError:
+    if isinstance(op, Block):
+        return UnsizedError(f"a loop or branch {what}", "")
     return UnsizedError(f"{op.name} {what}", source(op.location))

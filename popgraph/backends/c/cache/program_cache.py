@@ -215,7 +215,7 @@ def _check(row: dict[str, Any]) -> IndexCheck:
 
 def _size(row: dict[str, Any]) -> Size:
     places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
-    return Size(row["name"], row["bound"], **places)
+    return Size(row["name"], row["bound"], **places, least=row["least"])
 
 
 def _literal(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Literal:

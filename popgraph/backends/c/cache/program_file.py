@@ -15,7 +15,7 @@ from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import digest, write_whole
 
-MAGIC = "popgraph program 5"
+MAGIC = "popgraph program 6"
 BLOCK = 1 << 16
 """Bytes that one number of a checksum covers."""
 STEP = 4 * BLOCK

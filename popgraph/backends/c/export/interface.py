@@ -280,7 +280,7 @@ def _sizes(interface: Interface) -> str:
         return ""
     name = interface.form.name
     lines = "".join(
-        f"    int64_t {member}; /* {_plain(size.name)}, 1 to {size.bound} */\n"
+        f"    int64_t {member}; /* {_plain(size.name)}, {size.least} to {size.bound} */\n"
         for member, (_, size) in interface.sizes.items()
     )
     return f"""

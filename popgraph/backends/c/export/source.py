@@ -211,9 +211,9 @@ def _init(interface: Interface) -> str:
 def _run(interface: Interface, program: str) -> str:
     name, macro = interface.form.name, interface.form.name.upper()
     lines = [
-        f"if (sizes->{member} < 1 || sizes->{member} > {interface.bound(member)}) "
+        f"if (sizes->{member} < {size.least} || sizes->{member} > {interface.bound(member)}) "
         f"return {macro}_BAD_SIZE;"
-        for member in interface.sizes
+        for member, (_, size) in interface.sizes.items()
     ]
     lines += [
         f"self->slots[{number}] = (void *)(uintptr_t)&sizes->{member};"

@@ -1,7 +1,7 @@
 // A map and sums of rows get a loop that ends at the size; the loop inside of the rows stays.
 // -p bind-sizes
 #map = affine_map<(d0, d1) -> (d0, d1)>
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<7x6xf32>):
     %h = tile.map ins(%x : tensor<7x6xf32>) domain [7, 6] maps [#map] {
@@ -21,7 +21,7 @@ builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1
   }
 }
 // -----
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ("h" axis 0 times 1, "y" axis 0 times 1)>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ("h" axis 0 times 1, "y" axis 0 times 1)>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"N">] {
   ^bb0(%x: tensor<7x6xf32>, %0: tensor<i64>):
     %h = tile.map ins(%x : tensor<7x6xf32>) domain [7, 6] maps [affine_map<(d0, d1) -> (d0, d1)>] {

@@ -1,6 +1,6 @@
 // Rows that a nest computes one after the other end at the size, which an input gives by now.
 // -p bind-sizes
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"N">] {
   ^bb0(%x: tensor<7x6xf32>, %N: tensor<i64>):
     %0 = tile.reduce ins(%x : tensor<7x6xf32>) domain [7, 6] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
@@ -36,7 +36,7 @@ builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1
   }
 }
 // -----
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ("y" axis 0 times 1)>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ("y" axis 0 times 1)>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"N">] {
   ^bb0(%x: tensor<7x6xf32>, %N: tensor<i64>):
     %0 = tile.reduce ins(%x : tensor<7x6xf32>) domain [7, 6] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {

@@ -1,6 +1,6 @@
 // Two axes that a view joins end at a multiple of the size, of which they are five steps each.
 // -p bind-sizes
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<7x5x2xf32>):
     %v = tile.view %x : tensor<7x5x2xf32> -> tensor<35x2xf32>
@@ -13,7 +13,7 @@ builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1
   }
 }
 // -----
-builtin.module attributes {sizes = [#pg.size<"N" to 7 inputs ("x" axis 0 times 1) outputs ("y" axis 0 times 5)>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ("y" axis 0 times 5)>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"N">] {
   ^bb0(%x: tensor<7x5x2xf32>, %0: tensor<i64>):
     %v = tile.view %x : tensor<7x5x2xf32> -> tensor<35x2xf32>

@@ -1,6 +1,6 @@
 // Half of an axis of two steps a size is a loop in the middle, which ends; a second size is alone.
 // -p bind-sizes
-builtin.module attributes {sizes = [#pg.size<"N" to 3 inputs ("x" axis 0 times 2) outputs ()>, #pg.size<"M%" to 5 inputs ("z" axis 0 times 1) outputs ()>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 3 inputs ("x" axis 0 times 2) outputs ()>, #pg.size<"M%" 1 to 5 inputs ("z" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"z">] {
   ^bb0(%x: tensor<6x4xf32>, %z: tensor<5xf32>):
     %y = tile.map ins(%x : tensor<6x4xf32>) domain [4, 3, 2] maps [affine_map<(d0, d1, d2) -> (((d1 * 2) + d2), d0)>] {
@@ -17,7 +17,7 @@ builtin.module attributes {sizes = [#pg.size<"N" to 3 inputs ("x" axis 0 times 2
   }
 }
 // -----
-builtin.module attributes {sizes = [#pg.size<"N" to 3 inputs ("x" axis 0 times 2) outputs ("y" axis 1 times 1)>, #pg.size<"M%25" to 5 inputs ("z" axis 0 times 1) outputs ("w" axis 0 times 1)>]} {
+builtin.module attributes {sizes = [#pg.size<"N" 1 to 3 inputs ("x" axis 0 times 2) outputs ("y" axis 1 times 1)>, #pg.size<"M%25" 1 to 5 inputs ("z" axis 0 times 1) outputs ("w" axis 0 times 1)>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"z">, #pg.bytes<"N">, #pg.bytes<"M%25">] {
   ^bb0(%x: tensor<6x4xf32>, %z: tensor<5xf32>, %0: tensor<i64>, %1: tensor<i64>):
     %y = tile.map ins(%x : tensor<6x4xf32>) domain [4, 3, 2] maps [affine_map<(d0, d1, d2) -> (((d1 * 2) + d2), d0)>] {
