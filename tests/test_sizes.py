@@ -116,6 +116,15 @@ def test_large_arrays_are_used_where_they_are(threads: int) -> None:
     assert_right(run, text, x=rows(40, 8192)[::2, ::2])
 
 
+def test_outputs_without_sizes_are_arrays_of_their_shape() -> None:
+    text = "opset 21\ngraph g(x: f32[N, 8], s: f32) -> (y, z) {\n y = x + s\n z = s * 2.0\n}\n"
+    run = popgraph.compile(text, bounds={"N": 8})
+    for size in (8, 3):
+        found = run(x=rows(size), s=np.array(3, np.float32))
+        assert isinstance(found["z"], np.ndarray) and found["z"].shape == ()
+        assert found["z"] == 6 and found["y"].shape == (size, 8)
+
+
 def test_other_operators_have_a_program_for_each_size() -> None:
     run = popgraph.compile(REVERSED)
     for size in (3, 4, 5):

@@ -98,7 +98,8 @@ def command(
     needs memcpy, memset and libm, has no globals unless --threads is given, and allocates nothing.
     With --train, model_step is a step of training: it computes the loss and moves the weights,
     which model_save and model_load keep. With --dim N=..64, each call of model_run brings a struct
-    of sizes, 1 to 64, and the test vectors are for 64, for 1, and for a size between.
+    of sizes, 1 to 64 (2 to 64 if the model treats one row by itself), and the test vectors are for
+    64, for the least, and for a size between.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named
@@ -121,6 +122,7 @@ def command(
     if not sizes:
         vectors.append(_vector(request.copied(), inputs, exporter.steps))
     models.lower_to_sizes(request, model, dim, value, train=train)
+    sizes = sizes_of(module)  # It is known by now which number each one begins at.
     for numbers in _numbers(sizes):
         parts = models.at_sizes(model, dim, value, numbers, train=train)
         own = replace(request, module=parts[0], compilation=parts[1])
@@ -144,11 +146,11 @@ def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict
 
 
 def _numbers(sizes: Sequence[Size]) -> Iterator[tuple[int, ...]]:
-    """Sizes to check: the bounds, numbers between, which differ, and 1."""
+    """Sizes to check: the bounds, numbers between, which differ, and the least."""
     if sizes:
         bounds = [size.bound for size in sizes]
         between = [bound * (2 + at % 2) // 5 | 1 for at, bound in enumerate(bounds)]
-        yield from dict.fromkeys(map(tuple, (bounds, between, [1] * len(bounds))))
+        yield from dict.fromkeys(map(tuple, (bounds, between, [size.least for size in sizes])))
 
 
 def _vector(

@@ -109,7 +109,9 @@ def command(
     to the program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
     """
     from popgraph import compiler
+    from popgraph.backends.registry import DEFAULT
     from popgraph.cli import models, print_steps
+    from popgraph.dialects.program.sizes import sizes_of
 
     ipu = ipu_of(device)
     if ipu is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
@@ -133,6 +135,9 @@ def command(
         lines = [*notes, *models.structural_lines(model, module, compilation), str(module)]
         show(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
         return
+    if sizes_of(module):  # A program that runs for some sizes only is not to be looked at.
+        trial = replace(request.copied(), backend=DEFAULT)
+        models.lower_to_sizes(trial, model, dim, value, train=train)
     asked = Asked(at, stop_after, print_after or (), tuple(diff), elide)
     texts = print_steps.lowered_steps if hosted else print_steps.lowered_whole
     show("\n".join(asked.shown(text) for text in texts(request, asked.text)))

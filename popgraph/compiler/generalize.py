@@ -224,8 +224,11 @@ class Power:
 def _powers(
     mine: float, its: float, bounds: Sequence[int], others: Sequence[int]
 ) -> Iterator[tuple[Power, float]]:
-    """The ways to make a number of the bounds, those of few sizes first, and how far each is off
-    for the other sizes."""
+    """
+    The ways to make a number of the bounds, simple ones first.
+
+    Each comes with its relative error for the other sizes.
+    """
     choices = sorted(product((0, -1, 1), repeat=len(bounds)), key=lambda one: sum(map(abs, one)))
     for exponents in choices[1:]:
         whole, other = (

@@ -138,8 +138,10 @@ class BuildRequest:
 
     @property
     def runs_to_sizes(self) -> bool:
-        """Whether programs may be made that are one for many sizes."""
-        return self._backend.runs_to_sizes and self.backlog is None
+        """Whether programs may be made that are one for many sizes; gradients add up a batch."""
+        return (
+            self._backend.runs_to_sizes and self.backlog is None and self.options.training is None
+        )
 
     @property
     def overridable(self) -> tuple[str, ...]:

@@ -38,11 +38,6 @@ class AccumulatingRequest(BuildRequest):
         given = {one.name: getattr(request, one.name) for one in fields(BuildRequest)}
         return AccumulatingRequest(**given, replicas=replicas, stages=stages)
 
-    @property
-    def runs_to_sizes(self) -> bool:
-        """It makes several programs, which are for the shapes of one micro-batch."""
-        return False
-
     def executable(self) -> Executable:
         with fitting_memory():
             if self.stages > 1 and backend_named(self.backend).is_native:

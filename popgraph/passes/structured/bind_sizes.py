@@ -105,7 +105,7 @@ def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], flow: SizeFlo
 
 
 def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
-    """Gives a graph, behind its other inputs, an input for each size that it has no input for."""
+    """Adds inputs to a graph, after its others, for the sizes that have none."""
     missing = [size.name for size in sizes if size.name not in graph.inputs]
     names = [*graph.inputs, *missing]
     for _ in missing:
@@ -157,12 +157,12 @@ def _memory_of(value: SSAValue) -> SSAValue:
 
 @dataclass
 class SizeFlow:
-    """Which axes of the tensors of a graph end at sizes, as far as operations have been seen."""
+    """The axes of tensors that end at sizes, for the operations that were followed so far."""
 
     target: Target | None
     """Whose kernels are to end at sizes; None: only the tensors are looked at."""
     graphs: Mapping[str, GraphOp]
-    """Those of the module, some of which are the bodies of loops and branches."""
+    """The graphs of the module; some are the bodies of loops and branches."""
     bounds: Sequence[int]
     """Of the sizes, by their numbers."""
     calls: set[Operation] = field(default_factory=set)
@@ -338,7 +338,7 @@ class SizeFlow:
             self._give(op.outputs, body.return_op.values, op)
 
     def _repeat(self, op: CallLoopOp) -> None:
-        """What is carried ends at a size if what it is at first does, or after an iteration."""
+        """Carried values end at a size if their first values do, or those of an iteration."""
         self.calls.add(op)
         body = self.graphs[op.graph.string_value()]
         _, _, carried, scanned, captured = op.split([*op.operands])
@@ -448,7 +448,7 @@ def _plain(form: Linear) -> list[tuple[int, int]] | None:
 
 
 def _counted(form: Linear, end: Extent, op: Looped) -> dict[int, Extent]:
-    """Where a loop ends of which several steps are one of an axis."""
+    """The end of a loop that takes several steps for one of an axis."""
     match [*form.terms.items()]:
         case [(AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, AffineDimExpr() as loop, by), 1)]:
             assert isinstance(by, AffineConstantExpr)
@@ -457,7 +457,7 @@ def _counted(form: Linear, end: Extent, op: Looped) -> dict[int, Extent]:
 
 
 def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[int, Extent] | None:
-    """Where the outermost of the loops ends that count an axis together."""
+    """The end of the outermost of several loops that together count an axis."""
     step = 1
     for loop, factor in reversed(dims):
         if factor != step:
@@ -469,7 +469,7 @@ def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[i
 
 
 def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
-    """The axes of a view that end at sizes: those that begin where an axis of its source does."""
+    """The axes of a view that end at sizes, because they begin with an axis of its source."""
     source, output = tensor(op.source).get_shape(), tensor(op.output).get_shape()
     found = {}
     for axis, end in ends.items():

@@ -112,9 +112,11 @@ class SizedExecutable(CExecutable):
 
     def _taken(self, name: str, view: Array | MadeInPlace, numbers: Mapping[str, int]) -> Array:
         """An output as far as the sizes go."""
+        ends = self._ends.get(name)
+        if not ends:
+            return view.copy()
         part = tuple(
-            slice(None) if end is None else slice(0, numbers[end[0]] * end[1])
-            for end in self._ends.get(name, ())
+            slice(None) if end is None else slice(0, numbers[end[0]] * end[1]) for end in ends
         )
         if isinstance(view, MadeInPlace):
             made = view.copy()[part]

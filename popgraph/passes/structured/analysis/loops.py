@@ -47,7 +47,7 @@ class Group:
     dims: tuple[int, ...]
     extent: int
     running: Extent | None = None
-    """Where it ends in a call, if that is not its extent."""
+    """The end in a call, if it is not the extent."""
     together: int = 1
     """The steps up to `running` that one step of the loop takes; the last takes what is left."""
 

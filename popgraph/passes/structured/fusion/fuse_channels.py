@@ -84,7 +84,7 @@ class Pair:
     threads: int = 1
     target: Target = Target()
     bounds: frozenset[int] = frozenset()
-    """Those of the sizes of calls: no line buffer goes along loops that may end at one."""
+    """The bounds of sizes of calls: no line buffer goes along a loop that may end at one."""
 
     @property
     def along(self) -> tuple[int, int]:

@@ -219,10 +219,10 @@ class TileNest:
 
     def _running_rows(self, group: Group, part: Span, across: int, emit: EmitRows) -> None:
         """
-        Rows of which only a call says how many there are.
+        Writes the loops over rows whose number comes with a call.
 
-        What full blocks leave over goes in blocks of half as many rows, and so on: that is half of
-        the code that a block of each number would be, and at most a few blocks more.
+        The rows after the last full block go in blocks of half as many, and so on down to one:
+        code for log2(mr) sizes of blocks, where a block of each size would need mr.
         """
         writer, size = self.point.writer, max(1, self.schedule.mr.data // across)
         lower: Bound = part.lower

@@ -48,7 +48,7 @@ class Cut:
     dim: int
     part: Span
     running: Extent | None = None
-    """Where the dimension ends in a call, if that is not its extent."""
+    """The end of the dimension in a call, if it is not its extent."""
     loaded: bool = False
     """Parts are whole vectors, too, where vectors are loaded along this dimension."""
 

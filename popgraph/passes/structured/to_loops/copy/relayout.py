@@ -69,7 +69,7 @@ class RelayoutLoops(Emitter):
         return shared_loops(self.groups, loops)
 
     def _end(self, digit: Digit) -> Extent | None:
-        """Where the loop over a physical dimension ends in a call, if it counts a whole index."""
+        """The end in a call of a physical dimension, if it counts a whole index."""
         return self.running.get(digit.dim) if digit.size == self.shape[digit.dim] else None
 
     def write(self, body: Body) -> None:

@@ -161,7 +161,7 @@ def spans(
     chunk: SSAValue | None,
     sizes: Mapping[int, SSAValue] = MappingProxyType({}),
 ) -> list[Span]:
-    """What of each loop the current chunk runs; running loops end at these `sizes`."""
+    """The part of each loop that the current chunk runs; running loops end at these `sizes`."""
     result = [Span(0, _end(writer, group, sizes)) for group in groups]
     if cut is not None and chunk is not None:
         for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
@@ -183,7 +183,7 @@ def spans(
 
 
 def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
-    """Where a loop ends."""
+    """The end of a loop."""
     running = group.running
     if running is None:
         return group.extent
@@ -192,7 +192,7 @@ def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
 
 
 def _ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
-    """How many times `by` a number fits, rounded up."""
+    """A number divided by `by`, rounded up."""
     padded = writer.value(Index.of(number, constant=by - 1))
     return writer.once(arith.DivSIOp(padded, writer.constant(by)))
 

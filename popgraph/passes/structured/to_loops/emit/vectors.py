@@ -138,7 +138,7 @@ def run(
 
 
 def _whole(writer: Writer, this: Run, lower: Bound, width: int) -> Bound:
-    """How far steps of `width` go from `lower` on."""
+    """The end of the last whole step of `width`, from `lower` on."""
     fixed = this.part.fixed
     if fixed is not None:
         return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
