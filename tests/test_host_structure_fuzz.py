@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import popgraph
@@ -37,7 +37,16 @@ def test_fuzz_data_decide_structure(block: list[Any], seeds: list[int]) -> None:
     agree(block, seeds, "reference")
 
 
+WITHOUT_RANK = [
+    ("negate", 0, 0),
+    ("loop", 0, [("filter", 0, 0)], False, False, False),
+    ("if", 3, [("negate", 0, 0)], [("drop", 0, 0)]),
+]
+"""A condition that decides structure comes out of a loop, and has no known rank before it ran."""
+
+
 @settings(max_examples=max(4, settings.default.max_examples // 5))
+@example(WITHOUT_RANK, [79, 0])
 @given(blocks(1), st.lists(SEEDS, min_size=2, max_size=3))
 def test_fuzz_data_decide_structure_in_c(block: list[Any], seeds: list[int]) -> None:
     agree(block, seeds, "c")

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
-from popgraph.backends.reference import signature
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
 from popgraph.compiler.generalize import GRAPHCORE, SMALL, STRUCTURED, agree, probes_of, prove
@@ -20,6 +19,7 @@ from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
@@ -39,6 +39,7 @@ from popgraph.passes.pipeline import planned
 from popgraph.passes.quick import quick
 from popgraph.runner import Overriding, Runner
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import (
     BackendError,
     ErrorGroup,
@@ -243,11 +244,8 @@ class BuildRequest:
 
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
-        types = signature(self.module)
-        values = {
-            name: fitted(name, value, from_ir(types[name].element_type))
-            for name, value in call.values.items()
-        }
+        types = _element_types(self.module)
+        values = {name: fitted(name, value, types[name]) for name, value in call.values.items()}
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
         bounds = {size.name: size.bound for size in call.sizes}
@@ -438,10 +436,18 @@ class Programs:
                 raise
             if self._steps is None:
                 self._steps = replace(request, module=request.module.clone()).steps(error)
-        types = {name: from_ir(one.element_type) for name, one in signature(request.module).items()}
+        types = _element_types(request.module)
         shapes = {name: shape for name, shape in call.shapes.items() if name not in call.values}
         inputs = {name: (types[name], shape) for name, shape in shapes.items()}
         return HostedExecutable(self._steps, inputs, call.values)
+
+
+def _element_types(module: ModuleOp) -> dict[str, DType]:
+    """The element types of a model's inputs, some of which may have no known rank."""
+    return {
+        name: from_ir(type_.element_type)  # type: ignore[attr-defined]
+        for name, type_ in input_types(module).items()
+    }
 
 
 def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
