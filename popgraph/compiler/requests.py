@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 
 from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
@@ -443,10 +443,11 @@ class Programs:
 
 
 def _element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element types of a model's inputs, some of which may have no known rank."""
+    """The element types of the inputs that are arrays; some may have no known rank."""
     return {
-        name: from_ir(type_.element_type)  # type: ignore[attr-defined]
+        name: from_ir(type_.element_type)
         for name, type_ in input_types(module).items()
+        if isinstance(type_, TensorType | UnrankedTensorType)
     }
 
 
