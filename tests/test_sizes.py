@@ -113,6 +113,7 @@ def test_large_arrays_are_used_where_they_are(threads: int) -> None:
     for size, found in zip((64, 9, 33), kept, strict=True):
         np.testing.assert_allclose(found, np.maximum(rows(size, 4096), 0) + 1)
         assert found.flags.c_contiguous
+        assert found.base is None or found.base.nbytes <= 5 * found.nbytes
     assert_right(run, text, x=rows(40, 8192)[::2, ::2])
 
 

@@ -27,6 +27,10 @@ MOST_KNOWN = 256
 """Combinations of shapes whose sizes are remembered: finding them takes several microseconds."""
 
 
+MOST_HELD = 4
+"""An output holds at most so many times its own memory; a smaller part of the bound is copied."""
+
+
 class SizedExecutable(CExecutable):
     """
     A program whose loops end at sizes of the call.
@@ -119,8 +123,11 @@ class SizedExecutable(CExecutable):
             slice(None) if end is None else slice(0, numbers[end[0]] * end[1]) for end in ends
         )
         if isinstance(view, MadeInPlace):
-            made = view.copy()[part]
-            return made if made.flags.c_contiguous else made.copy()
+            whole = view.copy()
+            made = whole[part]
+            if made.flags.c_contiguous and whole.nbytes <= MOST_HELD * made.nbytes:
+                return made
+            return made.copy()
         return view[part].copy()
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
