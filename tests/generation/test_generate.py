@@ -1,4 +1,4 @@
-"""Tests that generated tokens are those of the model at its exact lengths, in all layouts."""
+"""Tests of generated tokens against the model at its exact lengths, in all layouts."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class SizedNetwork:
         return made
 
     def fronts(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
-        """What of these inputs is in front of the garbage."""
+        """The part of these inputs before the garbage."""
         return {name: array[_slices(_shape(array.shape, size))] for name, array in inputs.items()}
 
 

@@ -167,7 +167,7 @@ REACHED = {
     "branches": "pg.call_cond",
     "scanned": "pg.call_loop",
 }
-"""What each of them is about."""
+"""The operation that each of these models must contain."""
 
 FEW = 5
 """A bound for which channels of all images fit into local memory together."""
@@ -198,7 +198,7 @@ def bound(
 
 
 def exact(text: str, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What the model of just this size computes, from the front of the inputs."""
+    """The outputs of the model of just this size, for the front of the inputs."""
     module, compilation = load(text)
     specialise(module, compilation, {"N": size})
     lower(module, compilation, level="graphcore")
@@ -207,7 +207,7 @@ def exact(text: str, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]
 
 
 def front(array: Array, axis: int, size: int) -> Array:
-    """What is before the end of an axis."""
+    """The part of an array before the end of an axis."""
     return array[(slice(None),) * axis + (slice(size),)]
 
 

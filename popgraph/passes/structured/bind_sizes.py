@@ -246,7 +246,7 @@ class SizeFlow:
         read: Iterable[tuple[SSAValue, AffineMap | None]],
         known: Ends | None = None,
     ) -> dict[int, Extent]:
-        """The loops of an operation that end at sizes, for what it reads."""
+        """The loops of an operation that end at sizes, because its operands do."""
         loops = dict(known or {})
         for value, map_ in read:
             for axis, end in self.of(value).items():

@@ -49,7 +49,7 @@ class Group:
     running: Extent | None = None
     """The end in a call, if it is not the extent."""
     together: int = 1
-    """The steps up to `running` that one step of the loop takes; the last takes what is left."""
+    """The steps up to `running` in one step of the loop; the last one may have fewer."""
 
     @property
     def last(self) -> int:

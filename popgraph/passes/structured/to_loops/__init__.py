@@ -112,7 +112,7 @@ def kernel_of(
     """
     The kernel of an operation, with one body for all chunks of its cut.
 
-    `sizes` are those of the call at which its loops end, see `running`.
+    `sizes` are the memories of the sizes at which its loops end, see `running`.
     """
     emitter = emitter_of(op, target)
     body = Block(arg_types=kernel_arguments([*emitter.inputs, *sizes], emitter.outputs))
