@@ -19,13 +19,13 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.locations import source
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.calls import calls_in
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.bind_sizes import Ends, SizeFlow, add_size_inputs, loops_over
+from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, loops_over
+from popgraph.passes.structured.bind_sizes import add_size_inputs
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape
@@ -82,12 +82,6 @@ def prove(
     for graph in callers(module):
         add_size_inputs(graph, sizes_of(module))
         put_counts(graph, comparison.counts, [*bounds])
-
-
-def callers(module: ModuleOp) -> list[GraphOp]:
-    """The graphs that no other one runs."""
-    bodies = {name for graph in graphs_of(module) for name in calls_in(graph)}
-    return [graph for graph in graphs_of(module) if graph.sym_name.data not in bodies]
 
 
 @dataclass
@@ -299,15 +293,7 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
     What they do not reach, zeros of so many rows for example, is computed up to the bound. That is
     too much, and wrong only where it is added up, or given to the caller.
     """
-    bounds = [size.bound for size in sizes_of(module)]
-    flow = SizeFlow(None, {graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
-    for graph in callers(module):
-        for number, size in enumerate(sizes_of(module)):
-            for place in size.inputs:
-                if place.tensor not in graph.inputs:
-                    raise UnsizedError(f"the program has no input {place.tensor!r}", "")
-                flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
-        flow.follow(graph.block)
+    flow = SizeFlow.of_module(module)
     for value, found in flow.ends.items():
         if not found.items() <= ends.get(value, {}).items():
             raise UnsizedError("a size reaches what does not depend on it", source_of(value))

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineDimExpr,
-    AffineMap,
-)
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.locations import source
-from popgraph.dialects.program import (
-    CallCondOp,
-    CallLoopOp,
-    ConstantOp,
-    GraphOp,
-    PrepareOp,
-    ReturnOp,
-    graphs_of,
-)
-from popgraph.dialects.program.calls import calls_in
+from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
-from popgraph.dialects.tile.affine import Linear, linear
-from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.running import NAME, Extent, RunningAttr
-from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.running import NAME, RunningAttr
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
-from popgraph.passes.structured.to_loops import emitter_of
+from popgraph.passes.structured.analysis.size_flow import SizeFlow, callers, unsized
+from popgraph.passes.structured.to_loops import emitter_of, is_nested
 from popgraph.passes.tuning import Target
-from popgraph.support.errors import UnsizedError
-from popgraph.support.shapes import Shape, prod
 from popgraph.support.sizes import Place, Size
-
-Looped = tile.Nested | tile.ScatterOp | tile.WinogradOp
-"""Operations that read by index maps."""
-
-Ends = Mapping[int, Extent]
-"""The axes of a tensor, or the loops of an operation, that end at a size, with where they do."""
 
 
 @dataclass(frozen=True)
@@ -71,23 +45,23 @@ class BindSizes(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        sizes = sizes_of(module)
-        if not sizes:
+        if not sizes_of(module):
             return
-        graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
-        bodies = {name for graph in graphs.values() for name in calls_in(graph)}
-        for name, graph in graphs.items():
-            if name not in bodies:
-                bounds = [size.bound for size in sizes]
-                _bind(module, graph, sizes, SizeFlow(self.target, graphs, bounds))
+        for graph in callers(module):
+            _copy_returned(graph)
+        flow = SizeFlow.of_module(module)
+        for op, loops in flow.loops.items():
+            op.attributes[NAME] = RunningAttr.of(loops)
+        for op in flow.loops:
+            if not is_nested(op) and not emitter_of(op, self.target).ends_at_sizes:
+                raise unsized("has no loop that can end anywhere", op)
+        for graph in callers(module):
+            _bind(module, graph, flow)
 
 
-def _bind(module: ModuleOp, graph: GraphOp, sizes: Sequence[Size], flow: SizeFlow) -> None:
-    _copy_returned(graph)
-    for number, size in enumerate(sizes):
-        for place in size.inputs:
-            flow.begin(graph.inputs[place.tensor], place.axis, Extent(number, place.factor))
-    flow.follow(graph.block)
+def _bind(module: ModuleOp, graph: GraphOp, flow: SizeFlow) -> None:
+    """Notes which outputs end at sizes, and gives the graph an input for each size."""
+    sizes = sizes_of(module)
     outputs = [
         (Place(name, axis, end.factor), end.size)
         for name, value in graph.outputs.items()
@@ -153,342 +127,3 @@ def _memory_of(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, tile.ViewOp):
         value = value.owner.source
     return value
-
-
-@dataclass
-class SizeFlow:
-    """The axes of tensors that end at sizes, for the operations that were followed so far."""
-
-    target: Target | None
-    """Whose kernels are to end at sizes; None: only the tensors are looked at."""
-    graphs: Mapping[str, GraphOp]
-    """The graphs of the module; some are the bodies of loops and branches."""
-    bounds: Sequence[int]
-    """Of the sizes, by their numbers."""
-    calls: set[Operation] = field(default_factory=set)
-    """The loops and branches that a size has reached."""
-    ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
-    loops: dict[Operation, Ends] = field(default_factory=dict)
-    """The loops of each operation that end at sizes."""
-
-    def begin(self, value: SSAValue, axis: int, end: Extent) -> None:
-        """An axis of an input ends at a size."""
-        self.ends.setdefault(value, {})[axis] = end
-
-    def of(self, value: SSAValue) -> Ends:
-        """The axes of a tensor that end at sizes."""
-        return self.ends.get(value, {})
-
-    def follow(self, block: Block) -> None:
-        """Sees the operations of a block in their order."""
-        for op in block.ops:
-            match op:
-                case ConstantOp() | PrepareOp() | ReturnOp():
-                    continue
-                case _ if not any(map(self.of, op.operands)):
-                    continue
-                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp():
-                    self._run(op, self._loops(op, readings(op)))
-                case tile.ScatterOp():
-                    self._scatter(op)
-                case tile.WinogradOp():
-                    self._winograd(op)
-                case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
-                    self._transform_tiles(op)
-                case tile.TopKOp():
-                    self._top_k(op)
-                case tile.ChainOp():
-                    self._chain(op)
-                case CallCondOp():
-                    self._branch(op)
-                case CallLoopOp():
-                    self._repeat(op)
-                case tile.NestOp():
-                    self._nest(op)
-                case tile.ViewOp():
-                    self._note(op.output, _viewed(op, self.of(op.source)))
-                case tile.PackOp() | tile.UnpackOp():
-                    self._relayout(op)
-                case tile.AssembleOp():
-                    self._assemble(op)
-                case _:
-                    raise _unsized("computes with all of a size at once", op)
-
-    def _note(self, value: SSAValue, ends: Ends) -> None:
-        """The axes of a tensor that end at sizes: at the bounds, where the tensor does."""
-        shape = tensor(value).get_shape()
-        if any(end.factor * self.bounds[end.size] != shape[axis] for axis, end in ends.items()):
-            raise _unsized("reads a part of a size", value.owner)
-        if ends:
-            self.ends[value] = dict(ends)
-
-    def _run(self, op: Operation, loops: Ends) -> None:
-        """The loops of an operation end at sizes, and so do the axes of its results."""
-        self._mark(op, loops)
-        for result in op.results:
-            axes = range(tensor(result).get_num_dims())
-            self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
-
-    def _mark(self, op: Operation, loops: Ends) -> None:
-        """Notes which loops end at sizes."""
-        if not loops:
-            return
-        self.loops[op] = loops
-        if self.target is None:
-            return
-        op.attributes[NAME] = RunningAttr.of(loops)
-        if not emitter_of(op, self.target).ends_at_sizes:
-            raise _unsized("has no loop that can end anywhere", op)
-
-    def _loops(
-        self,
-        op: Looped,
-        read: Iterable[tuple[SSAValue, AffineMap | None]],
-        known: Ends | None = None,
-    ) -> dict[int, Extent]:
-        """The loops of an operation that end at sizes, because its operands do."""
-        loops = dict(known or {})
-        for value, map_ in read:
-            for axis, end in self.of(value).items():
-                found = (
-                    _loops_of_table(op, value, axis, end)
-                    if map_ is None
-                    else loops_over(map_, axis, end, op)
-                )
-                if not found and is_factor(op, value):
-                    # Vectors may read on into the next step, which only the bound has.
-                    raise _unsized("multiplies by the first step of a size", op)
-                _join(loops, found, "loop", op)
-        if any(loop >= op.parallel_rank for loop in loops):
-            raise _unsized("adds up along a size", op)
-        return loops
-
-    def _nest(self, op: tile.NestOp) -> None:
-        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-            self._note(argument, self.of(value))
-        shared: dict[int, Extent] = {}
-        before = -1
-        while before < len(shared):  # What one operation says of the shared loops holds for all.
-            before = len(shared)
-            for inner in op.nested:
-                loops = self._loops(inner, readings(inner), shared)
-                if any(loop >= len(op.sizes) for loop in loops):
-                    raise _unsized("runs along a size inside of a row", op)
-                shared |= loops
-                for result in inner.results:
-                    self._note(result, shared)
-        self._mark(op, shared)
-        for result in op.outputs:
-            self._note(result, shared)
-
-    def _chain(self, op: tile.ChainOp) -> None:
-        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-            self._note(argument, self.of(value))
-        loops: dict[int, Extent] = {}
-        for inner, along in zip(op.chained, op.along.data, strict=True):
-            loops = self._loops(inner, readings(inner))
-            if loops and self.target is not None:
-                inner.attributes[NAME] = RunningAttr.of(loops)
-            buffered = op.line_buffer.loops if op.line_buffer else ()
-            if not {along, *buffered}.isdisjoint(loops):
-                raise _unsized("has parts along a size", op)
-            self._note(inner.results[0], loops)
-        self._run(op, loops)
-
-    def _scatter(self, op: tile.ScatterOp) -> None:
-        loops = self._loops(op, zip(op.inputs, op.input_maps, strict=True))
-        if op.initial is not None:
-            _join(loops, self.of(op.initial), "loop", op)
-        self._run(op, loops)
-
-    def _top_k(self, op: tile.TopKOp) -> None:
-        ends = self.of(op.rows)
-        if 1 in ends:
-            raise _unsized("sorts along a size", op)
-        self._run(op, ends)
-
-    def _winograd(self, op: tile.WinogradOp) -> None:
-        loops = self._loops(op, zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True))
-        if self.of(op.u):
-            raise _unsized("multiplies by weights that a size is part of", op)
-        for axis, end in self.of(op.x).items():
-            images = end.divided(prod(op.grid)) if op.is_transformed else end
-            if axis != (1 if op.is_transformed else 0) or images is None:
-                raise _unsized("runs along a size inside of an image", op)
-            _join(loops, {0: images}, "loop", op)
-        if [*loops] != [0]:
-            raise _unsized("runs along a size inside of an image", op)
-        self._run(op, loops)
-
-    def _transform_tiles(self, op: tile.TransformTilesOp | tile.TransformGradientTilesOp) -> None:
-        ends = self.of(op.x)
-        if [*ends] != [0]:
-            raise _unsized("runs along a size inside of an image", op)
-        tiles = {1: ends[0].scaled(prod(op.grid))}
-        self._mark(op, tiles)
-        self.ends[op.results[0]] = tiles  # There is memory for whole blocks of tiles.
-
-    def _branch(self, op: CallCondOp) -> None:
-        self.calls.add(op)
-        for name in op.graphs:
-            body = self.graphs[name]
-            for argument, value in zip(body.block.args, op.captured, strict=True):
-                self._note(argument, self.of(value))
-            self.follow(body.block)
-            self._give(op.outputs, body.return_op.values, op)
-
-    def _repeat(self, op: CallLoopOp) -> None:
-        """Carried values end at a size if their first values do, or those of an iteration."""
-        self.calls.add(op)
-        body = self.graphs[op.graph.string_value()]
-        _, _, carried, scanned, captured = op.split([*op.operands])
-        _, *arguments = body.block.args
-        rows, held = arguments[len(carried) :], arguments[len(carried) + len(scanned) :]
-        for argument, value in zip(held, captured, strict=True):
-            self._note(argument, self.of(value))
-        for argument, value in zip(rows, scanned, strict=False):
-            if 0 in self.of(value):
-                raise _unsized("runs as often as a size says", op)
-            self._note(argument, {axis - 1: end for axis, end in self.of(value).items()})
-        arguments = arguments[: len(carried)]
-        self._give(arguments, carried, op)
-        while True:  # An iteration carries on what the one before made.
-            before = [self.of(argument) for argument in arguments]
-            self.follow(body.block)
-            made = body.return_op.values[op.go is not None :]
-            self._give(arguments, made[: len(carried)], op)
-            if before == [self.of(argument) for argument in arguments]:
-                break
-        self._give(op.finals, arguments, op)
-        for stacked, row in zip(op.stacked, made[len(carried) :], strict=True):
-            self._note(stacked, {axis + 1: end for axis, end in self.of(row).items()})
-
-    def _give(self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation) -> None:
-        """Values become others, which end wherever one of the values that they can be ends."""
-        for target, value in zip(targets, values, strict=True):
-            ends = dict(self.of(target))
-            _join(ends, self.of(value), "axis", op)
-            self._note(target, ends)
-
-    def _relayout(self, op: tile.PackOp | tile.UnpackOp) -> None:
-        ends = self.of(op.source)
-        self._run(op, ends)
-
-    def _assemble(self, op: tile.AssembleOp) -> None:
-        loops: dict[int, Extent] = {}
-        for piece, _, _ in op.placements():
-            _join(loops, self.of(piece), "axis", op)
-        shape = tensor(op.output).get_shape()
-        for piece, offsets, steps in op.placements():
-            for axis in loops:
-                size = tensor(piece).get_shape()[axis]
-                if (offsets[axis], steps[axis], size) != (0, 1, shape[axis]):
-                    raise _unsized("puts pieces together along a size", op)
-        self._run(op, loops)
-
-
-def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> None:
-    """Loops or axes end where these do, too."""
-    for number, end in more.items():
-        if ends.setdefault(number, end) != end:
-            raise _unsized(f"joins two sizes in one {where}", op)
-
-
-def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict[int, Extent]:
-    """The loops along which elements of a table are looked up, one after the other."""
-    assert isinstance(op, tile.MapOp)
-    arguments = op.body.block.args[len(op.inputs) :]
-    loops = dict[int, Extent]()
-    for argument, value in zip(arguments, op.tables, strict=True):
-        for use in argument.uses if value is table else ():
-            element = use.operation
-            assert isinstance(element, tile.ElementOp)
-            index = element.indices[axis].owner
-            if not isinstance(index, tile.IndexOp):
-                raise _unsized("looks up elements along a size", op)
-            _join(loops, {index.dim.value.data: end}, "loop", op)
-    return loops
-
-
-def is_factor(op: Looped, value: SSAValue) -> bool:
-    """Whether a contraction makes its sums of a value."""
-    return isinstance(op, tile.ContractOp) and value in (op.lhs, op.rhs, *op.block_inputs)
-
-
-def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:
-    """The loops that go along an axis which ends at a size, and where these end."""
-    form = linear(map_.results[axis], op.sizes)
-    if not form.terms and form.constant == 0:
-        return {}  # The first step, which every size has.
-    if form.constant:
-        raise _unsized("reads another part of a size than it writes", op)
-    dims = _plain(form)
-    if dims is None:
-        return _counted(form, end, op)
-    if len(dims) == 1:
-        ((loop, factor),) = dims
-        if factor == 1:
-            return {loop: end}
-    found = _split(dims, end, op.sizes)
-    if found is None:
-        raise _unsized("goes along a size in steps", op)
-    return found
-
-
-def _plain(form: Linear) -> list[tuple[int, int]] | None:
-    """The loops of a sum and their factors, the largest factor first; None if it has quotients."""
-    if not all(isinstance(atom, AffineDimExpr) for atom in form.terms):
-        return None
-    found = [
-        (atom.position, factor)
-        for atom, factor in form.terms.items()
-        if isinstance(atom, AffineDimExpr)
-    ]
-    return sorted(found, key=lambda pair: -pair[1])
-
-
-def _counted(form: Linear, end: Extent, op: Looped) -> dict[int, Extent]:
-    """The end of a loop that takes several steps for one of an axis."""
-    match [*form.terms.items()]:
-        case [(AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, AffineDimExpr() as loop, by), 1)]:
-            assert isinstance(by, AffineConstantExpr)
-            return {loop.position: end.scaled(by.value)}
-    raise _unsized("goes along a size in steps", op)
-
-
-def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[int, Extent] | None:
-    """The end of the outermost of several loops that together count an axis."""
-    step = 1
-    for loop, factor in reversed(dims):
-        if factor != step:
-            return None
-        step *= sizes[loop]
-    outer, factor = dims[0]
-    outermost = end.divided(factor)
-    return None if outermost is None else {outer: outermost}
-
-
-def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
-    """The axes of a view that end at sizes, because they begin with an axis of its source."""
-    source, output = tensor(op.source).get_shape(), tensor(op.output).get_shape()
-    found = {}
-    for axis, end in ends.items():
-        around, inside = prod(source[:axis]), prod(source[axis + 1 :])
-        target = next(
-            (at for at, size in enumerate(output) if size > 1 and prod(output[:at]) == around),
-            None,
-        )
-        if target is None or layout_of(tensor(op.source)) is not None:
-            raise _unsized("takes apart an axis that a size is part of", op)
-        mine = prod(output[target + 1 :])
-        whole = end.scaled(inside).divided(mine)
-        if whole is None:
-            raise _unsized("takes apart an axis that a size is part of", op)
-        found[target] = whole
-    return found
-
-
-def _unsized(what: str, op: Operation | Block) -> UnsizedError:
-    if isinstance(op, Block):
-        return UnsizedError(f"a loop or branch {what}", "")
-    return UnsizedError(f"{op.name} {what}", source(op.location))

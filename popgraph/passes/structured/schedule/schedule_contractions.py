@@ -12,8 +12,10 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
+from popgraph.dialects.tile.running import NAME, RunningAttr, running_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
@@ -23,6 +25,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
 from popgraph.passes.structured.analysis.loops import indexed_dims, sum_type, tensor
+from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.cost import Candidate, Estimate
@@ -61,6 +64,10 @@ class ScheduleContractions(Pass):
         return cls(options.target, options.schedules, options.measured or (), first)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        # Vectors hold fixed numbers of elements: they do not go along loops that end anywhere.
+        ending = SizeFlow.of_module(module).loops if sizes_of(module) else {}
+        for op, loops in ending.items():
+            op.attributes[NAME] = RunningAttr.of(loops)
         overrides = Overrides(self.schedules, self.measured)
         possible = Decisions(lambda op, fixed: candidates(op, fixed, self.target))
         chosen = KnownDecisions(
@@ -77,6 +84,8 @@ class ScheduleContractions(Pass):
 
         near = self.target.tuning.near_contractions if self.memory_first else None
         _schedule(module, decide, near)
+        for op in module.walk() if ending else ():  # Fusion comes next; bind-sizes marks the rest.
+            op.attributes.pop(NAME, None)
         overrides.check(winograd=False)
 
     def _decided(
@@ -187,11 +196,12 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
     kind = sum_type(op)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
-    width = target.machine.vector_bytes // lane_bytes(kind)
+    width, running = target.machine.vector_bytes // lane_bytes(kind), running_of(op)
     estimates = [
         Estimate(reads, fixed[reads.factor], dim, layout, width)
         for reads in operand_layouts(op, target)
         for dim in range(op.parallel_rank)
+        if dim not in running
         for layout in _layouts(reads, dim, width)
     ]
     return [candidate for estimate in estimates for candidate in estimate.candidates()]
