@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
+from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
@@ -27,6 +29,7 @@ from popgraph.passes.structured.analysis.loops import (
     part_stride,
     tensor,
 )
+from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -51,11 +54,11 @@ class FuseChannels(Pass):
         return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        bounds = frozenset(size.bound for size in sizes_of(module))
+        ending = SizeFlow.of_module(module).loops if sizes_of(module) else {}
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
-                    found = pair_of(op, self.threads, self.target, bounds)
+                    found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
 
@@ -83,8 +86,8 @@ class Pair:
     """Which factor of the second one the result of the first is."""
     threads: int = 1
     target: Target = Target()
-    bounds: frozenset[int] = frozenset()
-    """The bounds of sizes of calls: no line buffer goes along a loop that may end at one."""
+    ending: Collection[int] = ()
+    """The loops of the first that end at sizes of the call: no line buffer goes along them."""
 
     @property
     def along(self) -> tuple[int, int]:
@@ -148,7 +151,7 @@ class Pair:
         _, map_ = self.second.mapped[self.number]
         made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
         read = min(map_.results[made].used_dims(), default=0)
-        if self.first.sizes[made] in self.bounds:
+        if made in self.ending:
             return None
         buffer = target.l2(tuning.line_buffer_l2)
         for rows in range(tuning.most_buffered_rows, 0, -1):
@@ -237,7 +240,7 @@ def pair_of(
     second: tile.ContractOp,
     threads: int,
     target: Target,
-    bounds: frozenset[int] = frozenset(),
+    ending: Mapping[Operation, Ends] = MappingProxyType({}),
 ) -> Pair | None:
     """The contraction before this one that can go along with it, channel by channel."""
     if not _is_plain(second):
@@ -252,7 +255,7 @@ def pair_of(
             and follows(map_, channel_loop(first), second.sizes, along)
             and list(second.operands).count(value) == 1
         ):
-            return Pair(first, second, number, threads, target, bounds)
+            return Pair(first, second, number, threads, target, ending.get(first, {}))
     return None
 
 
