@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,9 +19,10 @@ from popgraph.backends.reference.memory import (
     to_physical,
 )
 from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
-from popgraph.dialects.tile.running import Extent
+from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -132,6 +134,22 @@ def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
         assert full.dtype == numpy_dtype(value.type), f"a body yields {full.dtype}: {op}"
         made.append(to_physical(full, value.type))  # type: ignore[arg-type]
     return tuple(made)
+
+
+@contextmanager
+def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operation]:
+    """An operation whose loops that add up end at these sizes; the others keep their bounds."""
+    made = op.clone()
+    for inner in made.walk():
+        if isinstance(inner, tile.ReduceOp | tile.ContractOp):
+            ends = {at: end.at(sizes) for at, end in running_of(inner).items()}
+            domain = [
+                ends.get(at, size) if at >= inner.parallel_rank else size
+                for at, size in enumerate(inner.sizes)
+            ]
+            inner.properties["domain"] = IntsAttr.of(domain)
+    yield made
+    made.drop_all_references()
 
 
 def up_to_ends(

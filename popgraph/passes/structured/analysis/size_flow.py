@@ -65,10 +65,10 @@ class SizeFlow:
 
     @staticmethod
     def of_module(module: ModuleOp) -> SizeFlow:
-        """The flow of all sizes of a module; `UnsizedError` where an operation stops one."""
+        """The flow of the sizes of a module; `UnsizedError` where an operation stops one."""
         bounds = [size.bound for size in sizes_of(module)]
         flow = SizeFlow({graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
-        for graph in callers(module):
+        for graph in callers(module) if bounds else ():
             for number, size in enumerate(sizes_of(module)):
                 for place in size.inputs:
                     if place.tensor not in graph.inputs:
@@ -132,6 +132,10 @@ class SizeFlow:
     def _run(self, op: Operation, loops: Ends) -> None:
         """The loops of an operation end at sizes, and so do the axes of its results."""
         self._mark(op, loops)
+        self._note_results(op, loops)
+
+    def _note_results(self, op: Operation, loops: Ends) -> None:
+        """The axes of results end where the loops along them do."""
         for result in op.results:
             axes = range(tensor(result).get_num_dims())
             self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
@@ -161,27 +165,25 @@ class SizeFlow:
                     # Vectors may read on into the next step, which only the bound has.
                     raise unsized("multiplies by the first step of a size", op)
                 _join(loops, found, "loop", op)
-        if any(loop >= op.parallel_rank for loop in loops):
-            raise unsized("adds up along a size", op)
         return loops
 
     def _nest(self, op: tile.NestOp) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
             self._note(argument, self.of(value))
-        shared: dict[int, Extent] = {}
+        shared, own = dict[int, Extent](), dict[Operation, Ends]()
         before = -1
         while before < len(shared):  # What one operation says of the shared loops holds for all.
             before = len(shared)
             for inner in op.nested:
                 loops = self._loops(inner, readings(inner), shared)
-                if any(loop >= len(op.sizes) for loop in loops):
-                    raise unsized("runs along a size inside of a row", op)
-                shared |= loops
-                for result in inner.results:
-                    self._note(result, shared)
+                own[inner] = {at: end for at, end in loops.items() if at >= len(op.sizes)}
+                shared |= {at: end for at, end in loops.items() if at < len(op.sizes)}
+                self._note_results(inner, loops)
+        for part, ends in own.items():
+            self._mark(part, ends)
         self._mark(op, shared)
-        for result in op.outputs:
-            self._note(result, shared)
+        for result, value in zip(op.outputs, op.yielded, strict=True):
+            self._note(result, self.of(value))
 
     def _chain(self, op: tile.ChainOp) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
