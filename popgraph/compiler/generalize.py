@@ -9,7 +9,15 @@ from itertools import product
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerType, ModuleOp, TensorType, f64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    TensorType,
+    f64,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -24,6 +32,7 @@ from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, loops_over
 from popgraph.passes.structured.bind_sizes import add_size_inputs
 from popgraph.support.arrays import Array
@@ -99,7 +108,7 @@ class Comparison:
     other_weights: WeightStore
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
-    counts: dict[Operation, Power] = field(default_factory=dict)
+    counts: dict[Operation, Power | LastIndex] = field(default_factory=dict)
     """The constants that are computed from sizes, and how."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
 
@@ -177,22 +186,41 @@ class Comparison:
         mine = self.weights.array(op.literal)
         its = self.other_weights.array(other.literal)
         self._same(mine.dtype == its.dtype and mine.ndim == its.ndim, op)
-        if mine.ndim == 0:
-            self._power(op, mine, its)
+        if mine.ndim:
+            self._shapes(mine.shape, its.shape, op)
+        if _is_one_number(mine) and _is_one_number(its):
+            if mine.flat[0] != its.flat[0]:
+                self._number(op, mine.flat[0], its.flat[0])
             return
-        self._shapes(mine.shape, its.shape, op)
         front = tuple(slice(0, min(pair)) for pair in zip(mine.shape, its.shape, strict=True))
         self._same(np.array_equal(mine[front], its[front]), op)
 
     def _count(self, op: Operation, mine: Attribute, its: Attribute) -> None:
-        """A number in the body of a map may be computed from sizes."""
-        self._same(isinstance(mine, FloatAttr) and isinstance(its, FloatAttr), op)
-        assert isinstance(mine, FloatAttr) and isinstance(its, FloatAttr)
-        self._same(isinstance(op.parent_op(), tile.MapOp) and mine.type == its.type, op)
-        kind = from_ir(mine.type).numpy
-        self._power(op, np.asarray(mine.value.data, kind), np.asarray(its.value.data, kind))
+        """A number in the body of a map or scatter may be computed from sizes."""
+        self._same(isinstance(op.parent_op(), tile.MapOp | tile.ScatterOp), op)
+        self._same(type(mine) is type(its) and isinstance(mine, FloatAttr | IntegerAttr), op)
+        assert isinstance(mine, FloatAttr | IntegerAttr) and isinstance(its, type(mine))
+        self._same(mine.type == its.type, op)
+        kind = from_ir(mine.type).numpy.type
+        self._number(op, kind(mine.value.data), kind(its.value.data))
 
-    def _power(self, op: Operation, mine: Array, its: Array) -> None:
+    def _number(self, op: Operation, mine: np.generic, its: np.generic) -> None:
+        """Notes how a number is made of sizes."""
+        if mine.dtype == np.int64:
+            self._last(op, int(mine), int(its))
+        else:
+            self._power(op, mine, its)
+
+    def _last(self, op: Operation, mine: int, its: int) -> None:
+        """Notes that a number is the last index of a multiple of a size, which indices end at."""
+        for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True)):
+            factor, rest = divmod(mine + 1, bound)
+            if factor > 0 and rest == 0 and factor * other - 1 == its:
+                self.counts[op] = LastIndex(Extent(number, factor))
+                return
+        self._same(False, op)
+
+    def _power(self, op: Operation, mine: np.generic, its: np.generic) -> None:
         """Notes how a number is made of sizes: it is a number times them, or divided by them."""
         self._same(mine.dtype in (np.float32, np.float64), op)
         found = _powers(float(mine), float(its), self.bounds, self.others)
@@ -215,6 +243,18 @@ class Power:
     """1, -1 or 0 for each size."""
 
 
+@dataclass(frozen=True)
+class LastIndex:
+    """The last index of an axis that ends at a size."""
+
+    end: Extent
+
+
+def _is_one_number(array: Array) -> bool:
+    """Whether all elements are the same, and there are some."""
+    return array.size > 0 and bool((array == array.flat[0]).all())
+
+
 def _powers(
     mine: float, its: float, bounds: Sequence[int], others: Sequence[int]
 ) -> Iterator[tuple[Power, float]]:
@@ -234,35 +274,70 @@ def _powers(
             yield Power(factor, exponents), abs(factor * other / its - 1)
 
 
-def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequence[str]) -> None:
+def put_counts(
+    graph: GraphOp, counts: Mapping[Operation, Power | LastIndex], names: Sequence[str]
+) -> None:
     """Computes numbers from the sizes of the call where constants hold them for the bounds."""
     sizes = [graph.inputs[name] for name in names]
-    for op, power in counts.items():
+    for op, count in counts.items():
         if not graph.is_ancestor(op):
             raise _depends(op)
-        if isinstance(op, ConstantOp):
-            replace_op(op, _computed(power, sizes, tensor(op.results[0]).element_type))
-            continue
-        user = op.parent_op()
-        assert isinstance(user, tile.MapOp), "only maps have such constants"
-        number = _computed(power, sizes, op.results[0].type)
+        user = op if isinstance(op, ConstantOp) else op.parent_op()
+        assert user is not None
+        kind = op.results[0].type
+        kind = kind.element_type if isinstance(kind, TensorType) else kind
+        if isinstance(count, LastIndex):
+            number = _last_index(count.end, sizes)
+        else:
+            number = _computed(count, sizes, kind)
         block = user.parent_block()
         assert block is not None
         block.insert_op_before(number, user)
-        body, count = user.body.block, len(user.inputs)
-        argument = body.insert_arg(op.results[0].type, count)
-        op.results[0].replace_all_uses_with(argument)
-        op.detach()
-        made = tile.MapOp(
-            [*user.inputs, number.results[0]],
-            [*user.input_maps, AffineMap(len(user.sizes), 0, ())],
+        if isinstance(op, ConstantOp):
+            shape = tensor(op.results[0]).get_shape()
+            made = movement(number.results[0], AffineMap(len(shape), 0, ()), shape)
+            replace_op(op, made)
+        else:
+            assert isinstance(user, tile.MapOp | tile.ScatterOp)
+            _read_instead(op, user, number.results[0])
+
+
+def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAValue) -> None:
+    """The body of an operation reads a number where it has a constant."""
+    argument = user.body.block.insert_arg(op.results[0].type, len(user.inputs))
+    op.results[0].replace_all_uses_with(argument)
+    op.detach()
+    inputs = [*user.inputs, number]
+    maps = [*user.input_maps, AffineMap(len(user.sizes), 0, ())]
+    body = user.detach_region(user.body)
+    made: Operation
+    if isinstance(user, tile.MapOp):
+        kinds = [tensor(value).element_type for value in user.outputs]
+        made = tile.MapOp(inputs, maps, user.sizes, body, kinds, user.tables)
+    else:
+        made = tile.ScatterOp(
+            inputs,
+            maps,
             user.sizes,
-            user.detach_region(user.body),
-            [tensor(value).element_type for value in user.outputs],
-            user.tables,
+            user.parallel_rank,
+            body,
+            tensor(user.output),
+            user.initial,
+            None if user.combine is None else user.detach_region(user.combine),
         )
-        made.location = user.location
-        replace_op(user, made)
+    made.location = user.location
+    replace_op(user, made)
+
+
+def _last_index(end: Extent, sizes: Sequence[SSAValue]) -> tile.MapOp:
+    """The last index before an end, a scalar."""
+    block = Block(arg_types=[i64])
+    factor = arith.ConstantOp.from_int_and_width(end.factor, 64)
+    whole = arith.MuliOp(block.args[0], factor)
+    one = arith.ConstantOp.from_int_and_width(1, 64)
+    last = arith.SubiOp(whole, one)
+    block.add_ops([factor, whole, one, last, tile.YieldOp(last.result)])
+    return tile.MapOp([sizes[end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
 
 
 def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
@@ -308,9 +383,15 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
     match op:
         case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
             return
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
-            for value, map_ in readings(op):
+            if isinstance(op, tile.ScatterOp):
+                if op.initial is not None and flow.of(op.initial) != ends.get(op.initial, {}):
+                    raise _depends(op)
+                read = list(zip(op.inputs, op.input_maps, strict=True))
+            else:
+                read = readings(op)
+            for value, map_ in read:
                 for axis, end in ends.get(value, {}).items():
                     assert map_ is not None, "what is summed up is read along loops"
                     for loop, found in loops_over(map_, axis, end, op).items():

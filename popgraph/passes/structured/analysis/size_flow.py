@@ -199,10 +199,19 @@ class SizeFlow:
         self._run(op, loops)
 
     def _scatter(self, op: tile.ScatterOp) -> None:
+        """
+        The axes of the result that loops go along end where these do.
+
+        Others hold all elements up to their bounds, as places come from data: they begin as zeros.
+        """
         loops = self._loops(op, zip(op.inputs, op.input_maps, strict=True))
         if op.initial is not None:
+            if any(axis >= op.parallel_rank for axis in self.of(op.initial)):
+                raise unsized("changes elements along a size", op)
             _join(loops, self.of(op.initial), "loop", op)
-        self._run(op, loops)
+        self._mark(op, loops)
+        rows = {axis: end for axis, end in loops.items() if axis < op.parallel_rank}
+        self._note(op.output, rows)
 
     def _top_k(self, op: tile.TopKOp) -> None:
         ends = self.of(op.rows)
@@ -298,7 +307,11 @@ def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> Non
 
 
 def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict[int, Extent]:
-    """The loops along which elements of a table are looked up, one after the other."""
+    """
+    The loops along which elements of a table are looked up, one after the other.
+
+    An index from data is below the size: what it is clamped by ends there, too.
+    """
     assert isinstance(op, tile.MapOp)
     arguments = op.body.block.args[len(op.inputs) :]
     loops = dict[int, Extent]()
@@ -307,9 +320,8 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
             element = use.operation
             assert isinstance(element, tile.ElementOp)
             index = element.indices[axis].owner
-            if not isinstance(index, tile.IndexOp):
-                raise unsized("looks up elements along a size", op)
-            _join(loops, {index.dim.value.data: end}, "loop", op)
+            if isinstance(index, tile.IndexOp):
+                _join(loops, {index.dim.value.data: end}, "loop", op)
     return loops
 
 
