@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
@@ -29,15 +30,22 @@ from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_o
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
-from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
-from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, loops_over
+from popgraph.passes.structured.analysis.size_flow import (
+    Ends,
+    SizeFlow,
+    callers,
+    loops_over,
+    read_by,
+)
 from popgraph.passes.structured.bind_sizes import add_size_inputs
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape
+
+Scalar: TypeAlias = "np.generic[Any]"
 
 GRAPHCORE = "onnx-to-graphcore"
 """The pass after which a branch or a number that a size decides is what it is for this size."""
@@ -108,9 +116,10 @@ class Comparison:
     other_weights: WeightStore
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
-    counts: dict[Operation, Power | LastIndex] = field(default_factory=dict)
-    """The constants that are computed from sizes, and how."""
+    counts: dict[Operation, set[Power | Index | None]] = field(default_factory=dict)
+    """How constants are made of sizes: as one reader has them, and as another does."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    _compared: set[tuple[ConstantOp, ConstantOp]] = field(default_factory=set)
 
     def of_modules(self, module: ModuleOp, other: ModuleOp) -> None:
         """Raises `UnsizedError` where they differ in anything but sizes."""
@@ -123,7 +132,9 @@ class Comparison:
         self._same(len(block.args) == len(other.args), op)
         for value, its in zip(block.args, other.args, strict=True):
             self._value(value, its, op)
-        mine, theirs = list(block.ops), list(other.ops)
+        mine, theirs = (
+            [one for one in each.ops if not isinstance(one, ConstantOp)] for each in (block, other)
+        )
         for one, its_op in zip(mine, theirs, strict=False):
             self._operations(one, its_op)
         self._same(len(mine) == len(theirs), op)
@@ -131,15 +142,16 @@ class Comparison:
     def _operations(self, op: Operation, other: Operation) -> None:
         self._same(op.name == other.name and len(op.operands) == len(other.operands), op)
         for operand, its in zip(op.operands, other.operands, strict=True):
-            self._same(self._values.get(operand) is its, op)
+            if isinstance(operand.owner, ConstantOp) and isinstance(its.owner, ConstantOp):
+                self._constants(operand.owner, its.owner)
+            else:
+                self._same(self._values.get(operand) is its, op)
         self._same(op.properties.keys() == other.properties.keys(), op)
         for name, attribute in op.properties.items():
             its_attribute = other.properties[name]
             if attribute == its_attribute:
                 continue
-            if isinstance(op, ConstantOp):
-                self._constants(op, other)
-            elif isinstance(op, arith.ConstantOp):
+            if isinstance(op, arith.ConstantOp):
                 self._count(op, attribute, its_attribute)
             elif isinstance(attribute, IntsAttr) and _may_differ(op, name):
                 assert isinstance(its_attribute, IntsAttr)
@@ -156,6 +168,10 @@ class Comparison:
 
     def _value(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
         self._values[value] = other
+        self._ends_of(value, other, op)
+
+    def _ends_of(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
+        """Notes which axes of a tensor end at sizes."""
         mine, its = value.type, other.type
         if mine == its:
             return
@@ -180,17 +196,21 @@ class Comparison:
             found[axis] = ends[0]
         return found
 
-    def _constants(self, op: ConstantOp, other: Operation) -> None:
-        """A constant may be the front of a longer one: positions up to a size, for example."""
-        assert isinstance(other, ConstantOp)
+    def _constants(self, op: ConstantOp, other: ConstantOp) -> None:
+        """
+        A constant may be the front of a longer one: positions up to a size, for example.
+
+        Constants are compared where they are read: two that are equal at some sizes are one there.
+        """
+        if (op, other) in self._compared:
+            return
+        self._compared.add((op, other))
+        self._ends_of(op.result, other.result, op)
         mine = self.weights.array(op.literal)
         its = self.other_weights.array(other.literal)
         self._same(mine.dtype == its.dtype and mine.ndim == its.ndim, op)
-        if mine.ndim:
-            self._shapes(mine.shape, its.shape, op)
         if _is_one_number(mine) and _is_one_number(its):
-            if mine.flat[0] != its.flat[0]:
-                self._number(op, mine.flat[0], its.flat[0])
+            self._number(op, mine.flat[0], its.flat[0])
             return
         front = tuple(slice(0, min(pair)) for pair in zip(mine.shape, its.shape, strict=True))
         self._same(np.array_equal(mine[front], its[front]), op)
@@ -204,30 +224,34 @@ class Comparison:
         kind = from_ir(mine.type).numpy.type
         self._number(op, kind(mine.value.data), kind(its.value.data))
 
-    def _number(self, op: Operation, mine: np.generic, its: np.generic) -> None:
-        """Notes how a number is made of sizes."""
-        if mine.dtype == np.int64:
-            self._last(op, int(mine), int(its))
-        else:
-            self._power(op, mine, its)
+    def _number(self, op: Operation, mine: Scalar, its: Scalar) -> None:
+        """Notes how a number is made of sizes, if it is."""
+        found: Power | Index | None = None
+        if mine.tobytes() != its.tobytes():
+            found = self._index(mine, its) if mine.dtype == np.int64 else self._power(mine, its)
+            self._same(found is not None, op)
+        self.counts.setdefault(op, set()).add(found)
 
-    def _last(self, op: Operation, mine: int, its: int) -> None:
-        """Notes that a number is the last index of a multiple of a size, which indices end at."""
-        for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True)):
-            factor, rest = divmod(mine + 1, bound)
-            if factor > 0 and rest == 0 and factor * other - 1 == its:
-                self.counts[op] = LastIndex(Extent(number, factor))
-                return
-        self._same(False, op)
+    def _index(self, mine: Scalar, its: Scalar) -> Index | None:
+        """A multiple of a size, or the last index before it."""
+        return next(
+            (
+                Index(Extent(number, (int(mine) + less) // bound), less)
+                for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True))
+                for less in (0, 1)
+                if (int(mine) + less) % bound == 0 < int(mine) + less
+                and (int(mine) + less) // bound * other - less == int(its)
+            ),
+            None,
+        )
 
-    def _power(self, op: Operation, mine: np.generic, its: np.generic) -> None:
-        """Notes how a number is made of sizes: it is a number times them, or divided by them."""
-        self._same(mine.dtype in (np.float32, np.float64), op)
+    def _power(self, mine: Scalar, its: Scalar) -> Power | None:
+        """A number times sizes, or divided by them."""
+        if not isinstance(mine, np.float32 | np.float64):
+            return None
+        near = float(4 * np.finfo(mine.dtype).eps)
         found = _powers(float(mine), float(its), self.bounds, self.others)
-        near = 4 * np.finfo(mine.dtype).eps
-        fits = [one for one, rest in found if rest <= near]
-        self._same(bool(fits), op)
-        self.counts[op] = fits[0]
+        return next((one for one, rest in found if rest <= near), None)
 
     def _same(self, holds: bool, op: Operation) -> None:
         if not holds:
@@ -244,10 +268,15 @@ class Power:
 
 
 @dataclass(frozen=True)
-class LastIndex:
-    """The last index of an axis that ends at a size."""
+class Index:
+    """An integer: what a multiple of a size is, less so many."""
 
     end: Extent
+    less: int
+
+
+Counts: TypeAlias = Mapping[Operation, Collection[Power | Index | None]]
+"""How readers of each constant have it: made of sizes, or (None) as it is."""
 
 
 def _is_one_number(array: Array) -> bool:
@@ -275,20 +304,26 @@ def _powers(
 
 
 def put_counts(
-    graph: GraphOp, counts: Mapping[Operation, Power | LastIndex], names: Sequence[str]
+    graph: GraphOp,
+    counts: Mapping[Operation, Collection[Power | Index | None]],
+    names: Sequence[str],
 ) -> None:
     """Computes numbers from the sizes of the call where constants hold them for the bounds."""
     sizes = [graph.inputs[name] for name in names]
-    for op, count in counts.items():
-        if not graph.is_ancestor(op):
+    for op, found in counts.items():
+        if set(found) == {None}:
+            continue
+        if not graph.is_ancestor(op) or len(found) > 1:
             raise _depends(op)
+        (count,) = found
         user = op if isinstance(op, ConstantOp) else op.parent_op()
         assert user is not None
         kind = op.results[0].type
         kind = kind.element_type if isinstance(kind, TensorType) else kind
-        if isinstance(count, LastIndex):
-            number = _last_index(count.end, sizes)
+        if isinstance(count, Index):
+            number = _index(count, sizes)
         else:
+            assert count is not None
             number = _computed(count, sizes, kind)
         block = user.parent_block()
         assert block is not None
@@ -329,15 +364,15 @@ def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAV
     replace_op(user, made)
 
 
-def _last_index(end: Extent, sizes: Sequence[SSAValue]) -> tile.MapOp:
-    """The last index before an end, a scalar."""
+def _index(count: Index, sizes: Sequence[SSAValue]) -> tile.MapOp:
+    """The number that a size makes, a scalar."""
     block = Block(arg_types=[i64])
-    factor = arith.ConstantOp.from_int_and_width(end.factor, 64)
+    factor = arith.ConstantOp.from_int_and_width(count.end.factor, 64)
     whole = arith.MuliOp(block.args[0], factor)
-    one = arith.ConstantOp.from_int_and_width(1, 64)
-    last = arith.SubiOp(whole, one)
-    block.add_ops([factor, whole, one, last, tile.YieldOp(last.result)])
-    return tile.MapOp([sizes[end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
+    less = arith.ConstantOp.from_int_and_width(count.less, 64)
+    made = arith.SubiOp(whole, less)
+    block.add_ops([factor, whole, less, made, tile.YieldOp(made.result)])
+    return tile.MapOp([sizes[count.end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
 
 
 def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
@@ -385,13 +420,10 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
             return
         case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
-            if isinstance(op, tile.ScatterOp):
-                if op.initial is not None and flow.of(op.initial) != ends.get(op.initial, {}):
-                    raise _depends(op)
-                read = list(zip(op.inputs, op.input_maps, strict=True))
-            else:
-                read = readings(op)
-            for value, map_ in read:
+            started = op.initial if isinstance(op, tile.ScatterOp) else None
+            if started is not None and flow.of(started) != ends.get(started, {}):
+                raise _depends(op)
+            for value, map_ in read_by(op):
                 for axis, end in ends.get(value, {}).items():
                     assert map_ is not None, "what is summed up is read along loops"
                     for loop, found in loops_over(map_, axis, end, op).items():

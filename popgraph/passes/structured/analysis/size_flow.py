@@ -204,7 +204,7 @@ class SizeFlow:
 
         Others hold all elements up to their bounds, as places come from data: they begin as zeros.
         """
-        loops = self._loops(op, zip(op.inputs, op.input_maps, strict=True))
+        loops = self._loops(op, read_by(op))
         if op.initial is not None:
             if any(axis >= op.parallel_rank for axis in self.of(op.initial)):
                 raise unsized("changes elements along a size", op)
@@ -297,6 +297,13 @@ class SizeFlow:
                 if (offsets[axis], steps[axis], size) != (0, 1, shape[axis]):
                     raise unsized("puts pieces together along a size", op)
         self._run(op, loops)
+
+
+def read_by(op: tile.Nested | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
+    """What the loops of an operation read, and by which maps; tables by none."""
+    if isinstance(op, tile.ScatterOp):
+        return list(zip(op.inputs, op.input_maps, strict=True))
+    return list(readings(op))
 
 
 def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> None:
