@@ -279,7 +279,7 @@ def factor_forgotten(original: Any) -> Any:
 
 
 def nothing_forgotten(original: Any) -> Any:
-    return lambda op, results, ends, sizes: results
+    return lambda op, results, sizes: results
 
 
 def terms_to_the_bound(original: Any) -> Any:

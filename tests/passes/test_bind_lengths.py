@@ -88,6 +88,11 @@ graph lanes(x: f32[20, L], y: f32[L, 20]) -> (a, b, c) {
 """,
     "encoder": ENCODER.format(batch=2),
     "encoders": ENCODER.format(batch="N"),
+    "places": """
+graph places(x: f32[L], z: f32[L]) -> y {
+    y = ScatterElements([0.0, 0.0, 0.0], Cast(Min(Abs(x), 2.0), to=7), z, reduction="add")
+}
+""",
     "both": """
 graph both(x: f32[N, L, 8], y: f32[N, L, 12]) -> (a, b, c) {
     a = Transpose(x, perm=[0, 2, 1]) @ y
@@ -132,7 +137,7 @@ def inputs_of(text: str, call: Mapping[str, int]) -> dict[str, Array]:
     specialise(module, compilation, {name: BOUNDS[name] for name in names_in(text)})
     found = {}
     for name, type_ in input_types(module).items():
-        shape = tuple(int(dim) for dim in dims(type_) or ())
+        shape = tuple(dim for dim in dims(type_) or () if isinstance(dim, int))
         made = np.full(shape, np.nan, np.float32)
         front = front_of(text, name, call)
         made[front] = np.random.default_rng(0).standard_normal(made[front].shape)
@@ -195,5 +200,7 @@ def test_c_adds_up_to_sizes(
         given = fronts(text, call, inputs_of(text, call))
         found = program.run(given)
         for output, expected in exact(text, call, given).items():
+            if output.startswith("check of "):  # The program has run it.
+                continue
             assert found[output].shape == expected.shape
             np.testing.assert_allclose(found[output], expected, 1e-4, 1e-5, err_msg=str(call))

@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control
 from popgraph.dialects.program.control import Body
 from popgraph.dialects.tile.attributes import memory_span
-from popgraph.dialects.tile.running import ends_of, running_of, sizes_for
+from popgraph.dialects.tile.running import ends_of, sizes_for
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 
@@ -116,7 +116,7 @@ class Graph:
                         sizes = dict(zip(ends_of(op), numbers, strict=True))
                         with with_fewer_terms(op, sizes) as fewer:
                             results = self._runner(fewer)(*memories)
-                        results = up_to_ends(op, results, running_of(op), sizes)
+                        results = up_to_ends(op, results, sizes)
             for value, array in zip(op.results, results, strict=True):
                 check_shape(array, _tensor(value))
                 values[value] = array

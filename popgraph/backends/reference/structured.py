@@ -141,7 +141,7 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
     """An operation whose loops that add up end at these sizes; the others keep their bounds."""
     made = op.clone()
     for inner in made.walk():
-        if isinstance(inner, tile.ReduceOp | tile.ContractOp):
+        if isinstance(inner, tile.ReduceOp | tile.ContractOp | tile.ScatterOp):
             ends = {at: end.at(sizes) for at, end in running_of(inner).items()}
             domain = [
                 ends.get(at, size) if at >= inner.parallel_rank else size
@@ -152,12 +152,23 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
     made.drop_all_references()
 
 
+def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
+    """Where the axes of each result end, of those that loops which end at sizes go along."""
+    ends = running_of(op)
+    if isinstance(op, tile.NestOp):
+        last = [value.owner for value in op.yielded]
+        return [{**running_of(one), **ends} for one in last if isinstance(one, Operation)]
+    if isinstance(op, tile.ScatterOp):
+        ends = {at: end for at, end in ends.items() if at < op.parallel_rank}
+    return [ends] * len(op.results)
+
+
 def up_to_ends(
-    op: Operation, memories: Sequence[Array], ends: Mapping[int, Extent], sizes: Mapping[int, int]
+    op: Operation, memories: Sequence[Array], sizes: Mapping[int, int]
 ) -> tuple[Array, ...]:
     """Results as far as loops run that end at these sizes; nothing is known of what is behind."""
     arrays = [np.array(array) for array in logical(op.results, memories)]
-    for array in arrays:
+    for array, ends in zip(arrays, ends_of_results(op), strict=True):
         # Indices made of it must lie in their tables, so that all steps can be computed at once.
         nothing = 0 if array.dtype.kind in "biu" else np.nan
         for axis, end in ends.items():

@@ -96,7 +96,8 @@ class SumElements(Rule[ConvOp]):
     y = conv x, w  ->  y = concat (conv part of x, part of w) ...
 
     Taps that meet nothing but padding are left out: for all results, or for those of a piece where
-    this saves enough. Where no tap meets an element, the results are zeros. Only for literals without infinities, which zeros do not cancel.
+    this saves enough. Where no tap meets an element, the results are zeros. Only for literals
+    without infinities, which zeros do not cancel.
     """
 
     ROOTS = (ConvOp,)
