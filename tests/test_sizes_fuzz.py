@@ -17,12 +17,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.executable import run
 from popgraph.backends.registry import backend_named
-from popgraph.compiler.generalize import STRUCTURED, probes_of, prove
+from popgraph.compiler.generalize import GRAPHCORE, STRUCTURED, agree, probes_of, prove
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
+from popgraph.passes.structured.to_loops.emit.access import Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsizedError
@@ -37,6 +38,7 @@ from tests.passes.sized_networks import (
     NAME,
     SizedNetwork,
     grown_networks,
+    long_products,
     sized_networks,
     with_size,
 )
@@ -63,8 +65,31 @@ def options(threads: int = THREADS) -> Options:
     return Options(machine=target.machine, tuning=target.tuning, threads=threads, indices="nearest")
 
 
+def agreed(network: SizedNetwork) -> None:
+    """`UnsizedError` unless the graphs of small sizes are that of the bound."""
+    whole, *smaller = (graphcore(network, size) for size in (BOUND, 2, 1))
+    for number, found in zip((2, 1), smaller, strict=True):
+        agree(whole[0], whole[1], *found, number)
+
+
+def graphcore(network: SizedNetwork, size: int) -> tuple[ModuleOp, WeightStore]:
+    """The graph of a size."""
+    compilation = Compilation()
+    try:
+        module = network.module(size, compilation.weights)
+        set_sizes(module, [replace(network.size, bound=size)])
+        for _, made in planned(options(1)):
+            made.run(compilation, module)
+            if made.name == GRAPHCORE:
+                return module, compilation.weights
+    except PopgraphError as error:
+        raise UnsizedError(f"{size} is no legal size", "") from error
+    raise AssertionError
+
+
 def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, Compilation]]:
     """The module of all sizes after each pass from `bind-sizes` on."""
+    agreed(network)
     compilation = Compilation()
     module = network.module(BOUND, compilation.weights)
     set_sizes(module, [network.size])
@@ -85,7 +110,9 @@ def probe(network: SizedNetwork, steps: Sequence[Pass]) -> tuple[ModuleOp, Weigh
     """The network of another size, with which that of the bound is compared."""
     compilation = Compilation()
     try:
-        module = network.module(probes_of({NAME: BOUND})[NAME], compilation.weights)
+        number = probes_of({NAME: BOUND})[NAME]
+        module = network.module(number, compilation.weights)
+        set_sizes(module, [replace(network.size, bound=number)])
         for made in steps:
             made.run(compilation, module)
     except PopgraphError as error:
@@ -142,7 +169,8 @@ def assert_nothing_after(
     for array in in_front(module, copies, size).values():
         array[...] = UNWRITTEN
     for name, array in copies.items():
-        assert (np.isnan(array) | (array == UNWRITTEN)).all(), f"{name} for {size}"
+        forgotten = np.isnan(array) if array.dtype.kind == "f" else np.isin(array, (0, -1))
+        assert (forgotten | (array == UNWRITTEN)).all(), f"{name} for {size}"
 
 
 def run_all(drawn: SearchStrategy[SizedNetwork], check: Callable[[SizedNetwork], None]) -> float:
@@ -251,7 +279,36 @@ def factor_forgotten(original: Any) -> Any:
 
 
 def nothing_forgotten(original: Any) -> Any:
-    return lambda op, results, ends, sizes: results
+    return lambda op, results, sizes: results
+
+
+def terms_to_the_bound(original: Any) -> Any:
+    return lambda writer, group, base=None: Span(0, group.extent, base or Index())
+
+
+def chunks_past_the_end(original: Any) -> Any:
+    def span(writer: Any, number: Any, end: Any, size: int) -> Any:
+        start = number.scaled(size)
+        return Span(writer.value(start), writer.value(start + size))
+
+    return span
+
+
+def whole_vectors_only(original: Any) -> Any:
+    """Lanes that make no whole vector are not computed."""
+
+    def lanes(self: Any, count: Any, emit: Any) -> None:
+        def whole(columns: Any) -> None:
+            if columns[0].lanes == self.schedule.lanes.data:
+                emit(columns)
+
+        original(self, count, whole)
+
+    return lanes
+
+
+def all_terms(original: Any) -> Any:
+    return lambda op, sizes: original(op, dict.fromkeys(sizes, BOUND))
 
 
 BIND = "popgraph.passes.structured.bind_sizes"
@@ -277,6 +334,7 @@ class Bug:
 
 GROWN = grown_networks()
 PRODUCTS = with_size(products("f64"))
+LONG_PRODUCTS = long_products()
 BUGS = (
     Bug("loops run to the bound", f"{LOOPS}.emit.access:_end", to_the_bound, GROWN),
     Bug("steps go past the end", f"{LOOPS}.emit.vectors:whole_steps", past_the_end, GROWN),
@@ -300,6 +358,31 @@ BUGS = (
         "a factor is forgotten",
         "popgraph.dialects.tile.running:Extent.scaled",
         factor_forgotten,
+        GROWN,
+    ),
+    Bug(
+        "sums run to the bound",
+        f"{LOOPS}.reduction.accumulation:whole",
+        terms_to_the_bound,
+        GROWN,
+    ),
+    Bug(
+        "products are added up to the bound",
+        f"{LOOPS}.contraction.microkernel:whole",
+        terms_to_the_bound,
+        LONG_PRODUCTS,
+    ),
+    Bug("chunks go past the end", f"{LOOPS}.emit.chunks:_span", chunks_past_the_end, GROWN),
+    Bug(
+        "lanes that fill no vector are not computed",
+        f"{LOOPS}.contraction.tile_nest:TileNest._lanes",
+        whole_vectors_only,
+        LONG_PRODUCTS,
+    ),
+    Bug(
+        "the reference adds up to the bound",
+        "popgraph.backends.reference.graph:with_fewer_terms",
+        all_terms,
         GROWN,
     ),
     Bug(

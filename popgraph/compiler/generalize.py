@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerType, ModuleOp, TensorType, f64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    TensorType,
+    f64,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -21,14 +30,22 @@ from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_o
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
-from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, loops_over
+from popgraph.passes.structured.analysis.operand_maps import movement
+from popgraph.passes.structured.analysis.size_flow import (
+    Ends,
+    SizeFlow,
+    callers,
+    loops_over,
+    read_by,
+)
 from popgraph.passes.structured.bind_sizes import add_size_inputs
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape
+
+Scalar: TypeAlias = "np.generic[Any]"
 
 GRAPHCORE = "onnx-to-graphcore"
 """The pass after which a branch or a number that a size decides is what it is for this size."""
@@ -99,9 +116,10 @@ class Comparison:
     other_weights: WeightStore
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
-    counts: dict[Operation, Power] = field(default_factory=dict)
-    """The constants that are computed from sizes, and how."""
+    counts: dict[Operation, set[Power | Index | None]] = field(default_factory=dict)
+    """How constants are made of sizes: as one reader has them, and as another does."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    _compared: set[tuple[ConstantOp, ConstantOp]] = field(default_factory=set)
 
     def of_modules(self, module: ModuleOp, other: ModuleOp) -> None:
         """Raises `UnsizedError` where they differ in anything but sizes."""
@@ -114,7 +132,9 @@ class Comparison:
         self._same(len(block.args) == len(other.args), op)
         for value, its in zip(block.args, other.args, strict=True):
             self._value(value, its, op)
-        mine, theirs = list(block.ops), list(other.ops)
+        mine, theirs = (
+            [one for one in each.ops if not isinstance(one, ConstantOp)] for each in (block, other)
+        )
         for one, its_op in zip(mine, theirs, strict=False):
             self._operations(one, its_op)
         self._same(len(mine) == len(theirs), op)
@@ -122,15 +142,16 @@ class Comparison:
     def _operations(self, op: Operation, other: Operation) -> None:
         self._same(op.name == other.name and len(op.operands) == len(other.operands), op)
         for operand, its in zip(op.operands, other.operands, strict=True):
-            self._same(self._values.get(operand) is its, op)
+            if isinstance(operand.owner, ConstantOp) and isinstance(its.owner, ConstantOp):
+                self._constants(operand.owner, its.owner)
+            else:
+                self._same(self._values.get(operand) is its, op)
         self._same(op.properties.keys() == other.properties.keys(), op)
         for name, attribute in op.properties.items():
             its_attribute = other.properties[name]
             if attribute == its_attribute:
                 continue
-            if isinstance(op, ConstantOp):
-                self._constants(op, other)
-            elif isinstance(op, arith.ConstantOp):
+            if isinstance(op, arith.ConstantOp):
                 self._count(op, attribute, its_attribute)
             elif isinstance(attribute, IntsAttr) and _may_differ(op, name):
                 assert isinstance(its_attribute, IntsAttr)
@@ -147,6 +168,10 @@ class Comparison:
 
     def _value(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
         self._values[value] = other
+        self._ends_of(value, other, op)
+
+    def _ends_of(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
+        """Notes which axes of a tensor end at sizes."""
         mine, its = value.type, other.type
         if mine == its:
             return
@@ -171,35 +196,62 @@ class Comparison:
             found[axis] = ends[0]
         return found
 
-    def _constants(self, op: ConstantOp, other: Operation) -> None:
-        """A constant may be the front of a longer one: positions up to a size, for example."""
-        assert isinstance(other, ConstantOp)
+    def _constants(self, op: ConstantOp, other: ConstantOp) -> None:
+        """
+        A constant may be the front of a longer one: positions up to a size, for example.
+
+        Constants are compared where they are read: two that are equal at some sizes are one there.
+        """
+        if (op, other) in self._compared:
+            return
+        self._compared.add((op, other))
+        self._ends_of(op.result, other.result, op)
         mine = self.weights.array(op.literal)
         its = self.other_weights.array(other.literal)
         self._same(mine.dtype == its.dtype and mine.ndim == its.ndim, op)
-        if mine.ndim == 0:
-            self._power(op, mine, its)
+        if _is_one_number(mine) and _is_one_number(its):
+            self._number(op, mine.flat[0], its.flat[0])
             return
-        self._shapes(mine.shape, its.shape, op)
         front = tuple(slice(0, min(pair)) for pair in zip(mine.shape, its.shape, strict=True))
         self._same(np.array_equal(mine[front], its[front]), op)
 
     def _count(self, op: Operation, mine: Attribute, its: Attribute) -> None:
-        """A number in the body of a map may be computed from sizes."""
-        self._same(isinstance(mine, FloatAttr) and isinstance(its, FloatAttr), op)
-        assert isinstance(mine, FloatAttr) and isinstance(its, FloatAttr)
-        self._same(isinstance(op.parent_op(), tile.MapOp) and mine.type == its.type, op)
-        kind = from_ir(mine.type).numpy
-        self._power(op, np.asarray(mine.value.data, kind), np.asarray(its.value.data, kind))
+        """A number in the body of a map or scatter may be computed from sizes."""
+        self._same(isinstance(op.parent_op(), tile.MapOp | tile.ScatterOp), op)
+        self._same(type(mine) is type(its) and isinstance(mine, FloatAttr | IntegerAttr), op)
+        assert isinstance(mine, FloatAttr | IntegerAttr) and isinstance(its, type(mine))
+        self._same(mine.type == its.type, op)
+        kind = from_ir(mine.type).numpy.type
+        self._number(op, kind(mine.value.data), kind(its.value.data))
 
-    def _power(self, op: Operation, mine: Array, its: Array) -> None:
-        """Notes how a number is made of sizes: it is a number times them, or divided by them."""
-        self._same(mine.dtype in (np.float32, np.float64), op)
+    def _number(self, op: Operation, mine: Scalar, its: Scalar) -> None:
+        """Notes how a number is made of sizes, if it is."""
+        found: Power | Index | None = None
+        if mine.tobytes() != its.tobytes():
+            found = self._index(mine, its) if mine.dtype == np.int64 else self._power(mine, its)
+            self._same(found is not None, op)
+        self.counts.setdefault(op, set()).add(found)
+
+    def _index(self, mine: Scalar, its: Scalar) -> Index | None:
+        """A multiple of a size, or the last index before it."""
+        return next(
+            (
+                Index(Extent(number, (int(mine) + less) // bound), less)
+                for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True))
+                for less in (0, 1)
+                if (int(mine) + less) % bound == 0 < int(mine) + less
+                and (int(mine) + less) // bound * other - less == int(its)
+            ),
+            None,
+        )
+
+    def _power(self, mine: Scalar, its: Scalar) -> Power | None:
+        """A number times sizes, or divided by them."""
+        if not isinstance(mine, np.float32 | np.float64):
+            return None
+        near = float(4 * np.finfo(mine.dtype).eps)
         found = _powers(float(mine), float(its), self.bounds, self.others)
-        near = 4 * np.finfo(mine.dtype).eps
-        fits = [one for one, rest in found if rest <= near]
-        self._same(bool(fits), op)
-        self.counts[op] = fits[0]
+        return next((one for one, rest in found if rest <= near), None)
 
     def _same(self, holds: bool, op: Operation) -> None:
         if not holds:
@@ -213,6 +265,23 @@ class Power:
     factor: float
     exponents: tuple[int, ...]
     """1, -1 or 0 for each size."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """An integer: what a multiple of a size is, less so many."""
+
+    end: Extent
+    less: int
+
+
+Counts: TypeAlias = Mapping[Operation, Collection[Power | Index | None]]
+"""How readers of each constant have it: made of sizes, or (None) as it is."""
+
+
+def _is_one_number(array: Array) -> bool:
+    """Whether all elements are the same, and there are some."""
+    return array.size > 0 and bool((array == array.flat[0]).all())
 
 
 def _powers(
@@ -234,35 +303,76 @@ def _powers(
             yield Power(factor, exponents), abs(factor * other / its - 1)
 
 
-def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequence[str]) -> None:
+def put_counts(
+    graph: GraphOp,
+    counts: Mapping[Operation, Collection[Power | Index | None]],
+    names: Sequence[str],
+) -> None:
     """Computes numbers from the sizes of the call where constants hold them for the bounds."""
     sizes = [graph.inputs[name] for name in names]
-    for op, power in counts.items():
-        if not graph.is_ancestor(op):
-            raise _depends(op)
-        if isinstance(op, ConstantOp):
-            replace_op(op, _computed(power, sizes, tensor(op.results[0]).element_type))
+    for op, found in counts.items():
+        if set(found) == {None}:
             continue
-        user = op.parent_op()
-        assert isinstance(user, tile.MapOp), "only maps have such constants"
-        number = _computed(power, sizes, op.results[0].type)
+        if not graph.is_ancestor(op) or len(found) > 1:
+            raise _depends(op)
+        (count,) = found
+        user = op if isinstance(op, ConstantOp) else op.parent_op()
+        assert user is not None
+        kind = op.results[0].type
+        kind = kind.element_type if isinstance(kind, TensorType) else kind
+        if isinstance(count, Index):
+            number = _index(count, sizes)
+        else:
+            assert count is not None
+            number = _computed(count, sizes, kind)
         block = user.parent_block()
         assert block is not None
         block.insert_op_before(number, user)
-        body, count = user.body.block, len(user.inputs)
-        argument = body.insert_arg(op.results[0].type, count)
-        op.results[0].replace_all_uses_with(argument)
-        op.detach()
-        made = tile.MapOp(
-            [*user.inputs, number.results[0]],
-            [*user.input_maps, AffineMap(len(user.sizes), 0, ())],
+        if isinstance(op, ConstantOp):
+            shape = tensor(op.results[0]).get_shape()
+            made = movement(number.results[0], AffineMap(len(shape), 0, ()), shape)
+            replace_op(op, made)
+        else:
+            assert isinstance(user, tile.MapOp | tile.ScatterOp)
+            _read_instead(op, user, number.results[0])
+
+
+def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAValue) -> None:
+    """The body of an operation reads a number where it has a constant."""
+    argument = user.body.block.insert_arg(op.results[0].type, len(user.inputs))
+    op.results[0].replace_all_uses_with(argument)
+    op.detach()
+    inputs = [*user.inputs, number]
+    maps = [*user.input_maps, AffineMap(len(user.sizes), 0, ())]
+    body = user.detach_region(user.body)
+    made: Operation
+    if isinstance(user, tile.MapOp):
+        kinds = [tensor(value).element_type for value in user.outputs]
+        made = tile.MapOp(inputs, maps, user.sizes, body, kinds, user.tables)
+    else:
+        made = tile.ScatterOp(
+            inputs,
+            maps,
             user.sizes,
-            user.detach_region(user.body),
-            [tensor(value).element_type for value in user.outputs],
-            user.tables,
+            user.parallel_rank,
+            body,
+            tensor(user.output),
+            user.initial,
+            None if user.combine is None else user.detach_region(user.combine),
         )
-        made.location = user.location
-        replace_op(user, made)
+    made.location = user.location
+    replace_op(user, made)
+
+
+def _index(count: Index, sizes: Sequence[SSAValue]) -> tile.MapOp:
+    """The number that a size makes, a scalar."""
+    block = Block(arg_types=[i64])
+    factor = arith.ConstantOp.from_int_and_width(count.end.factor, 64)
+    whole = arith.MuliOp(block.args[0], factor)
+    less = arith.ConstantOp.from_int_and_width(count.less, 64)
+    made = arith.SubiOp(whole, less)
+    block.add_ops([factor, whole, less, made, tile.YieldOp(made.result)])
+    return tile.MapOp([sizes[count.end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
 
 
 def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
@@ -308,9 +418,12 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
     match op:
         case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
             return
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
-            for value, map_ in readings(op):
+            started = op.initial if isinstance(op, tile.ScatterOp) else None
+            if started is not None and flow.of(started) != ends.get(started, {}):
+                raise _depends(op)
+            for value, map_ in read_by(op):
                 for axis, end in ends.get(value, {}).items():
                     assert map_ is not None, "what is summed up is read along loops"
                     for loop, found in loops_over(map_, axis, end, op).items():

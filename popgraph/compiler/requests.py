@@ -140,9 +140,7 @@ class BuildRequest:
     @property
     def runs_to_sizes(self) -> bool:
         """Whether programs may be made that are one for many sizes; gradients add up a batch."""
-        return (
-            self._backend.runs_to_sizes and self.backlog is None and self.options.training is None
-        )
+        return self._backend.runs_to_sizes and self.backlog is None
 
     @property
     def overridable(self) -> tuple[str, ...]:
@@ -264,7 +262,8 @@ class BuildRequest:
 
         def probe(numbers: Mapping[str, int]) -> BuildRequest:
             others = with_sizes(shapes, call.sizes, numbers)
-            return self.specialised(replace(call, shapes=others, sizes=()))
+            sizes = tuple(replace(size, bound=numbers[size.name]) for size in call.sizes)
+            return self.specialised(replace(call, shapes=others, sizes=sizes))
 
         return replace(made, probe=probe)
 

@@ -195,6 +195,13 @@ class Tuning:
     One vector of 16 bytes.
     Felt by training/lenet (avx2 x2): halved =, doubled 1.51/2.73.
     """
+    cycles_along_sizes: float = 2.0
+    """
+    Cost of vectors along a loop that ends at a size of the call, beside one that does not.
+
+    Of the sizes up to a bound, half of the lanes are filled on average.
+    Unfelt by the benchmarks: none has sizes; tests run both sides with it.
+    """
     near_contractions: int = 4
     """
     Distance, in contractions, up to which two share a packed operand under recomputation.

@@ -125,6 +125,8 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
         st.tuples(st.just(BOUND), few, st.integers(2, 6), st.integers(2, 6)),
         st.tuples(st.just(BOUND), st.integers(2, 5), st.integers(2, 8)),
         st.tuples(few, st.just(BOUND), st.integers(2, 8)),
+        st.tuples(few, st.integers(2, 8), st.just(BOUND)),
+        st.tuples(st.integers(2, 18), st.just(BOUND)),
     )
     inputs = draw(st.lists(shapes, min_size=1, max_size=2))
     known = list(inputs)
@@ -181,4 +183,22 @@ def sized_networks(dtype: str = "f64") -> SearchStrategy[SizedNetwork]:
         with_size(separable_convolutions(dtype)),
         with_size(products(dtype)),
         with_size(lookups(dtype), 1),
+        long_products(dtype),
     )
+
+
+@st.composite
+def long_products(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
+    """Products that add up along the size, or whose results lie side by side along it."""
+    rows, others = draw(st.tuples(st.integers(2, 9), st.integers(2, 9)))
+    inputs = draw(
+        st.sampled_from(
+            (
+                ((rows, BOUND), (BOUND, others)),
+                ((rows, others), (others, BOUND)),
+                ((BOUND, others), (others, BOUND)),
+            )
+        )
+    )
+    nodes = (Node("MatMul", (0, 1)), Node("Relu", (2,)))
+    return SizedNetwork(Network(inputs, nodes, dtype, (3,)))

@@ -172,7 +172,6 @@ REACHED = {
 FEW = 5
 """A bound for which channels of all images fit into local memory together."""
 UNSIZED = {
-    "graph sums(x: f32[N, 4]) -> y {\n y = ReduceSum(x, [0])\n}": "adds up along a size",
     "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
     "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": (
         "multiplies by the first step of a size"

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.reference.kernels import Kernel
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
-from popgraph.backends.reference.structured import STRUCTURED, up_to_ends
+from popgraph.backends.reference.structured import STRUCTURED, up_to_ends, with_fewer_terms
 from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control
 from popgraph.dialects.program.control import Body
 from popgraph.dialects.tile.attributes import memory_span
-from popgraph.dialects.tile.running import ends_of, running_of, sizes_for
+from popgraph.dialects.tile.running import ends_of, sizes_for
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 
@@ -108,12 +108,15 @@ class Graph:
                 case pg.UpdateOp() | pg.ReturnOp() | pg.YieldOp():
                     continue
                 case _:
-                    results = self._runner(op)(*(values[operand] for operand in op.operands))
-                    ends = {} if isinstance(op, tile.LaunchOp) else running_of(op)
-                    if ends:  # Kernels say by themselves how far they go.
-                        numbers = [values[value].item() for value in sizes_for(op)]
+                    memories = [values[operand] for operand in op.operands]
+                    numbers = [values[value].item() for value in sizes_for(op)]
+                    if isinstance(op, tile.LaunchOp) or not numbers:  # Kernels know their ends.
+                        results = self._runner(op)(*memories)
+                    else:
                         sizes = dict(zip(ends_of(op), numbers, strict=True))
-                        results = up_to_ends(op, results, ends, sizes)
+                        with with_fewer_terms(op, sizes) as fewer:
+                            results = self._runner(fewer)(*memories)
+                        results = up_to_ends(op, results, sizes)
             for value, array in zip(op.results, results, strict=True):
                 check_shape(array, _tensor(value))
                 values[value] = array

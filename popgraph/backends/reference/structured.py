@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,9 +19,10 @@ from popgraph.backends.reference.memory import (
     to_physical,
 )
 from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
-from popgraph.dialects.tile.running import Extent
+from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -134,12 +136,39 @@ def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
     return tuple(made)
 
 
+@contextmanager
+def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operation]:
+    """An operation whose loops that add up end at these sizes; the others keep their bounds."""
+    made = op.clone()
+    for inner in made.walk():
+        if isinstance(inner, tile.ReduceOp | tile.ContractOp | tile.ScatterOp):
+            ends = {at: end.at(sizes) for at, end in running_of(inner).items()}
+            domain = [
+                ends.get(at, size) if at >= inner.parallel_rank else size
+                for at, size in enumerate(inner.sizes)
+            ]
+            inner.properties["domain"] = IntsAttr.of(domain)
+    yield made
+    made.drop_all_references()
+
+
+def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
+    """Where the axes of each result end, of those that loops which end at sizes go along."""
+    ends = running_of(op)
+    if isinstance(op, tile.NestOp):
+        last = [value.owner for value in op.yielded]
+        return [{**running_of(one), **ends} for one in last if isinstance(one, Operation)]
+    if isinstance(op, tile.ScatterOp):
+        ends = {at: end for at, end in ends.items() if at < op.parallel_rank}
+    return [ends] * len(op.results)
+
+
 def up_to_ends(
-    op: Operation, memories: Sequence[Array], ends: Mapping[int, Extent], sizes: Mapping[int, int]
+    op: Operation, memories: Sequence[Array], sizes: Mapping[int, int]
 ) -> tuple[Array, ...]:
     """Results as far as loops run that end at these sizes; nothing is known of what is behind."""
     arrays = [np.array(array) for array in logical(op.results, memories)]
-    for array in arrays:
+    for array, ends in zip(arrays, ends_of_results(op), strict=True):
         # Indices made of it must lie in their tables, so that all steps can be computed at once.
         nothing = 0 if array.dtype.kind in "biu" else np.nan
         for axis, end in ends.items():

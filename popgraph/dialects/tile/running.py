@@ -108,9 +108,16 @@ def running_of(op: Operation) -> dict[int, Extent]:
     return found.extents
 
 
+def set_running(op: Operation, loops: Mapping[int, Extent]) -> None:
+    """Lets these loops of an operation, and no others, end at sizes of the call."""
+    op.attributes.pop(NAME, None)
+    if loops:
+        op.attributes[NAME] = RunningAttr.of(loops)
+
+
 def ends_of(op: Operation) -> list[int]:
-    """The numbers of the sizes at which loops of an operation end."""
-    return sorted({one.size for one in running_of(op).values()})
+    """The numbers of the sizes at which loops of an operation end, or those in its body."""
+    return sorted({one.size for inner in op.walk() for one in running_of(inner).values()})
 
 
 def sizes_for(op: Operation) -> list[SSAValue]:

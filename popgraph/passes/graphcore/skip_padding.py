@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.graphcore import ConcatOp, ConvOp, SliceOp
+from popgraph.dialects.graphcore import BroadcastOp, ConcatOp, ConvOp, SliceOp
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
@@ -96,7 +96,8 @@ class SumElements(Rule[ConvOp]):
     y = conv x, w  ->  y = concat (conv part of x, part of w) ...
 
     Taps that meet nothing but padding are left out: for all results, or for those of a piece where
-    this saves enough. Only for literals without infinities, which zeros do not cancel.
+    this saves enough. Where no tap meets an element, the results are zeros. Only for literals
+    without infinities, which zeros do not cancel.
     """
 
     ROOTS = (ConvOp,)
@@ -116,6 +117,9 @@ class SumElements(Rule[ConvOp]):
         array = self.array(op.w)
         if array is None or not np.all(np.isfinite(array)):
             return None
+        if 0 in (own.taps for (own,) in whole):
+            zero = self.literal(np.zeros((), array.dtype))
+            return BroadcastOp(zero, shape=shape_of(op.result))
         made = {place: part(op, axes, place) for place in product(*pieces)}
         return joined(made, pieces)
 

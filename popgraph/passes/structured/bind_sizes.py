@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -14,7 +14,7 @@ from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
-from popgraph.dialects.tile.running import NAME, RunningAttr
+from popgraph.dialects.tile.running import set_running
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -23,6 +23,7 @@ from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import SizeFlow, callers, unsized
 from popgraph.passes.structured.to_loops import emitter_of, is_nested
 from popgraph.passes.tuning import Target
+from popgraph.support.shapes import prod
 from popgraph.support.sizes import Place, Size
 
 
@@ -51,12 +52,27 @@ class BindSizes(Pass):
             _copy_returned(graph)
         flow = SizeFlow.of_module(module)
         for op, loops in flow.loops.items():
-            op.attributes[NAME] = RunningAttr.of(loops)
+            set_running(op, loops)
         for op in flow.loops:
-            if not is_nested(op) and not emitter_of(op, self.target).ends_at_sizes:
-                raise unsized("has no loop that can end anywhere", op)
+            if not is_nested(op):
+                self._check(op, flow)
         for graph in callers(module):
             _bind(module, graph, flow)
+
+    def _check(self, op: Operation, flow: SizeFlow) -> None:
+        """The loops of an operation can end at sizes; copies may go up to some bounds instead."""
+        if self._ends(op):
+            return
+        ends = flow.of(op.source) if isinstance(op, tile.PackOp | tile.UnpackOp) else {}
+        for loops in (*({axis: end} for axis, end in sorted(ends.items())), {}) if ends else ():
+            set_running(op, loops)
+            left = ends.keys() - loops.keys()
+            if all(_has_memory(op.operands[0], axis) for axis in left) and self._ends(op):
+                return
+        raise unsized("has no loop that can end anywhere", op)
+
+    def _ends(self, op: Operation) -> bool:
+        return emitter_of(op, self.target).ends_at_sizes
 
 
 def _bind(module: ModuleOp, graph: GraphOp, flow: SizeFlow) -> None:
@@ -120,6 +136,18 @@ def _copy_returned(graph: GraphOp) -> None:
             graph.block.insert_op_before(copy, end)
             end.operands[number] = copy.outputs[0]
         taken.add(memory)
+
+
+def _has_memory(value: SSAValue, axis: int) -> bool:
+    """
+    Whether there is memory behind the end of an axis, whatever it holds.
+
+    Arrays of the caller end there, unless they were copied: see `SizedExecutable`.
+    """
+    memory = _memory_of(value)
+    if not isinstance(memory.owner, Block) or not isinstance(memory.owner.parent_op(), GraphOp):
+        return True
+    return memory is value and prod(tensor(value).get_shape()[:axis]) > 1
 
 
 def _memory_of(value: SSAValue) -> SSAValue:

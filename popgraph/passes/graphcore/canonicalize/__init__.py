@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
@@ -39,6 +40,9 @@ RULES = (
     *projections.RULES,
 )
 
+OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)
+"""Rules that look at a number which may be a size of the call: programs of all sizes do without."""
+
 
 @dataclass(frozen=True)
 class Canonicalize(Pass):
@@ -54,4 +58,5 @@ class Canonicalize(Pass):
     TOLERANCE: ClassVar[float] = 1e-5
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        apply_rules(module, [rule(compilation.weights) for rule in RULES])
+        without = OF_NUMBERS if sizes_of(module) else ()
+        apply_rules(module, [rule(compilation.weights) for rule in RULES if rule not in without])

@@ -65,10 +65,10 @@ class SizeFlow:
 
     @staticmethod
     def of_module(module: ModuleOp) -> SizeFlow:
-        """The flow of all sizes of a module; `UnsizedError` where an operation stops one."""
+        """The flow of the sizes of a module; `UnsizedError` where an operation stops one."""
         bounds = [size.bound for size in sizes_of(module)]
         flow = SizeFlow({graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
-        for graph in callers(module):
+        for graph in callers(module) if bounds else ():
             for number, size in enumerate(sizes_of(module)):
                 for place in size.inputs:
                     if place.tensor not in graph.inputs:
@@ -132,6 +132,10 @@ class SizeFlow:
     def _run(self, op: Operation, loops: Ends) -> None:
         """The loops of an operation end at sizes, and so do the axes of its results."""
         self._mark(op, loops)
+        self._note_results(op, loops)
+
+    def _note_results(self, op: Operation, loops: Ends) -> None:
+        """The axes of results end where the loops along them do."""
         for result in op.results:
             axes = range(tensor(result).get_num_dims())
             self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
@@ -161,27 +165,25 @@ class SizeFlow:
                     # Vectors may read on into the next step, which only the bound has.
                     raise unsized("multiplies by the first step of a size", op)
                 _join(loops, found, "loop", op)
-        if any(loop >= op.parallel_rank for loop in loops):
-            raise unsized("adds up along a size", op)
         return loops
 
     def _nest(self, op: tile.NestOp) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
             self._note(argument, self.of(value))
-        shared: dict[int, Extent] = {}
+        shared, own = dict[int, Extent](), dict[Operation, Ends]()
         before = -1
         while before < len(shared):  # What one operation says of the shared loops holds for all.
             before = len(shared)
             for inner in op.nested:
                 loops = self._loops(inner, readings(inner), shared)
-                if any(loop >= len(op.sizes) for loop in loops):
-                    raise unsized("runs along a size inside of a row", op)
-                shared |= loops
-                for result in inner.results:
-                    self._note(result, shared)
+                own[inner] = {at: end for at, end in loops.items() if at >= len(op.sizes)}
+                shared |= {at: end for at, end in loops.items() if at < len(op.sizes)}
+                self._note_results(inner, loops)
+        for part, ends in own.items():
+            self._mark(part, ends)
         self._mark(op, shared)
-        for result in op.outputs:
-            self._note(result, shared)
+        for result, value in zip(op.outputs, op.yielded, strict=True):
+            self._note(result, self.of(value))
 
     def _chain(self, op: tile.ChainOp) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
@@ -197,10 +199,19 @@ class SizeFlow:
         self._run(op, loops)
 
     def _scatter(self, op: tile.ScatterOp) -> None:
-        loops = self._loops(op, zip(op.inputs, op.input_maps, strict=True))
+        """
+        The axes of the result that loops go along end where these do.
+
+        Others hold all elements up to their bounds, as places come from data: they begin as zeros.
+        """
+        loops = self._loops(op, read_by(op))
         if op.initial is not None:
+            if any(axis >= op.parallel_rank for axis in self.of(op.initial)):
+                raise unsized("changes elements along a size", op)
             _join(loops, self.of(op.initial), "loop", op)
-        self._run(op, loops)
+        self._mark(op, loops)
+        rows = {axis: end for axis, end in loops.items() if axis < op.parallel_rank}
+        self._note(op.output, rows)
 
     def _top_k(self, op: tile.TopKOp) -> None:
         ends = self.of(op.rows)
@@ -288,6 +299,13 @@ class SizeFlow:
         self._run(op, loops)
 
 
+def read_by(op: tile.Nested | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
+    """What the loops of an operation read, and by which maps; tables by none."""
+    if isinstance(op, tile.ScatterOp):
+        return list(zip(op.inputs, op.input_maps, strict=True))
+    return list(readings(op))
+
+
 def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> None:
     """Loops or axes end where these do, too."""
     for number, end in more.items():
@@ -296,7 +314,11 @@ def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> Non
 
 
 def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict[int, Extent]:
-    """The loops along which elements of a table are looked up, one after the other."""
+    """
+    The loops along which elements of a table are looked up, one after the other.
+
+    An index from data is below the size: what it is clamped by ends there, too.
+    """
     assert isinstance(op, tile.MapOp)
     arguments = op.body.block.args[len(op.inputs) :]
     loops = dict[int, Extent]()
@@ -305,9 +327,8 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
             element = use.operation
             assert isinstance(element, tile.ElementOp)
             index = element.indices[axis].owner
-            if not isinstance(index, tile.IndexOp):
-                raise unsized("looks up elements along a size", op)
-            _join(loops, {index.dim.value.data: end}, "loop", op)
+            if isinstance(index, tile.IndexOp):
+                _join(loops, {index.dim.value.data: end}, "loop", op)
     return loops
 
 

@@ -15,7 +15,6 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
@@ -54,7 +53,7 @@ class FuseChannels(Pass):
         return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        ending = SizeFlow.of_module(module).loops if sizes_of(module) else {}
+        ending = SizeFlow.of_module(module).loops
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):

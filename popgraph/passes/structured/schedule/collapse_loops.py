@@ -49,18 +49,18 @@ def _dim(result: AffineExpr) -> int | None:
 @lru_cache(maxsize=1 << 10)
 def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
     """
-    Joins loops that every operand and result walks through as one.
+    Joins loops that every operand and result walks through as one, however many steps they have.
 
     A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels. Remembered:
     most contractions of a network are of a few forms.
     """
-    sizes, parallel = loops.sizes, loops.parallel
+    sizes, parallel, running = loops.sizes, loops.parallel, loops.running
     forms = zip(loops.shapes, loops.maps, loops.laid_out, strict=True)
     operands = [Operand(shape, map_, sizes, fixed) for shape, map_, fixed in forms]
     dim = parallel if loops.has_fixed_results else 0
     while dim + 1 < len(sizes):
         places = [operand.pair(dim, sizes) for operand in operands]
-        if dim + 1 == parallel or None in places:
+        if dim + 1 == parallel or dim + 1 in running or None in places:
             dim += 1
             continue
         for operand, at in zip(operands, places, strict=True):
@@ -68,6 +68,7 @@ def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
             operand.join(dim, at, len(sizes))
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         parallel -= dim + 1 < parallel
+        running = frozenset(at - (at > dim) for at in running)
     if sizes == loops.sizes:
         return loops
     left = [len(sizes)] * 2 + [parallel] * (len(operands) - 2)
@@ -75,6 +76,7 @@ def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
         loops,
         sizes=sizes,
         parallel=parallel,
+        running=running,
         shapes=tuple(operand.shape for operand in operands),
         maps=tuple(
             AffineMap(rank, 0, tuple(operand.results))

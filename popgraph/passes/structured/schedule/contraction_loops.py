@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, OpResult
@@ -35,9 +36,11 @@ class ContractionLoops:
     """What has a layout, and so keeps its shape."""
     has_fixed_results: bool
     """Whether a result has a layout: then the loops over results stay, also those of one step."""
+    running: frozenset[int] = frozenset()
+    """Those that end at a size of the call."""
 
     @staticmethod
-    def of(op: tile.ContractOp) -> ContractionLoops:
+    def of(op: tile.ContractOp, running: Iterable[int] = ()) -> ContractionLoops:
         values, maps = zip(*op.mapped, strict=True)
         types = [tensor(value) for value in values]
         return ContractionLoops(
@@ -47,6 +50,7 @@ class ContractionLoops:
             tuple(maps),
             tuple(layout_of(type_) is not None for type_ in types),
             any(layout_of(tensor(value)) is not None for value in op.outputs),
+            frozenset(running),
         )
 
 

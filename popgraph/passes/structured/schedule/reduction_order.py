@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified, with_dims
+from popgraph.dialects.tile.running import running_of
 from popgraph.support.shapes import Shape, prod
 
 
@@ -47,7 +48,7 @@ def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
     sliding = [dim for dim in now.reductions if _slides(now, dim)]
     others = [dim for dim in now.reductions if dim not in sliding]
     if sliding and others:
-        yield _blocked(now, sliding, others, terms)
+        yield _blocked(now, sliding, others, terms, running_of(op))
 
 
 def _slides(order: Order, dim: int) -> bool:
@@ -59,12 +60,16 @@ def _slides(order: Order, dim: int) -> bool:
     )
 
 
-def _blocked(order: Order, sliding: list[int], others: list[int], terms: int) -> Order:
+def _blocked(
+    order: Order, sliding: list[int], others: list[int], terms: int, running: Container[int]
+) -> Order:
     """`[others...][the last other / block][sliding...][block]`"""
     *before, inner = others
     size = order.sizes[inner]
     most = max(8, terms // prod(order.sizes[dim] for dim in sliding))
     block = max(part for part in range(1, size + 1) if size % part == 0 and part <= most)
+    if inner in running:
+        block = size  # No part divides all that it may end at.
     if block < min(size, 8):
         block = size
     sequence = [*before, -1, *sliding, inner]

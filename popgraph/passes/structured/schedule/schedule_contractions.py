@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -12,10 +12,9 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
-from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
-from popgraph.dialects.tile.running import NAME, RunningAttr, running_of
+from popgraph.dialects.tile.running import running_of, set_running
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
@@ -64,10 +63,9 @@ class ScheduleContractions(Pass):
         return cls(options.target, options.schedules, options.measured or (), first)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        # Vectors hold fixed numbers of elements: they do not go along loops that end anywhere.
-        ending = SizeFlow.of_module(module).loops if sizes_of(module) else {}
+        ending = SizeFlow.of_module(module).loops
         for op, loops in ending.items():
-            op.attributes[NAME] = RunningAttr.of(loops)
+            set_running(op, loops)
         overrides = Overrides(self.schedules, self.measured)
         possible = Decisions(lambda op, fixed: candidates(op, fixed, self.target))
         chosen = KnownDecisions(
@@ -85,7 +83,7 @@ class ScheduleContractions(Pass):
         near = self.target.tuning.near_contractions if self.memory_first else None
         _schedule(module, decide, near)
         for op in module.walk() if ending else ():  # Fusion comes next; bind-sizes marks the rest.
-            op.attributes.pop(NAME, None)
+            set_running(op, {})
         overrides.check(winograd=False)
 
     def _decided(
@@ -192,7 +190,11 @@ def read_candidate(op: tile.ContractOp, text: str, target: Target) -> Candidate 
 
 
 def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
-    """All that can be chosen; nothing where only plain loops will do."""
+    """
+    All that can be chosen; nothing where only plain loops will do.
+
+    Vectors along a loop that ends at a size are partly empty at most sizes, and cost more for that.
+    """
     kind = sum_type(op)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
@@ -201,10 +203,14 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
         Estimate(reads, fixed[reads.factor], dim, layout, width)
         for reads in operand_layouts(op, target)
         for dim in range(op.parallel_rank)
-        if dim not in running
         for layout in _layouts(reads, dim, width)
     ]
-    return [candidate for estimate in estimates for candidate in estimate.candidates()]
+    found = [candidate for estimate in estimates for candidate in estimate.candidates()]
+    factor = target.tuning.cycles_along_sizes
+    return [
+        replace(one, cycles=one.cycles * factor) if one.numbers["n_dim"] in running else one
+        for one in found
+    ]
 
 
 def _blocks_read_lanes(op: tile.ContractOp, dim: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -13,6 +14,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.schedule.collapse_loops import collapse_loops
 from popgraph.passes.structured.schedule.contraction_loops import ContractionLoops, set_loops
 from popgraph.passes.structured.schedule.split_gemv import split_gemv
@@ -43,18 +45,25 @@ class SettleLoops(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        constants = Constants()
+        constants, flow = Constants(), SizeFlow.of_module(module)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                settle_loops(op, constants.factors(op), self.target)
+                running = flow.loops.get(op, {})
+                settle_loops(op, constants.factors(op), self.target, running)
             constants.note(op)
 
 
-def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
-    """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
+def settle_loops(
+    op: tile.ContractOp, fixed: tuple[bool, bool], target: Target, running: Iterable[int] = ()
+) -> None:
+    """
+    Gives a contraction the loops that its schedule is about.
+
+    `fixed` factors are constants, `running` loops end at a size of the call.
+    """
     if op.numbers_loops:
         return
-    now = ContractionLoops.of(op)
+    now = ContractionLoops.of(op, running)
     streamed = [
         is_fixed and _comes_from_memory(value, target)
         for is_fixed, value in zip(fixed, (op.lhs, op.rhs), strict=True)

@@ -119,13 +119,13 @@ def kernel_of(
     chunk, *memories = body.args
     writer, count = Writer(body, target), len(emitter.inputs)
     inputs, outputs = memories[:count], memories[count + len(sizes) :]
-    held = zip(ends_of(op), memories[count:], strict=False)
-    ends = {number: writer.size(memory) for number, memory in held}
+    ends = zip(ends_of(op), memories[count:], strict=False)
+    writer.sizes = {number: writer.size(memory) for number, memory in ends}
     if not emitter.covers_memory:
         short = emitter.writes_short_pieces
         zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
-    parts = spans(writer, emitter.groups, emitter.cut, chunk, ends)
-    emitter.write(Body(writer, inputs, outputs, parts, ends))
+    parts = spans(writer, emitter.groups, emitter.cut, chunk, writer.sizes)
+    emitter.write(Body(writer, inputs, outputs, parts))
     writer.close()
     read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
     operands = [*op.operands]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from xdsl.ir import Block, SSAValue
 
@@ -13,6 +12,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
+from popgraph.dialects.tile.running import Extent
 from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import (
@@ -40,7 +40,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Span,
     in_place,
-    spans,
+    whole,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
@@ -80,7 +80,8 @@ class ContractLoops(Emitter):
         self.groups = self.nested.all
         self.work = prod(op.sizes) // target.tuning.products_per_touch
         self.blocked = op.blocked_rank + 1
-        self.inner = group_loops(range(self.blocked, len(self.sizes)), self.sizes, self.forms[:2])
+        terms = range(self.blocked, len(self.sizes))
+        self.inner = group_loops(terms, self.sizes, self.forms[:2], running=self._running())
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
@@ -92,8 +93,7 @@ class ContractLoops(Emitter):
     def _nested(self) -> TileLoops:
         """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
-        running = {dim + 1 if dim > self.panel else dim: end for dim, end in self.running.items()}
-        groups = group_loops(others, self.sizes, self.forms, running=running)
+        groups = group_loops(others, self.sizes, self.forms, running=self._running())
         rows = self._group_of(self.schedule.m_dim.data, groups)
         lines = self._group_of(self.schedule.m_outer_dim.data, groups)
         rest = [group for group in groups if group not in (rows, lines)]
@@ -101,12 +101,22 @@ class ContractLoops(Emitter):
         shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
         return TileLoops(
             shared,
-            Group((self.panel,), self.sizes[self.panel]),
+            self._panels(),
             [group for group in rest if group not in shared],
             lines,
             rows,
             bool(self.schedule.n_inner.data),
         )
+
+    def _running(self) -> dict[int, Extent]:
+        """Where loops end, as they are numbered once panels have a loop of their own."""
+        return {dim + (dim > self.panel): end for dim, end in self.running.items()}
+
+    def _panels(self) -> Group:
+        """The loop over panels: it ends at a size if their lanes do."""
+        end = self.running.get(self.panel)
+        together = 1 if end is None else self.schedule.nr
+        return Group((self.panel,), self.sizes[self.panel], end, together)
 
     def _group_of(self, dim: int, groups: Sequence[Group]) -> Group | None:
         """The loop that a dimension of the contraction runs in, if it has one."""
@@ -142,10 +152,9 @@ class ContractLoops(Emitter):
         writer: Writer,
         starts: Sequence[tuple[SSAValue, Index]],
         parts: Sequence[Span] | None = None,
-        sizes: Mapping[int, SSAValue] = MappingProxyType({}),
     ) -> None:
         """
-        Writes the loops where `writer` stands: these parts, or all of them up to these sizes.
+        Writes the loops where `writer` stands: these parts, or all of them.
 
         For each operand and result, in this order, `starts` tells which memory it is in and from
         where on.
@@ -177,7 +186,7 @@ class ContractLoops(Emitter):
             finished, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes
         )
         padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
-        parts = parts or spans(writer, self.groups, None, None, sizes)
+        parts = parts or [whole(writer, group) for group in self.groups]
         self.nest = TileNest(self.point, self.schedule, self.nested, parts, self.extent, padded)
         if self.schedule.k_outer.data:
             self._k_outer_loops()

@@ -12,6 +12,7 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Source
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
 
@@ -22,11 +23,18 @@ class ContractPart:
     They are those of a contraction of just that size, whose operands begin further on in memory.
     """
 
-    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, window: Shape) -> None:
+    def __init__(
+        self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target, window: Shape
+    ) -> None:
         self.values = [value for value, _ in op.mapped]
         self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]
         self.partial = [dim for dim, size in enumerate(window) if size < op.sizes[dim]]
-        self._op, self._schedule, self._window = op, schedule, window
+        self._op, self._schedule, self._target, self._window = op, schedule, target, window
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        """Whether all loops that are to run as far as a size of the call do so."""
+        return ContractLoops(self._op, self._schedule, self._target).ends_at_sizes
 
     def write_at(self, point: IterationPoint, sources: Sequence[Source]) -> None:
         """Writes the loops; `sources` tells where each of `values` is."""
@@ -36,7 +44,7 @@ class ContractPart:
         for source, form in zip(sources, self.forms, strict=True):
             assert isinstance(source, Access), "a row of a product is no register"
             starts.append((source.memory, source.start + self._begin(form, point)))
-        ContractLoops(part, self._schedule, point.writer.target).write_at(point.writer, starts)
+        ContractLoops(part, self._schedule, self._target).write_at(point.writer, starts)
         part.erase()
 
     def _begin(self, form: Linear, point: IterationPoint) -> Index:

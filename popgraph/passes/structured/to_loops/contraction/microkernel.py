@@ -19,7 +19,7 @@ from popgraph.passes.structured.to_loops.contraction.tiles import (
     TileSums,
     lanes_in,
 )
-from popgraph.passes.structured.to_loops.emit.access import Access, Span
+from popgraph.passes.structured.to_loops.emit.access import Access, whole
 from popgraph.passes.structured.to_loops.emit.bodies import inline, widening_body
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
@@ -81,7 +81,7 @@ class MicroKernel:
     def _in_blocks(self, blocks: BlockSums, tile: Tile) -> list[SSAValue]:
         """The totals, which take in the sum of each block of terms."""
         grid = replace(self.grid, kind=blocks.kind)
-        inner = [Run(group, Span(0, group.extent)) for group in self.inner]
+        inner = self._runs(self.inner)
 
         def block(_: int, totals: list[SSAValue]) -> list[SSAValue]:
             sums = self.some(tile, inner)
@@ -91,8 +91,9 @@ class MicroKernel:
             ]
             return [grid.sum(old, value) for old, value in zip(totals, added, strict=True)]
 
-        runs = [Run(group, Span(0, group.extent)) for group in blocks.loops]
-        return run(grid.point, runs, block, [grid.zero(column) for _, column in tile])
+        return run(
+            grid.point, self._runs(blocks.loops), block, [grid.zero(column) for _, column in tile]
+        )
 
     def _finished(self, blocks: BlockSums, row: int, column: Column, value: SSAValue) -> SSAValue:
         """What is added for the sum of a block."""
@@ -134,9 +135,13 @@ class MicroKernel:
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
-        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
+        runs = self._runs(self.inner)
         terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
         return by_chunks(self.grid.point, runs, terms, longer=longer)
+
+    def _runs(self, groups: Sequence[Group]) -> list[Run]:
+        """All of these loops."""
+        return [Run(group, whole(self.grid.writer, group)) for group in groups]
 
     @property
     def steps(self) -> int:

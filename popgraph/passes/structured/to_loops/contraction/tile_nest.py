@@ -159,6 +159,9 @@ class TileNest:
         whole = whole_panel(schedule.n_vectors.data, schedule.lanes.data)
         full, rest = divmod(self.extent, schedule.nr)
         writer = self.point.writer
+        if self.loops.panels.running is not None:
+            self._running_panels(part, whole, emit)
+            return
         if not rest:
             self._each_panel(part, part.lower, part.upper, [whole], emit)
             return
@@ -176,6 +179,33 @@ class TileNest:
         lower = writer.once(arith.MaxSIOp(writer.bound(part.lower), middle))
         self._each_panel(part, part.lower, upper, [whole], emit)
         self._each_panel(part, lower, part.upper, groups, emit)
+
+    def _running_panels(self, part: Span, whole: Sequence[Column], emit: EmitColumns) -> None:
+        """Panels of which only a call says how many lanes they have together."""
+        writer, nr, panels = self.point.writer, self.schedule.nr, self.loops.panels
+        assert panels.running is not None and not part.base.terms
+        end = writer.times(writer.sizes[panels.running.size], panels.running.factor)
+        full = writer.once(arith.DivSIOp(end, writer.constant(nr)))
+        middle = writer.once(arith.MinSIOp(writer.bound(part.upper), full))
+        self._each_panel(part, part.lower, middle, [whole], emit)
+        lower = writer.once(arith.MaxSIOp(writer.bound(part.lower), middle))
+        with writer.loop(lower, part.upper) as loop:
+            self.point.bind(panels, Index.of(loop.counter))
+            before = writer.once(arith.MuliOp(loop.counter, writer.constant(nr)))
+            self._lanes(writer.once(arith.SubiOp(end, before)), emit)
+
+    def _lanes(self, count: SSAValue, emit: EmitColumns) -> None:
+        """So many lanes of a panel: by vectors, by those of a quarter, and one by one."""
+        writer, lane = self.point.writer, self.loops.panels.last + 1
+        lanes = self.schedule.lanes.data
+        lower: Bound = 0
+        for width in dict.fromkeys((lanes, max(1, lanes // 4), 1)):
+            upper = count if width == 1 else whole_steps(writer, lower, count, width)
+            with writer.loop(lower, upper, width) as loop:
+                self.point.indices[lane] = Index.of(loop.counter)
+                emit([Column(0, width, width)])
+            lower = upper
+        self.point.indices[lane] = Index()
 
     def _each_panel(
         self,

@@ -86,7 +86,7 @@ class TileGrid:
             row %= self.across
         if self.row is not None:
             self.point.indices[self.row] += row
-        self.point.indices[self.lane] = Index() + lane
+        self.point.indices[self.lane] = self.point.indices[self.lane] + lane
         yield
         self.point.indices = before
 

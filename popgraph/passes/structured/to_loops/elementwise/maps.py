@@ -84,7 +84,7 @@ class MapLoops(Emitter):
             window or self.sizes,
             self.forms,
             indexed_dims(op.body.block),
-            {} if window else self.running,
+            self.running,
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.in_rows = window is not None
@@ -131,6 +131,8 @@ class MapLoops(Emitter):
         if len(self.groups) < 2 or self.groups[-1].extent > self.target.tuning.most_interleaved:
             return 0
         around, inner = self.groups[-2], self.groups[-1]
+        if inner.running is not None:
+            return 0
         inputs = len(self.op.inputs)
         strides = [form.stride(around.last) for form in self.forms]
         beside = {form.stride(inner.last) for form in self.forms[inputs:]}
@@ -208,11 +210,15 @@ class MapLoops(Emitter):
         """The steps of the loop along lanes: narrow vectors take what is left of a row."""
         if not self.in_rows:
             return (self.lanes, 1)
-        widths, rest = [self.lanes], self.groups[-1].extent % self.lanes
+        last = self.groups[-1]
+        running = last.running is not None
+        widths, rest = [self.lanes], self.lanes if running else last.extent % self.lanes
         narrow = self.lanes
         while rest and narrow > 1:
             narrow //= 2
-            if rest >= narrow:
+            if running:
+                widths.append(narrow)
+            elif rest >= narrow:
                 widths.append(narrow)
                 rest -= narrow
         return tuple(widths)

@@ -64,8 +64,13 @@ class ScatterLoops(Emitter):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Only rows of the result end at a size, before which nothing of them is started."""
-        return not self.running or (self.loops is not None and [*self.running] == [0])
+        """Of the rows of the result that end at a size, none behind it is started."""
+        rows = self._running_rows
+        return not rows or (self.loops is not None and rows == [0])
+
+    @property
+    def _running_rows(self) -> list[int]:
+        return [dim for dim in self.running if dim < self.op.parallel_rank]
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
@@ -78,7 +83,7 @@ class ScatterLoops(Emitter):
     def write(self, body: Body) -> None:
         op, writer, sources, (result,) = self.op, body.writer, [*body.inputs], body.outputs
         initial = sources.pop() if op.initial is not None else None
-        mine = body.parts[0] if self.cut or self.running else None
+        mine = body.parts[0] if self.cut or self._running_rows else None
         copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
         with copied:  # What the result starts with is there where both are in one memory.
             _start(writer, op, initial, result, mine)

@@ -26,6 +26,8 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.support.shapes import Shape, prod
 
+FIRST = Index()
+
 
 @dataclass(frozen=True)
 class Access:
@@ -182,17 +184,22 @@ def spans(
     return result
 
 
+def whole(writer: Writer, group: Group, base: Index = FIRST) -> Span:
+    """All of a loop, as far as it runs, from `base` on."""
+    return Span(0, _end(writer, group, writer.sizes), base)
+
+
 def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
     """The end of a loop."""
     running = group.running
     if running is None:
         return group.extent
     end = writer.times(sizes[running.size], running.factor)
-    return end if group.together == 1 else _ceiling(writer, end, group.together)
+    return end if group.together == 1 else ceiling(writer, end, group.together)
 
 
-def _ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
-    """A number divided by `by`, rounded up."""
+def ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
+    """How many times `by` a number fits, rounded up."""
     padded = writer.value(Index.of(number, constant=by - 1))
     return writer.once(arith.DivSIOp(padded, writer.constant(by)))
 
@@ -207,8 +214,8 @@ def _running_part(writer: Writer, group: Group, count: int, number: Index, size:
     assert group.running is not None
     factor = group.running.factor
     if group.together > 1:
-        size, factor = _ceiling(writer, writer.times(size, factor), group.together), 1
-    steps = _ceiling(writer, size, count)
+        size, factor = ceiling(writer, writer.times(size, factor), group.together), 1
+    steps = ceiling(writer, size, count)
     start = writer.once(arith.MuliOp(writer.value(number), steps))
     lower = writer.once(arith.MinSIOp(start, size))
     upper = writer.once(arith.MinSIOp(writer.value(Index.of(start) + Index.of(steps)), size))
@@ -237,7 +244,7 @@ def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
 
 def windows(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
     """All of each loop, from where `point` stands."""
-    return [Span(0, group.extent, point.indices[group.last]) for group in groups]
+    return [whole(point.writer, group, point.indices[group.last]) for group in groups]
 
 
 def volume(groups: Sequence[Group]) -> int:

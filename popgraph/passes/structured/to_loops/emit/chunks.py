@@ -10,10 +10,10 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, ceiling
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
-from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 
 LevelLoops = Callable[[], list[Run]]
 """The loops of one level, to be asked where the loops of the next one are open."""
@@ -70,23 +70,24 @@ def _chunked(
 ) -> tuple[list[Run], LevelLoops]:
     """The loops around the chunks of a nest, and inside of them those of the current chunk."""
     at, size = cut
-    extent = runs[at].group.extent
+    extent, end = runs[at].group.extent, runs[at].part.upper
     chunks = Group((point.new_dim(),), -(-extent // size))
+    count = chunks.extent if end == extent else ceiling(point.writer, point.writer.bound(end), size)
 
     def inside() -> list[Run]:
-        part = _span(point.writer, point.indices[chunks.last], extent, size)
+        part = _span(point.writer, point.indices[chunks.last], end, size)
         return [replace(runs[at], part=part), *runs[at + 1 :]]
 
-    return [*runs[:at], Run(chunks, Span(0, chunks.extent))], inside
+    return [*runs[:at], Run(chunks, Span(0, count))], inside
 
 
-def _span(writer: Writer, number: Index, extent: int, size: int) -> Span:
+def _span(writer: Writer, number: Index, end: Bound, size: int) -> Span:
     """The part of a loop that a chunk has, by its number."""
     start = number.scaled(size)
-    if extent % size == 0:
+    if isinstance(end, int) and end % size == 0:
         return Span(0, size, start)
-    end = writer.once(arith.MinSIOp(writer.value(start + size), writer.constant(extent)))
-    return Span(writer.value(start), end)
+    upper = writer.once(arith.MinSIOp(writer.value(start + size), writer.bound(end)))
+    return Span(writer.value(start), upper)
 
 
 class Totals(Protocol):

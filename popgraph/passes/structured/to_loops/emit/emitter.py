@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -29,8 +29,6 @@ class Body:
     """The memory of each result."""
     parts: Sequence[Span]
     """The part of each of the emitter's `groups` that the chunk runs."""
-    sizes: Mapping[int, SSAValue] = field(default_factory=dict)
-    """The sizes of the call at which loops end, by number."""
 
     def accesses(self, forms: Sequence[Linear]) -> list[Access]:
         """All inputs, then all results, whose elements are at these offsets."""
@@ -52,6 +50,8 @@ class Emitter(ABC):
     """The tensors that it writes."""
     groups: Sequence[Group] = ()
     """The loops that a cut counts, outermost first."""
+    inner: Sequence[Group] = ()
+    """The loops that every chunk runs: those that add up."""
     values: Sequence[SSAValue] = ()
     """The tensors whose traffic decides how threads share the loops; the results are last."""
     forms: Sequence[Linear] = ()
@@ -88,7 +88,8 @@ class Emitter(ABC):
     @property
     def ends_at_sizes(self) -> bool:
         """Whether all loops that are to run as far as a size of the call do so."""
-        found = [group.running for group in self.groups if group.running is not None]
+        loops = [*self.groups, *self.inner]
+        found = [group.running for group in loops if group.running is not None]
         return len(found) == len(self.running)
 
     @property

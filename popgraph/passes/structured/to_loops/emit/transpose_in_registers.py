@@ -55,6 +55,8 @@ class CopyPlan:
             return None
         beyond = None
         if across.extent < lanes:
+            if across.running is not None:
+                return None
             loops = [one for one in outer if one not in (across, cut)]
             beyond = self._beyond(loops, lanes - across.extent)
             if beyond is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -77,10 +77,13 @@ class Writer:
     Every value is computed in the outermost block where it can be: constants at the top, the part
     of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
     index is known. Everything is computed once per block. `close` ends it.
+
+    `sizes` are those of the call at which loops end, by number.
     """
 
     def __init__(self, block: Block, target: Target) -> None:
         self.target = target
+        self.sizes: Mapping[int, SSAValue] = {}
         self.levels = [Level(block)]
         self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
 

@@ -94,7 +94,7 @@ class ChainLoops(Emitter):
         )
 
     def write(self, body: Body) -> None:
-        op, self.writer, self.sizes = self.op, body.writer, body.sizes
+        op, self.writer = self.op, body.writer
         memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
@@ -166,7 +166,7 @@ class ChainLoops(Emitter):
         part.properties["domain"] = IntsAttr.of(window)
         (type_,) = self._types(op.outputs)
         Rewriter.replace_value_with_new_type(part.outputs[0], type_)
-        ContractLoops(part, op.schedule, self.target).write_at(self.writer, begin, sizes=self.sizes)
+        ContractLoops(part, op.schedule, self.target).write_at(self.writer, begin)
         part.erase()
 
     def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:

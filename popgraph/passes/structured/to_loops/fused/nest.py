@@ -52,7 +52,7 @@ class NestLoops(Emitter):
             case tile.MapOp():
                 return MapLoops(inner, target, window)
             case tile.ContractOp() if inner.schedule:
-                return ContractPart(inner, inner.schedule, window)
+                return ContractPart(inner, inner.schedule, target, window)
             case tile.ReduceOp() | tile.ContractOp():
                 return ReduceLoops(inner, target, window)
 
@@ -64,6 +64,11 @@ class NestLoops(Emitter):
         if self.step > 1:
             separate |= {self.rank - 1}
         return group_loops(range(self.rank), self.op.sizes, forms, separate, self.running)
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        members = [one for members in self.members.values() for one in members]
+        return super().ends_at_sizes and all(one.ends_at_sizes for one in members)
 
     @property
     def loops(self) -> tuple[Loop, ...]:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, whole
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
 from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
@@ -43,7 +43,7 @@ class Accumulation:
         self.writer = point.writer
         self.roles = list(zip(what.combiners, what.initial, strict=True))
         self.empty = 0 in what.sizes[what.parallel :]
-        self.runs = [Run(group, Span(0, group.extent)) for group in groups]
+        self.runs = [Run(group, whole(self.writer, group)) for group in groups]
         if self.runs:
             self.runs[-1] = replace(self.runs[-1], widths=widths)
 

@@ -114,11 +114,12 @@ class ReduceLoops(Emitter):
             offset(tensor(value), map_, sizes)
             for value, map_ in zip(self.values, maps, strict=True)
         ]
-        is_part, window = window is not None, window or sizes
+        window = window or sizes
         separate = indexed_dims(what.body) | indexed_dims(what.epilogue)
-        running = {} if is_part else self.running
-        self.outer = group_loops(range(parallel), window, self.forms, separate, running)
-        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, separate)
+        self.outer, self.inner = (
+            group_loops(dims, window, self.forms, separate, self.running)
+            for dims in (range(parallel), range(parallel, len(sizes)))
+        )
         self.combiners = what.combiners
         self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
@@ -158,7 +159,8 @@ class ReduceLoops(Emitter):
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
                 unrolled = max(1, min(beside, extent // lanes))
-                masked = not any(type_of(initial) == i1 for initial in what.initial)
+                masked = self.inner[-1].running is None
+                masked &= not any(type_of(initial) == i1 for initial in what.initial)
                 return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
         return Mode(Lanes.NOTHING)
 
@@ -240,7 +242,8 @@ class ReduceLoops(Emitter):
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
-            return self.mode.widths(self.inner[-1].extent)
+            last = self.inner[-1]
+            return self.mode.widths(last.extent, running=last.running is not None)
         return (1,)
 
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:

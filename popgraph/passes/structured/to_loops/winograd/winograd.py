@@ -132,7 +132,7 @@ class WinogradLoops(Emitter):
         self.tiling = Tiling(self.writer, self.op)
         self.end = Index(self.total)
         if self.last is not None:
-            self.end = Index.of(body.sizes[self.last.size], self.last.factor)
+            self.end = Index.of(self.writer.sizes[self.last.size], self.last.factor)
         x, u, *others = body.inputs
         self._factors(x, u)
         self._finishing([*others, *body.outputs])
