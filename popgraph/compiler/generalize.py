@@ -17,7 +17,14 @@ from popgraph.dialects import tile
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.locations import source
-from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
+from popgraph.dialects.program import (
+    CallCondOp,
+    CallLoopOp,
+    ConstantOp,
+    GraphOp,
+    WeightStore,
+    graphs_of,
+)
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
@@ -308,6 +315,8 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
     match op:
         case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
             return
+        case CallLoopOp() | CallCondOp():
+            return  # Their bodies are graphs, whose operations are looked at.
         case tile.ReduceOp() | tile.ContractOp():
             running = flow.loops.get(op, {})
             for value, map_ in readings(op):

@@ -47,20 +47,24 @@ def _dim(result: AffineExpr) -> int | None:
 
 
 @lru_cache(maxsize=1 << 10)
-def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
+def collapse_loops(
+    loops: ContractionLoops, ending: frozenset[int] = frozenset()
+) -> ContractionLoops:
     """
     Joins loops that every operand and result walks through as one.
 
     A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels. Remembered:
-    most contractions of a network are of a few forms.
+    most contractions of a network are of a few forms. Loops that are `ending` at a size of the call
+    are not joined into one around them, which would end at no multiple of it.
     """
     sizes, parallel = loops.sizes, loops.parallel
+    separate = {*ending}
     forms = zip(loops.shapes, loops.maps, loops.laid_out, strict=True)
     operands = [Operand(shape, map_, sizes, fixed) for shape, map_, fixed in forms]
     dim = parallel if loops.has_fixed_results else 0
     while dim + 1 < len(sizes):
         places = [operand.pair(dim, sizes) for operand in operands]
-        if dim + 1 == parallel or None in places:
+        if dim + 1 == parallel or None in places or dim + 1 in separate:
             dim += 1
             continue
         for operand, at in zip(operands, places, strict=True):
@@ -68,6 +72,7 @@ def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
             operand.join(dim, at, len(sizes))
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         parallel -= dim + 1 < parallel
+        separate = {loop - (loop > dim) for loop in separate}
     if sizes == loops.sizes:
         return loops
     left = [len(sizes)] * 2 + [parallel] * (len(operands) - 2)

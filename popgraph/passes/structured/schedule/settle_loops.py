@@ -9,10 +9,12 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.schedule.collapse_loops import collapse_loops
 from popgraph.passes.structured.schedule.contraction_loops import ContractionLoops, set_loops
 from popgraph.passes.structured.schedule.split_gemv import split_gemv
@@ -44,14 +46,25 @@ class SettleLoops(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
+        ending = SizeFlow.of_module(module).loops if sizes_of(module) else {}
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                settle_loops(op, constants.factors(op), self.target)
+                ends = frozenset(ending.get(op, ()))
+                settle_loops(op, constants.factors(op), self.target, ends)
             constants.note(op)
 
 
-def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
-    """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
+def settle_loops(
+    op: tile.ContractOp,
+    fixed: tuple[bool, bool],
+    target: Target,
+    ending: frozenset[int] = frozenset(),
+) -> None:
+    """
+    Gives a contraction the loops that its schedule is about; `fixed` factors are constants.
+
+    Loops that are `ending` at a size of the call have no other loop around them in one.
+    """
     if op.numbers_loops:
         return
     now = ContractionLoops.of(op)
@@ -59,7 +72,7 @@ def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) 
         is_fixed and _comes_from_memory(value, target)
         for is_fixed, value in zip(fixed, (op.lhs, op.rhs), strict=True)
     ]
-    settled = split_gemv(collapse_loops(now), streamed, target.tuning)
+    settled = split_gemv(collapse_loops(now, ending), streamed, target.tuning)
     if settled.sizes != now.sizes:
         set_loops(op, settled)
 
