@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp
+from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, graphs_of
 from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
@@ -47,7 +48,8 @@ class BindSizes(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if not sizes_of(module):
             return
-        for graph in callers(module):
+        for graph in graphs_of(module):
+            _copy_carried(graph)
             _copy_returned(graph)
         flow = SizeFlow.of_module(module)
         for op, loops in flow.loops.items():
@@ -114,12 +116,27 @@ def _copy_returned(graph: GraphOp) -> None:
     for number, value in enumerate(end.values):
         memory = _memory_of(value)
         if memory in taken:
-            shape = tensor(value).get_shape()
-            copy = movement(value, AffineMap.identity(len(shape)), shape)
-            copy.location = end.location
-            graph.block.insert_op_before(copy, end)
-            end.operands[number] = copy.outputs[0]
+            _copy_operand(end, number)
         taken.add(memory)
+
+
+def _copy_carried(graph: GraphOp) -> None:
+    """Copies inputs that loops begin with, and give back if they have no iterations."""
+    for op in list(graph.block.ops):
+        if isinstance(op, CallLoopOp) and op.ends_early:
+            for number, value in enumerate(op.operands):
+                if value in op.carried and _memory_of(value) in graph.block.args:
+                    _copy_operand(op, number)
+
+
+def _copy_operand(op: Operation, number: int) -> None:
+    """Gives an operation a copy of an operand."""
+    value = op.operands[number]
+    shape = tensor(value).get_shape()
+    copy = movement(value, AffineMap.identity(len(shape)), shape)
+    copy.location = op.location
+    Rewriter.insert_op(copy, InsertPoint.before(op))
+    op.operands[number] = copy.outputs[0]
 
 
 def _memory_of(value: SSAValue) -> SSAValue:
