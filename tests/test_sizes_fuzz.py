@@ -85,7 +85,9 @@ def probe(network: SizedNetwork, steps: Sequence[Pass]) -> tuple[ModuleOp, Weigh
     """The network of another size, with which that of the bound is compared."""
     compilation = Compilation()
     try:
-        module = network.module(probes_of({NAME: BOUND})[NAME], compilation.weights)
+        number = probes_of({NAME: BOUND})[NAME]
+        module = network.module(number, compilation.weights)
+        set_sizes(module, [replace(network.size, bound=number)])
         for made in steps:
             made.run(compilation, module)
     except PopgraphError as error:
