@@ -106,13 +106,17 @@ def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
 
 def _copy_returned(graph: GraphOp) -> None:
     """
-    Copies inputs that are outputs, and outputs that are returned twice, by loops that can end.
+    Copies inputs that are outputs, outputs that are returned twice, and results of loops that end
+    early, by loops that can end.
 
     return %x -> %y = tile.map %x; return %y
 
-    plan-memory would copy them, too, but up to the bounds: more than the caller has.
+    Programs would copy them, too, but up to the bounds: more than the caller has.
     """
     end, taken = graph.return_op, set[SSAValue](graph.block.args)
+    for op in graph.block.ops:
+        if isinstance(op, CallLoopOp) and op.ends_early:
+            taken |= {*op.results}
     for number, value in enumerate(end.values):
         memory = _memory_of(value)
         if memory in taken:
