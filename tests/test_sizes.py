@@ -203,6 +203,28 @@ graph scanned(x: f32[6, N, 8]) -> outs {
 """
 
 
+MERGED = """
+opset 21
+graph merged(x: f32[6, N, 8]) -> y {
+    weight w: f32[8, 12] = glorot_uniform
+    weight b: f32[12] = uniform(-1, 1)
+    weight v: f32[12, 8] = glorot_uniform
+    flat = Reshape(x, [-1, 8])
+    hidden = Softmax(flat @ w + b) * ReduceMax(flat, [1])
+    gated = Reshape(Gelu(hidden @ v) + flat, [6, -1, 8])
+    y = Transpose(gated, perm=[1, 0, 2])
+}
+"""
+
+
+def test_sizes_are_followed_into_merged_rows() -> None:
+    """Attention of PyTorch merges steps and batch, in this order, before its last product."""
+    run = popgraph.compile(MERGED, bounds={"N": 16})
+    for size in (16, 1, 5):
+        assert_right(run, MERGED, x=rows(size, 48).reshape(size, 6, 8).transpose(1, 0, 2))
+    assert bounds(run) == [{"N": 16}]
+
+
 def test_recurrent_layers_run_for_every_batch() -> None:
     run = popgraph.compile(RECURRENT, bounds={"N": 16})
     for size in (16, 1, 2, 7, 13):

@@ -19,6 +19,7 @@ from popgraph.passes.graphcore.canonicalize import (
     pools,
     powers,
     projections,
+    rows,
     scaling,
     shuffles,
 )
@@ -37,6 +38,7 @@ RULES = (
     *branches.RULES,
     *loops.RULES,
     *projections.RULES,
+    *rows.RULES,
 )
 
 

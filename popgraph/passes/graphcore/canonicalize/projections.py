@@ -11,7 +11,6 @@ from popgraph.dialects.graphcore import MatMulOp, ReshapeOp, TransposeOp
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.sizes import has_sizes
 from popgraph.passes.graphcore.canonicalize.bodies import BodyRule, LoopDraft, Passed, before
 from popgraph.support.shapes import prod
 
@@ -74,10 +73,8 @@ def _whole(product: MatMulOp, passed: Passed, matrix: SSAValue) -> SSAValue:
     """The products of all rows with a matrix, stacked."""
     trips = shape_of(passed.operand)[0]
     *outer, count = shape_of(product.lhs)
-    apart = has_sizes(product)  # A size is not followed into an axis that it is a factor of.
-    shape = (trips, *outer, count) if apart else (trips * prod(outer), count)
-    rows = ReshapeOp(passed.operand, shape=shape)
-    return ReshapeOp(MatMulOp(rows, matrix), shape=(trips, *shape_of(product.result))).result
+    flat = ReshapeOp(passed.operand, shape=(trips * prod(outer), count))
+    return ReshapeOp(MatMulOp(flat, matrix), shape=(trips, *shape_of(product.result))).result
 
 
 RULES = (ProjectRowsAtOnce,)

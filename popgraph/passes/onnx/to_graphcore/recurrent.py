@@ -18,7 +18,6 @@ from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.dialects.program import ConstantOp, YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.dialects.program.sizes import has_sizes
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx.to_graphcore.bodies import show_as
@@ -316,13 +315,11 @@ class Layer:
     def _projected(self, own: Weights, bias: SSAValue | None) -> SSAValue:
         """The products of all steps' inputs with the weights, in one."""
         steps, batch, features = shape_of(self.x)
-        rows: Operand = self.x
-        if not has_sizes(self.node.op):  # Which follow no batch into such an axis.
-            rows = gc.ReshapeOp(rows, shape=(steps * batch, features))
-        product: Operand = gc.MatMulOp(rows, own.inputs())
+        flat = gc.ReshapeOp(self.x, shape=(steps * batch, features))
+        product: Operand = gc.MatMulOp(flat, own.inputs())
         if bias is not None:
             product = gc.AddOp(product, bias)
-        return gc.ReshapeOp(product, shape=(steps, batch, shape_of(product)[-1])).result
+        return gc.ReshapeOp(product, shape=(steps, batch, shape_of(product)[1])).result
 
     @property
     def stacks(self) -> bool:
