@@ -174,6 +174,72 @@ def test_a_size_that_decides_decides_for_each_size(what: str) -> None:
     )
 
 
+RECURRENT = """
+opset 21
+graph recurrent(x: f32[5, N, 8], lengths: i32[N]) -> (scores, cell) {
+    weight w: f32[2, 24, 8] = glorot_uniform
+    weight r: f32[2, 24, 6] = glorot_uniform
+    weight w2: f32[1, 40, 12] = glorot_uniform
+    weight r2: f32[1, 40, 10] = glorot_uniform
+    weight p: f32[1, 30] = uniform(-1, 1)
+    weight dense: f32[10, 3] = glorot_uniform
+    (both, _, _) = LSTM(x, w, r, _, lengths, hidden_size=6, direction="bidirectional")
+    steps = Reshape(Transpose(both, perm=[0, 2, 1, 3]), [0, 0, -1])
+    (ys, _, cell) = LSTM(steps, w2, r2, _, _, _, _, p, hidden_size=10)
+    scores = Transpose(Squeeze(ys, [1]), perm=[1, 0, 2]) @ dense
+}
+"""
+SCANNED = """
+opset 21
+graph scanned(x: f32[6, N, 8]) -> outs {
+    weight w: f32[8, 12] = glorot_uniform
+    weight r: f32[12, 12] = glorot_uniform
+    start = (x[0] * 0.0) @ w
+    (h, outs) = loop row in x with h = start {
+        h = Tanh(h @ r + row @ w)
+        outs = h
+    }
+}
+"""
+
+
+MERGED = """
+opset 21
+graph merged(x: f32[6, N, 8]) -> y {
+    weight w: f32[8, 12] = glorot_uniform
+    weight b: f32[12] = uniform(-1, 1)
+    weight v: f32[12, 8] = glorot_uniform
+    flat = Reshape(x, [-1, 8])
+    hidden = Softmax(flat @ w + b) * ReduceMax(flat, [1])
+    gated = Reshape(Gelu(hidden @ v) + flat, [6, -1, 8])
+    y = Transpose(gated, perm=[1, 0, 2])
+}
+"""
+
+
+def test_sizes_are_followed_into_merged_rows() -> None:
+    """Attention of PyTorch merges steps and batch, in this order, before its last product."""
+    run = popgraph.compile(MERGED, bounds={"N": 16})
+    for size in (16, 1, 5):
+        assert_right(run, MERGED, x=rows(size, 48).reshape(size, 6, 8).transpose(1, 0, 2))
+    assert bounds(run) == [{"N": 16}]
+
+
+def test_recurrent_layers_run_for_every_batch() -> None:
+    run = popgraph.compile(RECURRENT, bounds={"N": 16})
+    for size in (16, 1, 2, 7, 13):
+        x = rows(size, 40).reshape(size, 5, 8).transpose(1, 0, 2)
+        assert_right(run, RECURRENT, x=x, lengths=np.arange(size, dtype=np.int32) % 5 + 1)
+    assert bounds(run) == [{"N": 16}]
+
+
+def test_products_of_all_rows_of_a_loop_run_for_every_batch() -> None:
+    run = popgraph.compile(SCANNED, bounds={"N": 16})
+    for size in (16, 1, 5):
+        assert_right(run, SCANNED, x=rows(size, 48).reshape(size, 6, 8).transpose(1, 0, 2))
+    assert bounds(run) == [{"N": 16}]
+
+
 def test_no_rows_are_a_size_of_their_own() -> None:
     run = popgraph.compile(MLP, bounds={"N": 8})
     assert run(x=rows(0))["y"].shape == (0, 12)

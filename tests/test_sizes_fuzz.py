@@ -169,6 +169,7 @@ def assert_nothing_after(
     for array in in_front(module, copies, size).values():
         array[...] = UNWRITTEN
     for name, array in copies.items():
+        # Of integers, the reference forgets by zeros, and poison is -1.
         forgotten = np.isnan(array) if array.dtype.kind == "f" else np.isin(array, (0, -1))
         assert (forgotten | (array == UNWRITTEN)).all(), f"{name} for {size}"
 

@@ -26,7 +26,14 @@ from popgraph.dialects import tile
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.locations import source
-from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, graphs_of
+from popgraph.dialects.program import (
+    CallCondOp,
+    CallLoopOp,
+    ConstantOp,
+    GraphOp,
+    WeightStore,
+    graphs_of,
+)
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
@@ -418,6 +425,8 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
     match op:
         case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
             return
+        case CallLoopOp() | CallCondOp():
+            return  # Their bodies are graphs, whose operations are looked at.
         case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
             started = op.initial if isinstance(op, tile.ScatterOp) else None

@@ -333,17 +333,25 @@ class BuildRequest:
     def _prove(self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]) -> None:
         """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""
         sizes, weights = sizes_of(self.module), self.compilation.weights
+
+        def probed(numbers: Mapping[str, int]) -> BuildRequest:
+            """Has sizes, too: passes look whether a module has."""
+            other = probe(numbers)
+            own = [replace(size, bound=numbers[size.name]) for size in sizes]
+            set_sizes(other.module, own)
+            return other
+
         self._until(GRAPHCORE, options)
         for number in SMALL:
             try:
-                other = probe({size.name: number for size in sizes})
+                other = probed({size.name: number for size in sizes})
                 other._until(GRAPHCORE, options)
                 agree(self.module, weights, other.module, other.compilation.weights, number)
             except PopgraphError:
                 if number > 1:
                     raise
                 set_sizes(self.module, [replace(size, least=2) for size in sizes])
-        other = probe(probes_of({size.name: size.bound for size in sizes}))
+        other = probed(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
             one._until(STRUCTURED, options)
         prove(self.module, weights, other.module, other.compilation.weights)

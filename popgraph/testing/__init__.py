@@ -12,6 +12,7 @@ from popgraph.testing.convolutions import learning_convolutions, volumes, wide_c
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
+from popgraph.testing.recurrent import recurrences
 from popgraph.testing.selections import selections
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
@@ -48,6 +49,7 @@ __all__ = [
     "onnx_models",
     "random_inputs",
     "products",
+    "recurrences",
     "separable_convolutions",
     "training_controlled",
     "training_networks",

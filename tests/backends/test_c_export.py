@@ -277,10 +277,27 @@ graph convolutions(x: f32[N, 3, 12, 12]) -> (y) {
     y = Softmax(Flatten(GlobalAveragePool(Conv(h, depth, pads=[1, 1, 1, 1], group=16))) @ last)
 }
 """
+PASSED_ON = """
+graph passed_on(x: f32[N, 4], s: f32[4]) -> (none, one, same) {
+    counts = Cast(s, to=7)
+    none = loop i in 0..counts[0] with none = x {
+        none = Tanh(none)
+    }
+    one = loop i in 0..counts[3] with one = x {
+        one = Tanh(one)
+    }
+    same = if counts[0] > 0 {
+        same = Tanh(x)
+    } else {
+        same = x
+    }
+}
+"""
 BOUNDS = {"N": (N := 9), "M": (M := 7)}
 SIZED = {
     "convolutions": CONVOLUTIONS,
     "returned": RETURNED,
+    "passed on": PASSED_ON,
     "turned": TURNED,
 }
 GUARDED = """

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+import popgraph
 from popgraph.backends.c.run import executable
 from popgraph.backends.registry import backend_named
 from popgraph.compiler.requests import for_this_machine
@@ -43,3 +44,26 @@ def test_nothing_behind_an_array_is_read(name: str, monkeypatch: pytest.MonkeyPa
         found = program.run({name: guarded(array) for name, array in inputs.items()})
         for output, expected in exact(text, size, inputs).items():
             np.testing.assert_allclose(found[output], expected, 1e-4, 1e-5)
+
+
+PASSED_ON = {
+    "a loop": "y = loop i in 0..often with y = x {\n  y = Tanh(y) * 2.0\n }\n",
+    "a branch": "y = if often > 1 {\n  y = Tanh(x)\n } else {\n  y = x\n }\n",
+    "an iteration": "y = loop i in 0..often with y = Tanh(x) {\n  y = x\n }\n",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
+@pytest.mark.parametrize("what", PASSED_ON)
+def test_inputs_that_bodies_pass_on_are_read_to_their_end(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executable, "LARGE", 0)
+    text = f"graph passes(x: f32[N, 12], often: i64) -> y {{\n {PASSED_ON[what]}}}\n"
+    program = popgraph.compile(text, bounds={"N": 4096})
+    for often in (0, 1):
+        x = guarded(np.ones((3, 12), np.float32))
+        found = program(x=x, often=np.array(often))["y"]
+        expected = popgraph.compile(text, backend="reference")(x=x, often=np.array(often))["y"]
+        np.testing.assert_allclose(found, expected, 1e-6)
+    assert [dict(one.bounds) for one in program.programs] == [{"N": 4096}]

@@ -26,6 +26,7 @@ from popgraph.testing import (
     build_network,
     lookups,
     products,
+    recurrences,
     separable_convolutions,
 )
 from popgraph.testing.strategies import grown
@@ -145,11 +146,14 @@ def _ends(nodes: list[Node], first: int) -> tuple[int, ...]:
 
 
 @st.composite
-def with_size(draw: DrawFn, networks: SearchStrategy[Network], first: int = 0) -> SizedNetwork:
-    """Networks of a kind with the size as an axis of their inputs, from some input on."""
+def with_size(
+    draw: DrawFn, networks: SearchStrategy[Network], first: int = 0, axis: int | None = None
+) -> SizedNetwork:
+    """Networks of a kind with the size as an axis, any or this one, of inputs from some one on."""
     network = draw(networks)
     longest = max(len(shape) for shape in network.inputs)
-    axis = draw(st.sampled_from([0, 0, 0, *range(longest)]))
+    if axis is None:
+        axis = draw(st.sampled_from([0, 0, 0, *range(longest)]))
     if draw(st.integers(0, 3)) == 0:
         first = draw(st.integers(first, len(network.inputs) - 1))
     chosen = range(first, len(network.inputs))
@@ -184,6 +188,8 @@ def sized_networks(dtype: str = "f64") -> SearchStrategy[SizedNetwork]:
         with_size(products(dtype)),
         with_size(lookups(dtype), 1),
         long_products(dtype),
+        with_size(recurrences(dtype), axis=1),
+        with_size(recurrences(dtype, by_batch=True), axis=0),
     )
 
 

@@ -93,6 +93,14 @@ graph products(x: f32[N, 5, 12], y: f32[N, 12, 7], z: f32[N, 9, 9]) -> (a, b, c)
     c = ReduceSum(Transpose(z, perm=[0, 2, 1]), [1])
 }
 """,
+    "recurrent": """
+graph recurrent(x: f32[N, 3, 12], h: f32[N, 1, 20], c: f32[N, 1, 20]) -> (y, last, cell) {
+    weight w: f32[1, 80, 12] = glorot_uniform
+    weight r: f32[1, 80, 20] = glorot_uniform
+    weight b: f32[1, 160] = uniform(-1, 1)
+    (y, last, cell) = LSTM(x, w, r, b, _, h, c, hidden_size=20, layout=1)
+}
+""",
     "places": """
 graph places(x: f32[N, 40]) -> places {
     (_, places) = TopK(x, [5])
@@ -146,6 +154,21 @@ graph branches(x: f32[N, 12], often: i64) -> y {
     y = Softmax(h)
 }
 """,
+    "second": """
+graph second(x: f32[6, N, 12]) -> y {
+    weight w: f32[12, 20] = glorot_uniform
+    weight b: f32[20] = uniform(-1, 1)
+    y = Relu(x @ w + b)
+}
+""",
+    "recurrent": """
+graph recurrent(x: f32[3, N, 12], h: f32[2, N, 20]) -> y {
+    weight w: f32[2, 60, 12] = glorot_uniform
+    weight r: f32[2, 60, 20] = glorot_uniform
+    weight b: f32[2, 120] = uniform(-1, 1)
+    (y, _) = GRU(x, w, r, b, _, h, hidden_size=20, direction="bidirectional")
+}
+""",
     "scanned": """
 graph scanned(x: f32[6, N, 12]) -> outs {
     weight w: f32[12, 12] = glorot_uniform
@@ -157,7 +180,7 @@ graph scanned(x: f32[6, N, 12]) -> outs {
 }
 """,
 }
-"""Models whose sizes run inside of fused kernels, and in the bodies of branches and loops."""
+"""Models whose sizes run inside of fused kernels or other loops, and in bodies."""
 
 REACHED = {
     "winograd": "tile.winograd",
@@ -165,6 +188,8 @@ REACHED = {
     "chain": "tile.chain",
     "repeats": "pg.call_loop",
     "branches": "pg.call_cond",
+    "second": "tile.contract",
+    "recurrent": "pg.call_loop",
     "scanned": "pg.call_loop",
 }
 """The operation that each of these models must contain."""

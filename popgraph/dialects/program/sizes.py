@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import Attribute, Data
+from xdsl.ir import Attribute, Data, Operation
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -74,6 +74,13 @@ def sizes_of(module: ModuleOp) -> tuple[Size, ...]:
         return ()
     assert isinstance(found, ArrayAttr)
     return tuple(one.data for one in found if isinstance(one, SizeAttr))
+
+
+def has_sizes(op: Operation) -> bool:
+    """Whether the module of an operation leaves sizes open."""
+    while (outer := op.parent_op()) is not None:
+        op = outer
+    return NAME in op.attributes
 
 
 def set_sizes(module: ModuleOp, sizes: Sequence[Size]) -> None:

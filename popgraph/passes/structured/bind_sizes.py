@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp
+from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, graphs_of
 from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
@@ -48,7 +49,8 @@ class BindSizes(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if not sizes_of(module):
             return
-        for graph in callers(module):
+        for graph in graphs_of(module):
+            _copy_carried(graph)
             _copy_returned(graph)
         flow = SizeFlow.of_module(module)
         for op, loops in flow.loops.items():
@@ -120,21 +122,21 @@ def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
 
 def _copy_returned(graph: GraphOp) -> None:
     """
-    Copies inputs that are outputs, and outputs that are returned twice, by loops that can end.
+    Copies inputs that are outputs, outputs that are returned twice, and results of loops that end
+    early, by loops that can end.
 
     return %x -> %y = tile.map %x; return %y
 
-    plan-memory would copy them, too, but up to the bounds: more than the caller has.
+    Programs would copy them, too, but up to the bounds: more than the caller has.
     """
     end, taken = graph.return_op, set[SSAValue](graph.block.args)
+    for op in graph.block.ops:
+        if isinstance(op, CallLoopOp) and op.ends_early:
+            taken |= {*op.results}
     for number, value in enumerate(end.values):
         memory = _memory_of(value)
         if memory in taken:
-            shape = tensor(value).get_shape()
-            copy = movement(value, AffineMap.identity(len(shape)), shape)
-            copy.location = end.location
-            graph.block.insert_op_before(copy, end)
-            end.operands[number] = copy.outputs[0]
+            _copy_operand(end, number)
         taken.add(memory)
 
 
@@ -148,6 +150,25 @@ def _has_memory(value: SSAValue, axis: int) -> bool:
     if not isinstance(memory.owner, Block) or not isinstance(memory.owner.parent_op(), GraphOp):
         return True
     return memory is value and prod(tensor(value).get_shape()[:axis]) > 1
+
+
+def _copy_carried(graph: GraphOp) -> None:
+    """Copies inputs that loops begin with, and give back if they have no iterations."""
+    for op in list(graph.block.ops):
+        if isinstance(op, CallLoopOp) and op.ends_early:
+            for number, value in enumerate(op.operands):
+                if value in op.carried and _memory_of(value) in graph.block.args:
+                    _copy_operand(op, number)
+
+
+def _copy_operand(op: Operation, number: int) -> None:
+    """Gives an operation a copy of an operand."""
+    value = op.operands[number]
+    shape = tensor(value).get_shape()
+    copy = movement(value, AffineMap.identity(len(shape)), shape)
+    copy.location = op.location
+    Rewriter.insert_op(copy, InsertPoint.before(op))
+    op.operands[number] = copy.outputs[0]
 
 
 def _memory_of(value: SSAValue) -> SSAValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import RunError
 from popgraph.support.given import as_array, fitted
-from popgraph.support.poison import fill_with_poison
+from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import Shape, prod, text
-from popgraph.support.sizes import Size, sizes_in, with_sizes
+from popgraph.support.sizes import Place, Size, sizes_in, with_sizes
 
 MOST_KNOWN = 256
 """Combinations of shapes whose sizes are remembered: finding them takes several microseconds."""
@@ -36,7 +36,7 @@ class SizedExecutable(CExecutable):
     A program whose loops end at sizes of the call.
 
     Its memory is that of the bounds. Arrays of which a size is the outermost axis that has more
-    than one place are read where the caller has them; others are copied row by row.
+    than one place are used where the caller has them; others are copied row by row.
     """
 
     def __init__(
@@ -53,14 +53,27 @@ class SizedExecutable(CExecutable):
         self._numbers = [self._views("input")[size.name] for size in self.sizes]
         for size in self.sizes:
             del self.inputs[size.name], self._inputs[size.name]
-        own = self._views("input")
         for size in self.sizes:
-            for place in size.inputs:
-                if prod(self.inputs[place.tensor][1][: place.axis]) > 1:
-                    self._inputs[place.tensor] = own[place.tensor]
+            self._inputs |= self._copied("input", self.inputs, size.inputs)
+            self._outputs |= self._copied("output", self.outputs, size.outputs)
+        self._made = {
+            name: made for name, made in self._made.items() if made is self._outputs[name]
+        }
+        self._scratch = self._unwritten() if is_poisoned() else ()
         self._known: dict[tuple[Shape, ...], dict[str, int]] = {}
         """The sizes that inputs of these shapes bring."""
         self._ends = {name: _ends(self.sizes, name) for name in self.outputs}
+
+    def _copied(
+        self, space: str, known: Mapping[str, tuple[object, Shape]], places: Sequence[Place]
+    ) -> dict[str, Array]:
+        """The own memory of arrays that are copied row by row."""
+        own = self._views(space)
+        return {
+            place.tensor: own[place.tensor]
+            for place in places
+            if prod(known[place.tensor][1][: place.axis]) > 1
+        }
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
         """The sizes that inputs of these shapes bring; None if the program is not for them."""
@@ -125,9 +138,7 @@ class SizedExecutable(CExecutable):
         if isinstance(view, MadeInPlace):
             whole = view.copy()
             made = whole[part]
-            if made.flags.c_contiguous and whole.nbytes <= MOST_HELD * made.nbytes:
-                return made
-            return made.copy()
+            return made if whole.nbytes <= MOST_HELD * made.nbytes else made.copy()
         return view[part].copy()
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:

@@ -20,6 +20,7 @@ from popgraph.passes.graphcore.canonicalize import (
     pools,
     powers,
     projections,
+    rows,
     scaling,
     shuffles,
 )
@@ -38,6 +39,7 @@ RULES = (
     *branches.RULES,
     *loops.RULES,
     *projections.RULES,
+    *rows.RULES,
 )
 
 OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)

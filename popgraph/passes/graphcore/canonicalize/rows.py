@@ -1,0 +1,96 @@
+"""Keeps axes apart that reshapes merge into rows, so that sizes can be followed through them."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import MatMulOp, ReshapeOp
+from popgraph.dialects.graphcore.base import Elementwise, Operand, shape_of, tensor_of
+from popgraph.dialects.graphcore.broadcasting import AxesReduction
+from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.program.sizes import has_sizes
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.shapes import Shape, prod
+
+
+def merged(*values: SSAValue) -> Shape | None:
+    """The axes that the first of some matrices to be a reshape has merged into its rows."""
+    for value in values:
+        reshape, shape = value.owner, shape_of(value)
+        if not isinstance(reshape, ReshapeOp) or len(shape) != 2 or not has_sizes(reshape):
+            continue
+        outer = [*shape_of(reshape.x)]
+        while len(outer) > 2 and prod(outer) > shape[0]:
+            outer.pop()
+        if len(outer) > 1 and prod(outer) == shape[0]:
+            return tuple(outer)
+    return None
+
+
+def apart(value: SSAValue, rows: int, outer: Shape) -> SSAValue:
+    """A matrix of so many rows with their axes apart; an operand of other shape is unchanged."""
+    shape = shape_of(value)
+    if len(shape) != 2 or shape[0] != rows:
+        return value
+    return ReshapeOp(value, shape=(*outer, shape[1])).result
+
+
+class MultiplyRowsApart(Rule[MatMulOp]):
+    """
+    (reshape x to [rows, k]) @ w  ->  reshape((reshape x to [a, b, k]) @ w)
+
+    Only in modules with sizes: if b is one, the rows of a call are not the first of all rows.
+    """
+
+    ROOTS = (MatMulOp,)
+
+    def rewrite(self, op: MatMulOp) -> Operand | None:
+        outer = merged(op.lhs)
+        if outer is None or len(shape_of(op.rhs)) != 2:
+            return None
+        product = MatMulOp(apart(op.lhs, shape_of(op.lhs)[0], outer), op.rhs)
+        return ReshapeOp(product, shape=shape_of(op.result))
+
+
+class ComputeRowsApart(Rule[Elementwise]):
+    """
+    f(reshape x to [rows, k], y)  ->  reshape f(reshape x to [a, b, k], y)
+
+    Only in modules with sizes.
+    """
+
+    ROOTS = (Elementwise,)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        shape, outer = shape_of(op.result), merged(*op.operands)
+        if outer is None or len(shape) != 2 or shape[0] != prod(outer):
+            return None
+        type_ = tensor_type(tensor_of(op.result).element_type, (*outer, shape[1]))
+        made = type(op).create(
+            operands=[apart(operand, shape[0], outer) for operand in op.operands],
+            result_types=[type_],
+            properties=dict(op.properties),
+            attributes=dict(op.attributes),
+        )
+        return ReshapeOp(made, shape=shape)
+
+
+class ReduceRowsApart(Rule[AxesReduction]):
+    """
+    reduce (reshape x to [rows, k]) along 1  ->  reshape(reduce (reshape x to [a, b, k]) along 2)
+
+    Only in modules with sizes.
+    """
+
+    ROOTS = (AxesReduction,)
+
+    def rewrite(self, op: AxesReduction) -> Operand | None:
+        outer = merged(op.x)
+        if outer is None or tuple(op.axes) != (1,):
+            return None
+        rows = apart(op.x, shape_of(op.x)[0], outer)
+        made = type(op)(rows, axes=(len(outer),), keepdims=False)
+        return ReshapeOp(made, shape=shape_of(op.result))
+
+
+RULES = (MultiplyRowsApart, ComputeRowsApart, ReduceRowsApart)
