@@ -208,3 +208,11 @@ def long_products(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
     )
     nodes = (Node("MatMul", (0, 1)), Node("Relu", (2,)))
     return SizedNetwork(Network(inputs, nodes, dtype, (3,)))
+
+
+@st.composite
+def inner_rows(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
+    """Elementwise work on tensors that have the size between other axes."""
+    around, inside = draw(st.tuples(st.integers(2, 5), st.integers(2, 9)))
+    nodes = (Node("Relu", (0,)), Node("Neg", (1,)))
+    return SizedNetwork(Network(((around, BOUND, inside),), nodes, dtype, (2,)))
