@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.reference.kernels import Kernel
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
-from popgraph.backends.reference.structured import STRUCTURED, up_to_ends
+from popgraph.backends.reference.structured import STRUCTURED, run_reduce, up_to_ends
 from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
@@ -108,12 +108,14 @@ class Graph:
                 case pg.UpdateOp() | pg.ReturnOp() | pg.YieldOp():
                     continue
                 case _:
-                    results = self._runner(op)(*(values[operand] for operand in op.operands))
+                    operands = [values[operand] for operand in op.operands]
                     ends = {} if isinstance(op, tile.LaunchOp) else running_of(op)
                     if ends:  # Kernels say by themselves how far they go.
                         numbers = [values[value].item() for value in sizes_for(op)]
                         sizes = dict(zip(ends_of(op), numbers, strict=True))
-                        results = up_to_ends(op, results, ends, sizes)
+                        results = _up_to_ends(self._runner(op), op, operands, sizes)
+                    else:
+                        results = self._runner(op)(*operands)
             for value, array in zip(op.results, results, strict=True):
                 check_shape(array, _tensor(value))
                 values[value] = array
@@ -162,6 +164,17 @@ class Graph:
                         return run
                 assert type(op) in STRUCTURED, f"{op.name} has no meaning in a graph"
                 return partial(STRUCTURED[type(op)], op)
+
+
+def _up_to_ends(
+    run: Run, op: Operation, operands: Sequence[Array], sizes: Mapping[int, int]
+) -> Sequence[Array]:
+    """The results of an operation, some loops of which end at these sizes."""
+    ends = running_of(op)
+    if isinstance(op, tile.ReduceOp):
+        extents = tuple(ends[n].at(sizes) if n in ends else size for n, size in enumerate(op.sizes))
+        return up_to_ends(op, run_reduce(op, *operands, sizes=extents), ends, sizes)
+    return up_to_ends(op, run(*operands), ends, sizes)
 
 
 def _yielded(block: Block, values: Values) -> list[Array]:

@@ -163,10 +163,14 @@ def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
     return stored(op, Body(op.body.block)(indices, [*read(indices), *tables]))
 
 
-def points(op: tile.ReduceOp) -> Iterator[Indices]:
-    """Every reduction index in order, each together with all parallel indices."""
+def points(op: tile.ReduceOp, sizes: Shape | None = None) -> Iterator[Indices]:
+    """
+    Every reduction index in order, each together with all parallel indices.
+
+    `sizes` are the extents of all loops, where a reduction ends at a size of the call.
+    """
     parallel = grid(op.sizes[: op.parallel_rank])
-    for reduction in np.ndindex(*op.sizes[op.parallel_rank :]):
+    for reduction in np.ndindex(*(sizes or op.sizes)[op.parallel_rank :]):
         yield (*parallel, *reduction)
 
 
@@ -182,7 +186,9 @@ def finished(
     return stored(op, Body(op.epilogue.block)(indices, [*totals, *epilogue_inputs]))
 
 
-def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
+def run_reduce(
+    op: tile.ReduceOp, *memories: Array, sizes: Shape | None = None
+) -> tuple[Array, ...]:
     count = len(op.inputs)
     if prod(op.sizes[: op.parallel_rank]) == 0:
         return empty(op)
@@ -193,7 +199,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
         np.full(shape, literal_value(initial, initial.type), numpy_dtype(initial.type))
         for initial in op.initial
     ]
-    for indices in points(op):
+    for indices in points(op, sizes):
         totals = body(indices, [*read(indices), *totals])
     return finished(op, totals, memories[count:])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import (
@@ -31,6 +32,7 @@ from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import Linear, linear
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.running import Extent
+from popgraph.dialects.tile.structured.combiners import combiners_of
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import UnsizedError
@@ -161,7 +163,7 @@ class SizeFlow:
                     # Vectors may read on into the next step, which only the bound has.
                     raise unsized("multiplies by the first step of a size", op)
                 _join(loops, found, "loop", op)
-        if any(loop >= op.parallel_rank for loop in loops):
+        if any(loop >= op.parallel_rank for loop in loops) and not is_exact(op):
             raise unsized("adds up along a size", op)
         return loops
 
@@ -309,6 +311,18 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
                 raise unsized("looks up elements along a size", op)
             _join(loops, {index.dim.value.data: end}, "loop", op)
     return loops
+
+
+def is_exact(op: Operation) -> bool:
+    """
+    Whether a reduction gives the same bits in any order: integers, minima and maxima.
+
+    Float sums go by chunks, which are those of the bound.
+    """
+    if not isinstance(op, tile.ReduceOp):
+        return False
+    rounding = (None, arith.AddfOp, arith.MulfOp)
+    return all(one not in rounding for one in combiners_of(op.body.block, len(op.inputs)))
 
 
 def is_factor(op: Looped, value: SSAValue) -> bool:

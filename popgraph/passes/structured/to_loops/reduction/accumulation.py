@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
-from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
-from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
 from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
@@ -36,16 +34,13 @@ class Accumulation:
         self,
         point: IterationPoint,
         what: Reduction,
-        groups: Sequence[Group],
-        widths: tuple[int, ...],
+        runs: Sequence[Run],
     ) -> None:
         self.point = point
         self.writer = point.writer
         self.roles = list(zip(what.combiners, what.initial, strict=True))
         self.empty = 0 in what.sizes[what.parallel :]
-        self.runs = [Run(group, Span(0, group.extent)) for group in groups]
-        if self.runs:
-            self.runs[-1] = replace(self.runs[-1], widths=widths)
+        self.runs = runs
 
     def fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
         """The loops around `step`; long float32 sums go by chunks."""

@@ -26,6 +26,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     Source,
     Span,
     in_place,
+    spans,
     volume,
     windows,
 )
@@ -118,7 +119,8 @@ class ReduceLoops(Emitter):
         separate = indexed_dims(what.body) | indexed_dims(what.epilogue)
         running = {} if is_part else self.running
         self.outer = group_loops(range(parallel), window, self.forms, separate, running)
-        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, separate)
+        inside = range(parallel, len(sizes))
+        self.inner = group_loops(inside, window, self.forms, separate, running)
         self.combiners = what.combiners
         self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
@@ -135,6 +137,11 @@ class ReduceLoops(Emitter):
         elif self.mode.rows > 1:
             steps[-1] = self.mode.rows
         return loops_in_steps(self.outer, steps)
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        found = [group for group in (*self.outer, *self.inner) if group.running is not None]
+        return len(found) == len(self.running)
 
     # Decisions
 
@@ -158,7 +165,9 @@ class ReduceLoops(Emitter):
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
                 unrolled = max(1, min(beside, extent // lanes))
-                masked = not any(type_of(initial) == i1 for initial in what.initial)
+                masked = self.inner[-1].running is None and not any(
+                    type_of(initial) == i1 for initial in what.initial
+                )
                 return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
         return Mode(Lanes.NOTHING)
 
@@ -212,22 +221,32 @@ class ReduceLoops(Emitter):
     def write(self, body: Body) -> None:
         if 0 not in self.what.sizes[: self.what.parallel]:
             point = IterationPoint(body.writer, self.what.sizes)
-            self.write_at(point, body.accesses(self.forms), body.parts)
+            terms = spans(body.writer, self.inner, None, None, body.sizes)
+            self.write_at(point, body.accesses(self.forms), body.parts, terms)
 
     def write_at(
-        self, point: IterationPoint, sources: Sequence[Source], parts: Sequence[Span] | None = None
+        self,
+        point: IterationPoint,
+        sources: Sequence[Source],
+        parts: Sequence[Span] | None = None,
+        terms: Sequence[Span] | None = None,
     ) -> None:
         """
         Writes the loops where `point` stands.
 
-        `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
+        `sources` tells where each of `values` is, `parts` which part of each parallel loop runs,
+        `terms` which part of each reduction.
         """
         self.point, self.writer = point, point.writer
         first = len(self.what.inputs)
         end = first + len(self.what.epilogue_inputs)
         self.factors, self.epilogue_inputs = sources[:first], sources[first:end]
         self.targets = sources[end:]
-        self.accumulation = Accumulation(point, self.what, self.inner, self._inner_widths())
+        terms = terms or [Span(0, group.extent) for group in self.inner]
+        summed = [Run(group, part) for group, part in zip(self.inner, terms, strict=True)]
+        if summed:
+            summed[-1] = replace(summed[-1], widths=self._inner_widths())
+        self.accumulation = Accumulation(point, self.what, summed)
         parts = parts if parts is not None else windows(point, self.outer)
         runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
@@ -240,7 +259,8 @@ class ReduceLoops(Emitter):
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
-            return self.mode.widths(self.inner[-1].extent)
+            last = self.inner[-1]
+            return self.mode.widths(last.extent, running=last.running is not None)
         return (1,)
 
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
