@@ -24,12 +24,12 @@ from popgraph.passes.onnx.partition import (
     HostStep,
     Segment,
     Step,
-    host_nodes,
     inline_functions,
     is_branch,
     is_literal,
     maker_of,
     partition,
+    python_nodes,
     read_by,
     steps_of,
 )
@@ -79,7 +79,7 @@ class HostedModel:
         self._model = model_of(module)
         self._host = Host(self._model, store, maker)
         self._maker = maker
-        self._hosted = set(host_nodes(module))
+        self._hosted = set(python_nodes(module))
         self._deciding: set[OnnxOp] = set()
         self._changing = Lock()
         self._splits: dict[Segment, list[Step]] = {}

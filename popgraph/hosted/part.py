@@ -85,6 +85,8 @@ class Part:
             except PopgraphError:
                 pass  # The program says whether that was an error.
         made = self._runner(given)
+        for name, shape in self.piece.shapes.items():
+            made[name] = _cut(made[name], made[shape])
         return {value: made[name] for name, value in self.piece.outputs.items()}
 
     @property
@@ -118,6 +120,12 @@ class Part:
         structural = () if model is None else model.interface.structural
         inputs = [value for name, value in self.piece.inputs.items() if name in structural]
         return tuple(values[value].tobytes() for value in inputs if value in among)
+
+
+def _cut(array: Array, shape: Array) -> Array:
+    """A result that was computed up to a bound, as far as it goes."""
+    sizes = tuple(shape.tolist())
+    return array if sizes == array.shape else array[tuple(map(slice, sizes))].copy()
 
 
 def taken(piece: Piece, values: Values) -> dict[str, Array]:

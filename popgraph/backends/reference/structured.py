@@ -299,6 +299,14 @@ def run_top_k(op: tile.TopKOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(order, op.output.type),)
 
 
+def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
+    (mask,) = logical([op.mask], [memory])
+    found = np.zeros(mask.shape, np.int64)
+    positions = np.flatnonzero(mask)
+    found[: len(positions)] = positions
+    return (to_physical(found, op.output.type),)
+
+
 def place_in_order(before: Body, row: Array, at: int) -> int:
     """How many elements of a row come before one: of equals, those at lower positions."""
     element_ = np.broadcast_to(row[at], row.shape)
@@ -355,6 +363,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
+    tile.PositionsOp: run_positions,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

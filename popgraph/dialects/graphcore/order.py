@@ -1,4 +1,4 @@
-"""The order of elements: where the largest or smallest few along an axis stand."""
+"""The order of elements: positions of the largest, of the smallest, and of true ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i64
 from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
+    BOOLS,
     ORDERED,
     Array,
     Operand,
@@ -59,3 +60,32 @@ class ArgTopKOp(Reduction):
         else:
             order = np.argsort(keys, axis, kind="stable")
         return (np.take(order, range(integer(self.count)), axis).astype(np.int64),)
+
+
+@operation
+class PositionsOp(Reduction):
+    """
+    The positions of the true elements of a list in ascending order, followed by zeros.
+
+    The result is as long as the list, its bound; `reduce_sum` counts the true elements.
+    """
+
+    name = "graphcore.positions"
+    mask = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def __init__(self, mask: Operand) -> None:
+        super().__init__([mask], {})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(BOOLS, self.mask)
+        shape = shape_of(self.mask)
+        if len(shape) != 1:
+            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+        return (TensorType(i64, shape),)
+
+    def evaluate(self, mask: Array) -> tuple[Array, ...]:
+        found = np.zeros(mask.shape, np.int64)
+        positions = np.flatnonzero(mask)
+        found[: len(positions)] = positions
+        return (found,)

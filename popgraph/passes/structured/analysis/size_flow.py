@@ -106,6 +106,8 @@ class SizeFlow:
                     self._transform_tiles(op)
                 case tile.TopKOp():
                     self._top_k(op)
+                case tile.PositionsOp():
+                    self._run(op, self.of(op.mask))
                 case tile.ChainOp():
                     self._chain(op)
                 case CallCondOp():

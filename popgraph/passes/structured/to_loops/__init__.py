@@ -32,6 +32,7 @@ from popgraph.passes.structured.to_loops.copy.exchange import (
 )
 from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
 from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
 from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
@@ -56,6 +57,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.ChainOp: ChainLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
+    tile.PositionsOp: PositionsLoops,
     tile.AssembleOp: AssembleLoops,
     tile.TransformTilesOp: TransformLoops,
     tile.TransformGradientTilesOp: TransformLoops,
