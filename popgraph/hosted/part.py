@@ -78,13 +78,12 @@ class Part:
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """What it gives; `interpret` computes the same, if that can be done."""
         given = taken(self.piece, values)
-        pays = not self.role.repeated or self._pays(given)
-        if interpret is not None and not pays:
+        if interpret is not None and self.role.repeated and not self._pays(given):
             try:
                 return interpret()
             except PopgraphError:
                 pass  # The program says whether that was an error.
-        made = self._runner(given)
+        made = self._runner.made.run(given)
         for name, shape in self.piece.shapes.items():
             made[name] = _cut(made[name], made[shape])
         return {value: made[name] for name, value in self.piece.outputs.items()}
