@@ -307,6 +307,25 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(found, op.output.type),)
 
 
+def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
+    boxes, keys, limit, threshold = logical([*op.operands], memories)
+    suppresses, (batches, rows, _) = Body(op.body.block), op.sizes
+    found = np.full((batches, rows, op.count), -1, np.int64)
+    for batch, row in np.ndindex(batches, rows):
+        kept: list[int] = []
+        order = np.argsort(~keys[batch, row])[: np.count_nonzero(keys[batch, row])]
+        for at in order.tolist():
+            if len(kept) >= min(op.count, int(limit)):
+                break
+            sides = [*boxes[batch, kept].T, *boxes[batch, [at] * len(kept)].T]
+            (over,) = suppresses((), [*sides, np.broadcast_to(threshold, len(kept))])
+            if not np.any(over):
+                kept.append(at)
+        found[batch, row, : len(kept)] = kept
+    spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.heap, op.kept)]
+    return stored(op, [found, *spare])
+
+
 def place_in_order(before: Body, row: Array, at: int) -> int:
     """How many elements of a row come before one: of equals, those at lower positions."""
     element_ = np.broadcast_to(row[at], row.shape)
@@ -364,6 +383,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.PositionsOp: run_positions,
+    tile.SuppressOp: run_suppress,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

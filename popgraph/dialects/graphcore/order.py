@@ -19,6 +19,7 @@ from popgraph.dialects.graphcore.base import (
     operation,
     shape_of,
 )
+from popgraph.support import shapes
 
 
 @operation
@@ -89,3 +90,72 @@ class PositionsOp(Reduction):
         positions = np.flatnonzero(mask)
         found[: len(positions)] = positions
         return (found,)
+
+
+@operation
+class SuppressOp(Reduction):
+    """
+    Of each row, the candidates whose boxes overlap no better one's by much, best first; then -1.
+
+    ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
+    first: the upper half is the order of a score (0: no candidate), the lower half the complement
+    of the position. `boxes` [batches, n, 4] are corners. The overlap is the intersection divided by
+    the union, and too much above `threshold`; at most `limit` are kept, and `count` of each row.
+    """
+
+    name = "graphcore.suppress"
+    boxes = operand_def(TensorType)
+    keys = operand_def(TensorType)
+    limit = operand_def(TensorType)
+    threshold = operand_def(TensorType)
+    count = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self, boxes: Operand, keys: Operand, limit: Operand, threshold: Operand, *, count: int
+    ) -> None:
+        super().__init__([boxes, keys, limit, threshold], {"count": count})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        boxes, keys = shape_of(self.boxes), shape_of(self.keys)
+        if len(keys) != 3 or boxes != (keys[0], keys[2], 4):
+            raise self.fail(
+                f"boxes of {shapes.text(boxes)} do not fit keys of {shapes.text(keys)}",
+                "keys are [batches, rows, n], boxes [batches, n, 4]",
+            )
+        return (TensorType(i64, (*keys[:2], integer(self.count))),)
+
+    def evaluate(
+        self, boxes: Array, keys: Array, limit: Array, threshold: Array
+    ) -> tuple[Array, ...]:
+        count = integer(self.count)
+        found = np.full((*keys.shape[:2], count), -1, np.int64)
+        for batch, row in np.ndindex(*keys.shape[:2]):
+            kept = _kept_boxes(boxes[batch], keys[batch, row], min(count, int(limit)), threshold)
+            found[batch, row, : len(kept)] = kept
+        return (found,)
+
+
+def _kept_boxes(boxes: Array, keys: Array, limit: int, threshold: Array) -> list[int]:
+    """The positions of the boxes that no better one suppresses, best first."""
+    order = np.argsort(~keys, kind="stable")[: np.count_nonzero(keys)]
+    kept: list[int] = []
+    for at in order.tolist():
+        if len(kept) >= limit:
+            break
+        if not _overlaps(boxes[kept], boxes[at], threshold).any():
+            kept.append(at)
+    return kept
+
+
+def _overlaps(kept: Array, box: Array, threshold: Array) -> Array:
+    """For each of some boxes, whether another one overlaps it by more than a threshold."""
+    high, low = np.minimum(kept[:, 2:], box[2:]), np.maximum(kept[:, :2], box[:2])
+    common = (high - low)[:, 0] * (high - low)[:, 1]
+    areas = (kept[:, 2] - kept[:, 0]) * (kept[:, 3] - kept[:, 1])
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    whole = areas + area - common
+    with np.errstate(all="ignore"):
+        meets = (high > low).all(axis=1) & (areas > 0) & (area > 0) & (whole > 0)
+        found: Array = meets & (common / whole > threshold)
+    return found

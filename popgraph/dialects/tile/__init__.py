@@ -32,13 +32,13 @@ from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
     MapOp,
-    PositionsOp,
     ReduceOp,
     ScatterOp,
     Structured,
     TopKOp,
     YieldOp,
 )
+from popgraph.dialects.tile.structured.selection import PositionsOp, SuppressOp
 from popgraph.dialects.tile.structured.winograd import (
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -59,6 +59,7 @@ STRUCTURED = (
     ReduceOp,
     ScatterOp,
     StartExchangeOp,
+    SuppressOp,
     TopKOp,
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -145,6 +146,7 @@ __all__ = [
     "SendOp",
     "StartExchangeOp",
     "Structured",
+    "SuppressOp",
     "TopKOp",
     "TransformGradientTilesOp",
     "TransformTilesOp",

@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     TensorType,
-    i1,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -414,33 +413,3 @@ class TopKOp(IRDLOperation):
         if self.output.type.element_type != i64 or not 0 <= self.count <= self.sizes[1]:
             raise VerifyException("the result has as many i64 positions as a row has, or fewer")
         check_block("body", self.body.block, [element(self.rows)] * 2)
-
-
-@irdl_op_definition
-class PositionsOp(IRDLOperation):
-    """The positions of the true elements of a list in ascending order, followed by zeros."""
-
-    name = "tile.positions"
-    mask = operand_def(TensorType)
-    output = result_def(TensorType)
-    traits = traits_def(Pure())
-    assembly_format = "$mask `:` type($mask) attr-dict `->` type($output)"
-
-    def __init__(self, mask: SSAValue) -> None:
-        assert isinstance(mask.type, TensorType)
-        Operation.__init__(
-            self, operands=[mask], result_types=[tensor_type(i64, mask.type.get_shape())]
-        )
-
-    @property
-    def sizes(self) -> Shape:
-        """The length of the list."""
-        assert isinstance(self.mask.type, TensorType)
-        return self.mask.type.get_shape()
-
-    def verify_(self) -> None:
-        assert isinstance(self.mask.type, TensorType) and isinstance(self.output.type, TensorType)
-        if self.mask.type.element_type != i1 or len(self.sizes) != 1:
-            raise VerifyException("the mask is a list of booleans")
-        if self.output.type.element_type != i64 or self.output.type.get_shape() != self.sizes:
-            raise VerifyException("the result has an i64 position for each element of the mask")

@@ -42,6 +42,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgMinOp: reductions.lower_position,
     gc.ArgTopKOp: order.lower_arg_top_k,
     gc.PositionsOp: lambda op: tile.PositionsOp(op.mask).output,
+    gc.SuppressOp: order.lower_suppress,
     gc.MatMulOp: contractions.lower_mat_mul,
     gc.ConvOp: contractions.lower_conv,
     gc.DotMatMulOp: contractions.lower_mat_mul,

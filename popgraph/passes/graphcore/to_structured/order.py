@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import ArgTopKOp
+from popgraph.dialects.graphcore import ArgTopKOp, SuppressOp
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.scalars import Kind
-from popgraph.passes.graphcore.to_structured.elements import Operand, body, entered, kind_of
+from popgraph.passes.graphcore.to_structured.elements import (
+    Operand,
+    body,
+    entered,
+    kind_of,
+    number,
+)
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
 from popgraph.passes.graphcore.to_structured.scalars import compare
 from popgraph.support.shapes import prod
@@ -52,3 +60,34 @@ def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
     if order == sorted(order):
         return value
     return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])
+
+
+def lower_suppress(op: SuppressOp) -> SSAValue:
+    """y = suppress(boxes, keys, limit, threshold)  ->  tile.suppress, which computes overlaps"""
+    kept = tile.SuppressOp([*op.operands], integer(op.count), body([f32] * 9, _overlaps))
+    return kept.positions
+
+
+def _overlaps(*numbers: SSAValue) -> Operand:
+    """intersection / union > threshold, for two boxes (y0, x0, y1, x1) that have an area."""
+    *sides, threshold = numbers
+    first, second = sides[:4], sides[4:]
+    zero = number(0, f32)
+    spans, edges = [], []
+    for low, high in ((0, 2), (1, 3)):
+        start = arith.MaximumfOp(first[low], second[low])
+        end = arith.MinimumfOp(first[high], second[high])
+        spans.append(arith.SubfOp(end, start))
+        edges.append(arith.CmpfOp(end, start, "ogt"))
+    common = arith.MulfOp(*spans)
+    areas = [
+        arith.MulfOp(arith.SubfOp(box[2], box[0]), arith.SubfOp(box[3], box[1]))
+        for box in (first, second)
+    ]
+    whole = arith.SubfOp(arith.AddfOp(*areas), common)
+    tests = [
+        *edges,
+        *(arith.CmpfOp(area, zero, "ogt") for area in (*areas, whole)),
+        arith.CmpfOp(arith.DivfOp(common, whole), threshold, "ogt"),
+    ]
+    return reduce(arith.AndIOp, tests)

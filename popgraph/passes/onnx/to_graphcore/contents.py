@@ -60,7 +60,7 @@ scan ai.onnx Scan
 scatter_reduce ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
 signals ai.onnx DFT STFT MelWeightMatrix
-selections ai.popgraph NonZero Compress
+selections ai.popgraph NonZero Compress NonMaxSuppression
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier

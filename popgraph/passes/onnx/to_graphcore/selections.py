@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
@@ -21,9 +22,10 @@ from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.support import dtypes
 from popgraph.support.errors import NeedsHostError
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 
 I64 = dtypes.BY_NAME["i64"]
+U64 = dtypes.BY_NAME["u64"]
 U32 = dtypes.BY_NAME["u32"]
 """Positions are divided in it: 64 bits take three times as long."""
 
@@ -40,7 +42,7 @@ def shape_with(node: Node, sizes: Sequence[int | Operand]) -> Operand:
         node.literal(np.array([size])) if isinstance(size, int) else gc.ReshapeOp(size, shape=(1,))
         for size in sizes
     ]
-    return gc.ConcatOp(parts, axis=0) if len(parts) > 1 else parts[0]
+    return joined(parts, axis=0)
 
 
 @lowers("NonZero", domain=OWN)
@@ -53,27 +55,28 @@ def non_zero(node: Node) -> Lowered:
     if node.dtype.name != "bool":
         mask = gc.CompareOp(mask, node.scalar(0), predicate="ne").result
     flat = reshaped(mask, (count,))
-    positions: Operand = gc.PositionsOp(flat)
-    if len(shape) > 1:
-        positions = _digits(node, positions)
-    found = gc.ReshapeOp(positions, shape=(len(shape), count))
+    rows = _digits(node, gc.PositionsOp(flat), shape)
+    found = joined([gc.ReshapeOp(row, shape=(1, count)) for row in rows], axis=0)
     return [found, shape_with(node, [len(shape), count_of(flat)])]
 
 
-def _digits(node: Node, positions: Operand) -> Operand:
-    """Positions in flat data as indices along each of its axes, a row for each axis."""
-    shape = node.shape
-    kind = U32 if prod(shape) < 1 << 32 else dtypes.BY_NAME["u64"]
+def joined(parts: Sequence[Operand], axis: int) -> Operand:
+    return gc.ConcatOp(parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+def _digits(node: Node, positions: Operand, shape: Shape) -> list[Operand]:
+    """Positions in flat data of this shape as indices along each of its axes."""
+    if len(shape) == 1:
+        return [positions]
+    kind = U32 if prod(shape) < 1 << 32 else U64
     rest: Operand = cast(positions, kind)
-    rows: list[Operand] = []
+    found: list[Operand] = []
     for size in reversed(shape[1:]):
         by = node.scalar(max(1, size), kind)
         above = gc.DivOp(rest, by)
-        rows.append(gc.SubOp(rest, gc.MulOp(above, by)))
+        found.append(cast(gc.SubOp(rest, gc.MulOp(above, by)), I64))
         rest = above
-    rows.append(rest)
-    each = [gc.ReshapeOp(cast(row, I64), shape=(1, prod(shape))) for row in reversed(rows)]
-    return gc.ConcatOp(each, axis=0)
+    return [cast(rest, I64), *reversed(found)]
 
 
 @lowers("Compress", domain=OWN)
@@ -92,3 +95,72 @@ def compress(node: Node) -> Lowered:
     sizes: list[int | Operand] = list(shape)
     sizes[axis] = count_of(condition)
     return [found, shape_with(node, sizes)]
+
+
+@lowers("NonMaxSuppression", domain=OWN)
+def non_max_suppression(node: Node) -> Lowered:
+    """Of each class of each batch, the boxes that no better one overlaps by much."""
+    batches, rows, length = shape_of(node[1])
+    limit = node.optional(2)
+    known = None if limit is None else node.lowering.array(limit)
+    most = 0 if limit is None else length if known is None else int(known.reshape(())[()])
+    count = max(0, min(most, length))
+    if limit is None or 0 in (count, batches, rows):
+        return [node.literal(np.zeros((0, 3), np.int64)), node.literal(np.array([0, 3]))]
+    threshold = node.literal(np.float32(0)) if node.optional(3) is None else node[3]
+    kept = gc.SuppressOp(
+        _corners(node),
+        _keys(node),
+        reshaped(limit, ()),
+        reshaped(SSAValue.get(threshold), ()),
+        count=count,
+    )
+    total = batches * rows * count
+    flat = gc.ReshapeOp(kept, shape=(total,))
+    is_kept = gc.CompareOp(flat, whole(node, 0), predicate="ge")
+    positions = gc.PositionsOp(is_kept)
+    boxes = gc.GatherOp(flat, never_negative(positions), axis=0)
+    batch, row, _ = _digits(node, positions, (batches, rows, count))
+    columns = [gc.ReshapeOp(column, shape=(total, 1)) for column in (batch, row, boxes)]
+    return [gc.ConcatOp(columns, axis=1), shape_with(node, [count_of(is_kept), 3])]
+
+
+def _corners(node: Node) -> Operand:
+    """Boxes as their low and their high corners."""
+    halves = [
+        sliced(node[0], {2: (start, 2, 1)}) for start in (0, 2)
+    ]
+    if node.integer("center_point_box"):
+        center, size = halves
+        half = gc.MulOp(size, node.literal(np.float32(0.5)))
+        low, high = gc.SubOp(center, half), gc.AddOp(center, half)
+    else:
+        low, high = gc.MinOp(*halves), gc.MaxOp(*halves)
+    return gc.ConcatOp([low, high], axis=2)
+
+
+def _keys(node: Node) -> Operand:
+    """
+    What orders candidates: scores as integers, and positions backwards, so that no two are equal.
+
+    Floats are ordered like their bits, negative ones backwards. A NaN comes last, or is no
+    candidate where there is a threshold; of equal scores the lower position comes first.
+    """
+    scores = node[1]
+    bits = cast(gc.BitcastOp(gc.AddOp(scores, node.literal(np.float32(0))), to=i32), I64)
+    negative = gc.CompareOp(bits, whole(node, 0), predicate="lt")
+    upwards = gc.AddOp(bits, whole(node, 1 << 31))
+    order: Operand = gc.WhereOp(negative, gc.SubOp(whole(node, -1), bits), upwards)
+    order = gc.WhereOp(gc.IsNanOp(scores), whole(node, 1), order)
+    if node.optional(4) is not None:
+        least = reshaped(node[4], ())
+        better = gc.CompareOp(scores, least, predicate="gt")
+        order = gc.WhereOp(better, order, whole(node, 0))
+    shape = shape_of(scores)
+    backwards = gc.SubOp(
+        whole(node, (1 << 32) - 1), gc.IotaOp(shape=shape, axis=len(shape) - 1, dtype=i64)
+    )
+    places = cast(backwards, U64)
+    high = gc.MulOp(cast(order, U64), node.scalar(1 << 32, U64))
+    none = gc.CompareOp(order, whole(node, 0), predicate="eq")
+    return gc.WhereOp(none, node.scalar(0, U64), gc.AddOp(high, places))

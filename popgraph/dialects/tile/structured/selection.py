@@ -1,0 +1,151 @@
+"""Selections of which data decide the size: results up to a bound, the rest is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import Float32Type, IntegerType, Signedness, TensorType, i1, i64
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.tile.structured.ops import check_block
+from popgraph.support.shapes import Shape
+
+KEY = IntegerType(64, Signedness.UNSIGNED)
+"""What orders candidates: see `tile.suppress`."""
+F32 = Float32Type()
+SIDES = 4
+"""Numbers of a box."""
+
+
+@irdl_op_definition
+class PositionsOp(IRDLOperation):
+    """The positions of the true elements of a list in ascending order, followed by zeros."""
+
+    name = "tile.positions"
+    mask = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$mask `:` type($mask) attr-dict `->` type($output)"
+
+    def __init__(self, mask: SSAValue) -> None:
+        assert isinstance(mask.type, TensorType)
+        Operation.__init__(
+            self, operands=[mask], result_types=[tensor_type(i64, mask.type.get_shape())]
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The length of the list."""
+        assert isinstance(self.mask.type, TensorType)
+        return self.mask.type.get_shape()
+
+    def verify_(self) -> None:
+        assert isinstance(self.mask.type, TensorType) and isinstance(self.output.type, TensorType)
+        if self.mask.type.element_type != i1 or len(self.sizes) != 1:
+            raise VerifyException("the mask is a list of booleans")
+        if self.output.type.element_type != i64 or self.output.type.get_shape() != self.sizes:
+            raise VerifyException("the result has an i64 position for each element of the mask")
+
+
+@irdl_op_definition
+class SuppressOp(IRDLOperation):
+    """
+    Of each row, the candidates that no better one suppresses, best first; then -1.
+
+    `keys` [batches, rows, n] order the candidates of a row, the largest first. The upper half of a
+    key is the order of a score (0: no candidate), the lower half is the complement of the position,
+    so that no two are equal. `boxes` [batches, n, 4] are those of all positions. A candidate is
+    kept unless `body(kept box, its box, threshold)` holds for one that is, as long as fewer than
+    `limit` are.
+
+    `heap` and `kept` are memory for the kernel; nothing reads them.
+    """
+
+    name = "tile.suppress"
+    boxes = operand_def(TensorType)
+    keys = operand_def(TensorType)
+    limit = operand_def(TensorType)
+    threshold = operand_def(TensorType)
+    body = region_def("single_block")
+    positions = result_def(TensorType)
+    heap = result_def(TensorType)
+    kept = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$boxes `,` $keys `limit` $limit `threshold` $threshold `:` type($boxes) `,` type($keys) "
+        "`,` type($limit) `,` type($threshold) $body attr-dict `->` type($positions) `,` "
+        "type($heap) `,` type($kept)"
+    )
+
+    def __init__(self, operands: Sequence[SSAValue], count: int, body: Region) -> None:
+        """`operands` are boxes, keys, limit and threshold; `count` are the positions of a row."""
+        assert isinstance(operands[1].type, TensorType)
+        batches, rows, length = operands[1].type.get_shape()
+        Operation.__init__(
+            self,
+            operands=operands,
+            regions=[body],
+            result_types=[
+                tensor_type(i64, (batches, rows, count)),
+                tensor_type(KEY, (length,)),
+                tensor_type(F32, (SIDES, padded(count))),
+            ],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of batches, of the rows of each, and of the candidates of a row."""
+        assert isinstance(self.keys.type, TensorType)
+        return self.keys.type.get_shape()
+
+    @property
+    def count(self) -> int:
+        """How many positions of each row there are."""
+        assert isinstance(self.positions.type, TensorType)
+        return self.positions.type.get_shape()[-1]
+
+    def verify_(self) -> None:
+        types = [value.type for value in self.operands]
+        assert all(isinstance(type_, TensorType) for type_ in types)
+        if types[1].element_type != KEY or len(self.sizes) != 3:  # type: ignore[attr-defined]
+            raise VerifyException("keys are ui64, by batches, rows and candidates")
+        batches, rows, length = self.sizes
+        expected: list[Attribute] = [
+            TensorType(F32, (batches, length, SIDES)),
+            types[1],
+            TensorType(i64, ()),
+            TensorType(F32, ()),
+        ]
+        if types != expected:
+            raise VerifyException("boxes are f32[batches, candidates, 4], limit i64, threshold f32")
+        made = [
+            TensorType(i64, (batches, rows, self.count)),
+            TensorType(KEY, (length,)),
+            TensorType(F32, (SIDES, padded(self.count))),
+        ]
+        if [value.type for value in self.results] != made:
+            raise VerifyException("the results are positions of each row, a heap, and kept boxes")
+        check_block("body", self.body.block, [F32] * (2 * SIDES + 1))
+        end = self.body.block.last_op
+        if end is None or [value.type for value in end.operands] != [i1]:
+            raise VerifyException("the body yields whether a box is suppressed")
+
+
+def padded(count: int) -> int:
+    """Boxes that there is memory for: whole vectors of any machine, and one that is empty."""
+    return -(-count // LANES) * LANES + LANES
+
+
+LANES = 16
+"""Floats of the widest vectors, 64 bytes."""
