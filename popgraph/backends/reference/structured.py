@@ -310,6 +310,7 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
 def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
     boxes, keys, limit, threshold = logical([*op.operands], memories)
     suppresses, (batches, rows, _) = Body(op.body.block), op.sizes
+    boxes = np.stack(Body(op.corners.block)((), [*np.moveaxis(boxes, -1, 0)]), axis=-1)
     found = np.full((batches, rows, op.count), -1, np.int64)
     for batch, row in np.ndindex(batches, rows):
         kept: list[int] = []

@@ -99,8 +99,9 @@ class SuppressOp(Reduction):
 
     ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
     first: the upper half is the order of a score (0: no candidate), the lower half the complement
-    of the position. `boxes` [batches, n, 4] are corners. The overlap is the intersection divided by
-    the union, and too much above `threshold`; at most `limit` are kept, and `count` of each row.
+    of the position. `boxes` [batches, n, 4] are two opposite corners, or `centered`: the center and
+    the size. The overlap is the intersection divided by the union, and too much above `threshold`;
+    at most `limit` are kept, and `count` of each row.
     """
 
     name = "graphcore.suppress"
@@ -109,12 +110,21 @@ class SuppressOp(Reduction):
     limit = operand_def(TensorType)
     threshold = operand_def(TensorType)
     count = prop_def(IntegerAttr)
+    centered = prop_def(BoolAttr)
     result = result_def(TensorType)
 
     def __init__(
-        self, boxes: Operand, keys: Operand, limit: Operand, threshold: Operand, *, count: int
+        self,
+        boxes: Operand,
+        keys: Operand,
+        limit: Operand,
+        threshold: Operand,
+        *,
+        count: int,
+        centered: bool = False,
     ) -> None:
-        super().__init__([boxes, keys, limit, threshold], {"count": count})
+        held = {"count": count, "centered": centered}
+        super().__init__([boxes, keys, limit, threshold], held)
 
     def infer(self) -> tuple[Tensor, ...]:
         boxes, keys = shape_of(self.boxes), shape_of(self.keys)
@@ -130,6 +140,13 @@ class SuppressOp(Reduction):
     ) -> tuple[Array, ...]:
         count = integer(self.count)
         found = np.full((*keys.shape[:2], count), -1, np.int64)
+        first, second = boxes[..., :2], boxes[..., 2:]
+        if flag(self.centered):
+            half = second * np.float32(0.5)
+            low, high = first - half, first + half
+        else:
+            low, high = np.minimum(first, second), np.maximum(first, second)
+        boxes = np.concatenate([low, high], axis=-1)
         for batch, row in np.ndindex(*keys.shape[:2]):
             kept = _kept_boxes(boxes[batch], keys[batch, row], min(count, int(limit)), threshold)
             found[batch, row, : len(kept)] = kept

@@ -65,9 +65,9 @@ class SuppressOp(IRDLOperation):
 
     `keys` [batches, rows, n] order the candidates of a row, the largest first. The upper half of a
     key is the order of a score (0: no candidate), the lower half is the complement of the position,
-    so that no two are equal. `boxes` [batches, n, 4] are those of all positions. A candidate is
-    kept unless `body(kept box, its box, threshold)` holds for one that is, as long as fewer than
-    `limit` are.
+    so that no two are equal. `boxes` [batches, n, 4] are those of all positions; `corners` makes
+    low and high corners of one. A candidate is kept unless `body(kept corners, its corners,
+    threshold)` holds for one that is, as long as fewer than `limit` are.
 
     `heap` and `kept` are memory for the kernel; nothing reads them.
     """
@@ -77,6 +77,7 @@ class SuppressOp(IRDLOperation):
     keys = operand_def(TensorType)
     limit = operand_def(TensorType)
     threshold = operand_def(TensorType)
+    corners = region_def("single_block")
     body = region_def("single_block")
     positions = result_def(TensorType)
     heap = result_def(TensorType)
@@ -84,18 +85,20 @@ class SuppressOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = (
         "$boxes `,` $keys `limit` $limit `threshold` $threshold `:` type($boxes) `,` type($keys) "
-        "`,` type($limit) `,` type($threshold) $body attr-dict `->` type($positions) `,` "
+        "`,` type($limit) `,` type($threshold) `corners` $corners $body attr-dict `->` type($positions) `,` "
         "type($heap) `,` type($kept)"
     )
 
-    def __init__(self, operands: Sequence[SSAValue], count: int, body: Region) -> None:
+    def __init__(
+        self, operands: Sequence[SSAValue], count: int, corners: Region, body: Region
+    ) -> None:
         """`operands` are boxes, keys, limit and threshold; `count` are the positions of a row."""
         assert isinstance(operands[1].type, TensorType)
         batches, rows, length = operands[1].type.get_shape()
         Operation.__init__(
             self,
             operands=operands,
-            regions=[body],
+            regions=[corners, body],
             result_types=[
                 tensor_type(i64, (batches, rows, count)),
                 tensor_type(KEY, (length,)),
@@ -136,6 +139,7 @@ class SuppressOp(IRDLOperation):
         ]
         if [value.type for value in self.results] != made:
             raise VerifyException("the results are positions of each row, a heap, and kept boxes")
+        check_block("corners", self.corners.block, [F32] * SIDES)
         check_block("body", self.body.block, [F32] * (2 * SIDES + 1))
         end = self.body.block.last_op
         if end is None or [value.type for value in end.operands] != [i1]:

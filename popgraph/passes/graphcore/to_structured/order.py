@@ -64,8 +64,28 @@ def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
 
 def lower_suppress(op: SuppressOp) -> SSAValue:
     """y = suppress(boxes, keys, limit, threshold)  ->  tile.suppress, which computes overlaps"""
-    kept = tile.SuppressOp([*op.operands], integer(op.count), body([f32] * 9, _overlaps))
-    return kept.positions
+    corners = body([f32] * 4, _centered if flag(op.centered) else _sorted)
+    overlaps = body([f32] * 9, _overlaps)
+    return tile.SuppressOp([*op.operands], integer(op.count), corners, overlaps).positions
+
+
+def _sorted(*box: SSAValue) -> list[Operand]:
+    """Two corners as the low one and the high one."""
+    return [
+        join(box[axis], box[axis + 2])
+        for join in (arith.MinimumfOp, arith.MaximumfOp)
+        for axis in (0, 1)
+    ]
+
+
+def _centered(*box: SSAValue) -> list[Operand]:
+    """A center and a size as corners."""
+    halves = [arith.MulfOp(size, number(0.5, f32)) for size in box[2:]]
+    return [
+        join(center, half)
+        for join in (arith.SubfOp, arith.AddfOp)
+        for center, half in zip(box[:2], halves, strict=True)
+    ]
 
 
 def _overlaps(*numbers: SSAValue) -> Operand:

@@ -109,11 +109,12 @@ def non_max_suppression(node: Node) -> Lowered:
         return [node.literal(np.zeros((0, 3), np.int64)), node.literal(np.array([0, 3]))]
     threshold = node.literal(np.float32(0)) if node.optional(3) is None else node[3]
     kept = gc.SuppressOp(
-        _corners(node),
+        node[0],
         _keys(node),
         reshaped(limit, ()),
         reshaped(SSAValue.get(threshold), ()),
         count=count,
+        centered=bool(node.integer("center_point_box")),
     )
     total = batches * rows * count
     flat = gc.ReshapeOp(kept, shape=(total,))
@@ -123,20 +124,6 @@ def non_max_suppression(node: Node) -> Lowered:
     batch, row, _ = _digits(node, positions, (batches, rows, count))
     columns = [gc.ReshapeOp(column, shape=(total, 1)) for column in (batch, row, boxes)]
     return [gc.ConcatOp(columns, axis=1), shape_with(node, [count_of(is_kept), 3])]
-
-
-def _corners(node: Node) -> Operand:
-    """Boxes as their low and their high corners."""
-    halves = [
-        sliced(node[0], {2: (start, 2, 1)}) for start in (0, 2)
-    ]
-    if node.integer("center_point_box"):
-        center, size = halves
-        half = gc.MulOp(size, node.literal(np.float32(0.5)))
-        low, high = gc.SubOp(center, half), gc.AddOp(center, half)
-    else:
-        low, high = gc.MinOp(*halves), gc.MaxOp(*halves)
-    return gc.ConcatOp([low, high], axis=2)
 
 
 def _keys(node: Node) -> Operand:

@@ -158,6 +158,7 @@ class _Row:
             )
             for side in range(SIDES)
         ]
+        box = inline(IterationPoint(writer, ()), self.op.corners.block, box)
         number = self._number(count)
         free = writer.add(arith.CmpiOp(number, most, "slt"))
         alone = writer.add(
