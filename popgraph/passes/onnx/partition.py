@@ -36,7 +36,7 @@ DATA_DECIDE_SIZES = frozenset(
 )
 """ONNX's operators whose results have as many elements as the data say."""
 
-BOUNDED = frozenset({"NonZero", "Compress", "NonMaxSuppression"})
+BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
 """Those of them that programs compute up to a bound, with the shape that the data say."""
 
 LOOKED_UP = frozenset({"TfIdfVectorizer"})
