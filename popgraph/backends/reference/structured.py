@@ -307,6 +307,12 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(found, op.output.type),)
 
 
+def run_order(op: tile.OrderOp, memory: Array) -> tuple[Array, ...]:
+    (keys,) = logical([op.keys], [memory])
+    spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.sorting, op.places)]
+    return stored(op, [np.argsort(keys, kind="stable").astype(np.int64), *spare])
+
+
 def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
     boxes, keys, limit, threshold = logical([*op.operands], memories)
     suppresses, (batches, rows, _) = Body(op.body.block), op.sizes
@@ -385,6 +391,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.TopKOp: run_top_k,
     tile.PositionsOp: run_positions,
     tile.SuppressOp: run_suppress,
+    tile.OrderOp: run_order,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

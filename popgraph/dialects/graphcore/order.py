@@ -10,6 +10,7 @@ from popgraph.dialects.graphcore.base import (
     BOOLS,
     ORDERED,
     Array,
+    Elements,
     Operand,
     Reduction,
     Tensor,
@@ -20,6 +21,9 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.support import shapes
+
+
+KEYS = Elements("u64", frozenset({"u64"}))
 
 
 @operation
@@ -90,6 +94,33 @@ class PositionsOp(Reduction):
         positions = np.flatnonzero(mask)
         found[: len(positions)] = positions
         return (found,)
+
+
+@operation
+class ArgSortOp(Reduction):
+    """
+    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+
+    Only the low `bits` of a key may be other than zero.
+    """
+
+    name = "graphcore.arg_sort"
+    keys = operand_def(TensorType)
+    bits = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, keys: Operand, *, bits: int = 64) -> None:
+        super().__init__([keys], {"bits": bits})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(KEYS, self.keys)
+        shape = shape_of(self.keys)
+        if len(shape) != 1:
+            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+        return (TensorType(i64, shape),)
+
+    def evaluate(self, keys: Array) -> tuple[Array, ...]:
+        return (np.argsort(keys, kind="stable").astype(np.int64),)
 
 
 @operation

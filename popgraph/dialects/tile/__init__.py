@@ -38,7 +38,7 @@ from popgraph.dialects.tile.structured.ops import (
     TopKOp,
     YieldOp,
 )
-from popgraph.dialects.tile.structured.selection import PositionsOp, SuppressOp
+from popgraph.dialects.tile.structured.selection import OrderOp, PositionsOp, SuppressOp
 from popgraph.dialects.tile.structured.winograd import (
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -54,6 +54,7 @@ STRUCTURED = (
     IndexOp,
     MapOp,
     NestOp,
+    OrderOp,
     PackOp,
     PositionsOp,
     ReduceOp,
@@ -128,6 +129,7 @@ __all__ = [
     "MappingAttr",
     "NestOp",
     "Nested",
+    "OrderOp",
     "PackOp",
     "PartsAttr",
     "PickOp",

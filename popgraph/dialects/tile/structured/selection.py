@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import Float32Type, IntegerType, Signedness, TensorType, i1, i64
+from xdsl.dialects.builtin import (
+    Float32Type,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    TensorType,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    prop_def,
     region_def,
     result_def,
     traits_def,
@@ -17,7 +27,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.structured.ops import check_block
 from popgraph.support.shapes import Shape
 
@@ -144,6 +154,59 @@ class SuppressOp(IRDLOperation):
         end = self.body.block.last_op
         if end is None or [value.type for value in end.operands] != [i1]:
             raise VerifyException("the body yields whether a box is suppressed")
+
+
+@irdl_op_definition
+class OrderOp(IRDLOperation):
+    """
+    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+
+    Only the low `bits` of a key are not zero. `sorting` and `places` are memory for the kernel, two
+    halves each; nothing reads them.
+    """
+
+    name = "tile.order"
+    keys = operand_def(TensorType)
+    bits = prop_def(IntegerAttr)
+    positions = result_def(TensorType)
+    sorting = result_def(TensorType)
+    places = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$keys `:` type($keys) `bits` $bits attr-dict `->` type($positions) `,` type($sorting) "
+        "`,` type($places)"
+    )
+
+    def __init__(self, keys: SSAValue, bits: int) -> None:
+        assert isinstance(keys.type, TensorType)
+        (length,) = keys.type.get_shape()
+        types = _types_of_order(length)
+        Operation.__init__(
+            self, operands=[keys], properties={"bits": whole(bits)}, result_types=types
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of keys."""
+        assert isinstance(self.keys.type, TensorType)
+        return self.keys.type.get_shape()
+
+    def verify_(self) -> None:
+        assert isinstance(self.keys.type, TensorType)
+        if self.keys.type.element_type != KEY or len(self.sizes) != 1:
+            raise VerifyException("keys are a list of ui64")
+        if not 0 < self.bits.value.data <= 64:
+            raise VerifyException("keys have 1 to 64 bits")
+        if [value.type for value in self.results] != _types_of_order(self.sizes[0]):
+            raise VerifyException("the results are positions, and twice as many keys and places")
+
+
+def _types_of_order(length: int) -> list[Attribute]:
+    return [
+        tensor_type(i64, (length,)),
+        tensor_type(KEY, (2 * length,)),
+        tensor_type(i32, (2 * length,)),
+    ]
 
 
 def padded(count: int) -> int:

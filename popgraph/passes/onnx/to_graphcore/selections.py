@@ -126,18 +126,23 @@ def non_max_suppression(node: Node) -> Lowered:
     return [gc.ConcatOp(columns, axis=1), shape_with(node, [count_of(is_kept), 3])]
 
 
+def bits_in_order(node: Node, floats: SSAValue) -> Operand:
+    """f32 as i64 from 0 to 2**32, in the order of the numbers; NaNs are anywhere."""
+    bits = cast(gc.BitcastOp(gc.AddOp(floats, node.literal(np.float32(0))), to=i32), I64)
+    negative = gc.CompareOp(bits, whole(node, 0), predicate="lt")
+    upwards = gc.AddOp(bits, whole(node, 1 << 31))
+    return gc.WhereOp(negative, gc.SubOp(whole(node, -1), bits), upwards)
+
+
 def _keys(node: Node) -> Operand:
     """
     What orders candidates: scores as integers, and positions backwards, so that no two are equal.
 
-    Floats are ordered like their bits, negative ones backwards. A NaN comes last, or is no
-    candidate where there is a threshold; of equal scores the lower position comes first.
+    A NaN comes last, or is no candidate where there is a threshold; of equal scores the lower
+    position comes first.
     """
     scores = node[1]
-    bits = cast(gc.BitcastOp(gc.AddOp(scores, node.literal(np.float32(0))), to=i32), I64)
-    negative = gc.CompareOp(bits, whole(node, 0), predicate="lt")
-    upwards = gc.AddOp(bits, whole(node, 1 << 31))
-    order: Operand = gc.WhereOp(negative, gc.SubOp(whole(node, -1), bits), upwards)
+    order: Operand = bits_in_order(node, scores)
     order = gc.WhereOp(gc.IsNanOp(scores), whole(node, 1), order)
     if node.optional(4) is not None:
         least = reshaped(node[4], ())

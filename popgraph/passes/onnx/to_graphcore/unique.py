@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
+from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
@@ -16,7 +17,13 @@ from popgraph.passes.onnx.to_graphcore.indexing import never_negative, whole
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
-from popgraph.passes.onnx.to_graphcore.selections import I64, count_of, shape_with
+from popgraph.passes.onnx.to_graphcore.selections import (
+    I64,
+    U64,
+    bits_in_order,
+    count_of,
+    shape_with,
+)
 from popgraph.support import dtypes
 from popgraph.support.errors import NeedsHostError
 from popgraph.support.shapes import Shape, prod
@@ -40,7 +47,7 @@ def unique(node: Node) -> Lowered:
         none, empty = node.literal(np.zeros(0, np.int64)), node.literal(np.zeros(1, np.int64))
         whole_shape = node.literal(np.array(shape, np.int64))
         return [data, none, none, none, whole_shape, empty, empty, empty]
-    order = _sorted(rows)
+    order = _sorted(node, rows)
     groups = _Groups(node, order, _begins(node, _taken(rows, order)))
     if not node.integer("sorted", 1):
         groups = _ByAppearance(node, order, groups.begins, groups)
@@ -81,15 +88,38 @@ def _column(rows: Operand, column: int) -> SSAValue:
     )
 
 
-def _sorted(rows: Operand) -> SSAValue:
+def _keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
+    """Unsigned numbers in the order of the elements, and how many bits they have; NaNs are last."""
+    dtype = dtype_of(values)
+    bits = min(dtype.bits, 64) if not dtype.is_float else 64 if dtype.name == "f64" else 32
+    if dtype.is_float and bits == 32:
+        single = cast(values, dtypes.BY_NAME["f32"])
+        order = gc.WhereOp(
+            gc.IsNanOp(single), whole(node, (1 << 32) - 1), bits_in_order(node, single)
+        )
+        return cast(order, U64), bits
+    if not dtype.is_float:
+        if dtype.name == "bool" or dtype.name.startswith("u"):
+            return cast(values, U64), bits
+        low = node.scalar(1 << (bits - 1), U64)
+        return gc.AddOp(cast(cast(values, I64), U64), low), bits
+    wide = gc.BitcastOp(gc.AddOp(values, node.scalar(0.0, dtype)), to=i64)
+    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
+    upwards = gc.AddOp(cast(wide, U64), node.scalar(1 << 63, U64))
+    order = gc.WhereOp(negative, cast(gc.SubOp(whole(node, -1), wide), U64), upwards)
+    return gc.WhereOp(gc.IsNanOp(values), node.scalar((1 << 64) - 1, U64), order), bits
+
+
+def _sorted(node: Node, rows: Operand) -> SSAValue:
     """The positions of rows in lexicographic order: stable sorts by the last column first."""
-    length, columns = shape_of(rows)
+    _, columns = shape_of(rows)
     order: SSAValue | None = None
     for column in reversed(range(columns)):
         keys = _column(rows, column)
         if order is not None:
             keys = _taken(keys, order)
-        here = gc.ArgTopKOp(keys, axis=0, count=length, largest=False).result
+        numbers, bits = _keys(node, keys)
+        here = gc.ArgSortOp(numbers, bits=bits).result
         order = here if order is None else _taken(order, here)
     assert order is not None, "rows have columns"
     return order

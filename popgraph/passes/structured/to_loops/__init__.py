@@ -32,6 +32,7 @@ from popgraph.passes.structured.to_loops.copy.exchange import (
 )
 from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
 from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
 from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
 from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
@@ -60,6 +61,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
     tile.SuppressOp: SuppressLoops,
+    tile.OrderOp: OrderLoops,
     tile.AssembleOp: AssembleLoops,
     tile.TransformTilesOp: TransformLoops,
     tile.TransformGradientTilesOp: TransformLoops,
