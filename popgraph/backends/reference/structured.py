@@ -307,6 +307,16 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(found, op.output.type),)
 
 
+def run_segments(op: tile.SegmentsOp, *memories: Array) -> tuple[Array, ...]:
+    rows, starts, ends = logical([*op.operands], memories)
+    body, dtype = Body(op.body.block), numpy_dtype(op.initial.type)  # type: ignore[attr-defined]
+    found = np.full(op.sizes, literal_value(op.initial, op.rows.type.element_type), dtype)
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        for row in rows[start:end]:
+            (found[number],) = body((), [row, found[number]])
+    return (to_physical(found, op.output.type),)
+
+
 def run_order(op: tile.OrderOp, memory: Array) -> tuple[Array, ...]:
     (keys,) = logical([op.keys], [memory])
     spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.sorting, op.places)]
@@ -392,6 +402,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.PositionsOp: run_positions,
     tile.SuppressOp: run_suppress,
     tile.OrderOp: run_order,
+    tile.SegmentsOp: run_segments,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

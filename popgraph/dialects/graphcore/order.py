@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
 from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
@@ -14,6 +14,7 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Reduction,
     Tensor,
+    dtype_of,
     flag,
     integer,
     is_float,
@@ -24,6 +25,8 @@ from popgraph.support import shapes
 
 
 KEYS = Elements("u64", frozenset({"u64"}))
+PLACES = Elements("i64", frozenset({"i64"}))
+SUMMED = Elements("f32, f64, i32 or i64", frozenset({"f32", "f64", "i32", "i64"}))
 
 
 @operation
@@ -121,6 +124,53 @@ class ArgSortOp(Reduction):
 
     def evaluate(self, keys: Array) -> tuple[Array, ...]:
         return (np.argsort(keys, kind="stable").astype(np.int64),)
+
+
+@operation
+class ReduceSegmentsOp(Reduction):
+    """
+    The rows of each segment combined: `y[k] = sum(rows[starts[k]:ends[k]])`, or the maximum.
+
+    Segments lie in the rows, and may overlap; one without rows gives 0, or the lowest number.
+    """
+
+    name = "graphcore.reduce_segments"
+    rows = operand_def(TensorType)
+    starts = operand_def(TensorType)
+    ends = operand_def(TensorType)
+    combine = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self, rows: Operand, starts: Operand, ends: Operand, *, combine: str = "add"
+    ) -> None:
+        super().__init__([rows, starts, ends], {"combine": combine})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(SUMMED, self.rows)
+        self.common_element(PLACES, self.starts, self.ends)
+        rows, starts, ends = map(shape_of, self.operands)
+        if len(rows) != 2 or len(starts) != 1 or starts != ends:
+            raise self.fail(
+                f"rows of {shapes.text(rows)} do not fit starts of {shapes.text(starts)} and ends "
+                f"of {shapes.text(ends)}",
+                "rows are a matrix, starts and ends lists of one length",
+            )
+        if self.combine.data not in ("add", "max"):
+            raise self.fail(f"knows no combination {self.combine.data!r}", "add or max")
+        return (TensorType(element, (*starts, rows[1])),)
+
+    def evaluate(self, rows: Array, starts: Array, ends: Array) -> tuple[Array, ...]:
+        is_sum = self.combine.data == "add"
+        kind = dtype_of(self.rows)
+        wide = rows.astype(np.float64) if kind.is_float else rows
+        nothing = 0 if is_sum else -np.inf if kind.is_float else np.iinfo(kind.numpy).min
+        found = np.full((len(starts), rows.shape[1]), nothing, wide.dtype)
+        for row, start, end in zip(found, starts.tolist(), ends.tolist(), strict=True):
+            if start < end:
+                part = wide[start:end]
+                row[:] = part.sum(axis=0) if is_sum else part.max(axis=0)
+        return (found.astype(kind.numpy),)
 
 
 @operation

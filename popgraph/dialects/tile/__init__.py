@@ -38,7 +38,12 @@ from popgraph.dialects.tile.structured.ops import (
     TopKOp,
     YieldOp,
 )
-from popgraph.dialects.tile.structured.selection import OrderOp, PositionsOp, SuppressOp
+from popgraph.dialects.tile.structured.selection import (
+    OrderOp,
+    PositionsOp,
+    SegmentsOp,
+    SuppressOp,
+)
 from popgraph.dialects.tile.structured.winograd import (
     TransformGradientTilesOp,
     TransformTilesOp,
@@ -59,6 +64,7 @@ STRUCTURED = (
     PositionsOp,
     ReduceOp,
     ScatterOp,
+    SegmentsOp,
     StartExchangeOp,
     SuppressOp,
     TopKOp,
@@ -143,6 +149,7 @@ __all__ = [
     "RunsPrograms",
     "ScatterOp",
     "ScheduleAttr",
+    "SegmentsOp",
     "SelectOp",
     "ThreefryOp",
     "SendOp",

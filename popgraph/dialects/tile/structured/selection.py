@@ -209,6 +209,59 @@ def _types_of_order(length: int) -> list[Attribute]:
     ]
 
 
+@irdl_op_definition
+class SegmentsOp(IRDLOperation):
+    """
+    The rows of each segment combined: `y[k, j] = fold of body over rows[starts[k]:ends[k], j]`.
+
+    It starts at `initial`; `body(element, total)` yields the next total.
+    """
+
+    name = "tile.segments"
+    rows = operand_def(TensorType)
+    starts = operand_def(TensorType)
+    ends = operand_def(TensorType)
+    initial = prop_def(Attribute)
+    body = region_def("single_block")
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$rows `,` $starts `,` $ends `:` type($rows) `,` type($starts) `,` type($ends) "
+        "`initial` $initial $body attr-dict `->` type($output)"
+    )
+
+    def __init__(self, operands: Sequence[SSAValue], initial: Attribute, body: Region) -> None:
+        """`operands` are rows, starts and ends."""
+        rows, starts = operands[0].type, operands[1].type
+        assert isinstance(rows, TensorType) and isinstance(starts, TensorType)
+        shape = (*starts.get_shape(), rows.get_shape()[1])
+        Operation.__init__(
+            self,
+            operands=operands,
+            properties={"initial": initial},
+            regions=[body],
+            result_types=[tensor_type(rows.element_type, shape)],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of segments, and of the elements of a row."""
+        assert isinstance(self.output.type, TensorType)
+        return self.output.type.get_shape()
+
+    def verify_(self) -> None:
+        rows, starts, ends, made = (value.type for value in (*self.operands, self.output))
+        assert isinstance(rows, TensorType) and isinstance(starts, TensorType)
+        if starts != ends or starts.element_type != i64 or len(starts.get_shape()) != 1:
+            raise VerifyException("starts and ends are lists of i64, of one length")
+        if len(rows.get_shape()) != 2:
+            raise VerifyException("rows are a matrix")
+        if made != TensorType(rows.element_type, (*starts.get_shape(), rows.get_shape()[1])):
+            raise VerifyException("the result has a row for each segment")
+        kind = rows.element_type
+        check_block("body", self.body.block, [kind, self.initial.type])  # type: ignore[attr-defined]
+
+
 def padded(count: int) -> int:
     """Boxes that there is memory for: whole vectors of any machine, and one that is empty."""
     return -(-count // LANES) * LANES + LANES

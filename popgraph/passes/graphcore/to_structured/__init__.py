@@ -43,6 +43,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgTopKOp: order.lower_arg_top_k,
     gc.PositionsOp: lambda op: tile.PositionsOp(op.mask).output,
     gc.SuppressOp: order.lower_suppress,
+    gc.ReduceSegmentsOp: order.lower_reduce_segments,
     gc.ArgSortOp: lambda op: tile.OrderOp(op.keys, op.bits.value.data).positions,
     gc.MatMulOp: contractions.lower_mat_mul,
     gc.ConvOp: contractions.lower_conv,

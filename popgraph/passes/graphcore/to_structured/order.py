@@ -10,19 +10,21 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import ArgTopKOp, SuppressOp
+from popgraph.dialects.graphcore import ArgTopKOp, ReduceSegmentsOp, SuppressOp
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
+    attribute,
     body,
     entered,
     kind_of,
     number,
 )
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
-from popgraph.passes.graphcore.to_structured.scalars import compare
+from popgraph.passes.graphcore.to_structured.reductions import INITIAL
+from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
 from popgraph.support.shapes import prod
 
 
@@ -111,3 +113,12 @@ def _overlaps(*numbers: SSAValue) -> Operand:
         arith.CmpfOp(arith.DivfOp(common, whole), threshold, "ogt"),
     ]
     return reduce(arith.AndIOp, tests)
+
+
+def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:
+    """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the function that combines"""
+    kind, combine = tensor_of(op.rows).element_type, op.combine.data
+    join = TABLES[kind_of(kind)][combine]
+    fold = body([kind, kind], lambda element, total: join(total, element))
+    start = attribute(INITIAL[combine](kind), kind)
+    return tile.SegmentsOp([*op.operands], start, fold).output

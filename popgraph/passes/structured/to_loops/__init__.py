@@ -35,6 +35,7 @@ from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
 from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
 from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
+from popgraph.passes.structured.to_loops.elementwise.segments import SegmentsLoops
 from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
 from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
@@ -62,6 +63,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.PositionsOp: PositionsLoops,
     tile.SuppressOp: SuppressLoops,
     tile.OrderOp: OrderLoops,
+    tile.SegmentsOp: SegmentsLoops,
     tile.AssembleOp: AssembleLoops,
     tile.TransformTilesOp: TransformLoops,
     tile.TransformGradientTilesOp: TransformLoops,
