@@ -9,7 +9,16 @@ from itertools import product
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerType, ModuleOp, TensorType, f64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    TensorType,
+    f64,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -39,6 +48,8 @@ SMALL = (2, 1)
 Sizes at which graphs are compared with those of the bounds, so that what changes at some size
 between, such as a branch for long inputs, shows. Programs that differ at 1 alone begin at 2.
 """
+COUNTED = (np.int32, np.int64, np.uint32, np.uint64)
+"""Integers that may be counted from sizes: those of shapes, and of places in flat data."""
 PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851, 6229)
 """Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
 
@@ -177,8 +188,8 @@ class Comparison:
         mine = self.weights.array(op.literal)
         its = self.other_weights.array(other.literal)
         self._same(mine.dtype == its.dtype and mine.ndim == its.ndim, op)
-        if mine.ndim == 0:
-            self._power(op, mine, its)
+        if mine.size == its.size == 1 and mine.shape == its.shape:
+            self._power(op, mine.reshape(()), its.reshape(()))
             return
         self._shapes(mine.shape, its.shape, op)
         front = tuple(slice(0, min(pair)) for pair in zip(mine.shape, its.shape, strict=True))
@@ -186,18 +197,23 @@ class Comparison:
 
     def _count(self, op: Operation, mine: Attribute, its: Attribute) -> None:
         """A number in the body of a map may be computed from sizes."""
-        self._same(isinstance(mine, FloatAttr) and isinstance(its, FloatAttr), op)
-        assert isinstance(mine, FloatAttr) and isinstance(its, FloatAttr)
+        kinds = (FloatAttr, IntegerAttr)
+        self._same(isinstance(mine, kinds) and isinstance(its, kinds), op)
+        assert isinstance(mine, kinds) and isinstance(its, kinds)
         self._same(isinstance(op.parent_op(), tile.MapOp) and mine.type == its.type, op)
+        self._same(not isinstance(mine.type, IndexType), op)
         kind = from_ir(mine.type).numpy
         self._power(op, np.asarray(mine.value.data, kind), np.asarray(its.value.data, kind))
 
     def _power(self, op: Operation, mine: Array, its: Array) -> None:
         """Notes how a number is made of sizes: it is a number times them, or divided by them."""
-        self._same(mine.dtype in (np.float32, np.float64), op)
+        self._same(mine.dtype in (*COUNTED, np.float32, np.float64), op)
         found = _powers(float(mine), float(its), self.bounds, self.others)
-        near = 4 * np.finfo(mine.dtype).eps
-        fits = [one for one, rest in found if rest <= near]
+        if mine.dtype in COUNTED:
+            fits = [one for one, rest in found if rest == 0 and one.is_product]
+        else:
+            near = 4 * np.finfo(mine.dtype).eps
+            fits = [one for one, rest in found if rest <= near]
         self._same(bool(fits), op)
         self.counts[op] = fits[0]
 
@@ -213,6 +229,11 @@ class Power:
     factor: float
     exponents: tuple[int, ...]
     """1, -1 or 0 for each size."""
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is an integer for all sizes."""
+        return self.factor.is_integer() and min(self.exponents) >= 0
 
 
 def _powers(
@@ -241,11 +262,11 @@ def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequenc
         if not graph.is_ancestor(op):
             raise _depends(op)
         if isinstance(op, ConstantOp):
-            replace_op(op, _computed(power, sizes, tensor(op.results[0]).element_type))
+            replace_op(op, _computed(power, sizes, tensor(op.results[0])))
             continue
         user = op.parent_op()
         assert isinstance(user, tile.MapOp), "only maps have such constants"
-        number = _computed(power, sizes, op.results[0].type)
+        number = _computed(power, sizes, TensorType(op.results[0].type, ()))
         block = user.parent_block()
         assert block is not None
         block.insert_op_before(number, user)
@@ -265,25 +286,51 @@ def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequenc
         replace_op(user, made)
 
 
-def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
-    """The number that some sizes make, a scalar."""
+def _computed(
+    power: Power, sizes: Sequence[SSAValue], type_: TensorType[Attribute]
+) -> tile.MapOp:
+    """The number that some sizes make, a tensor of one element."""
     used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
-    block = Block(arg_types=[IntegerType(64)] * len(used))
+    block = Block(arg_types=[i64] * len(used))
+    kind, shape = type_.element_type, type_.get_shape()
+    write = _counted if isinstance(kind, IntegerType) else _powered
+    ops = write(power, block, [by for _, by in used], kind)
+    block.add_ops([*ops, tile.YieldOp(ops[-1])])
+    maps = [AffineMap(len(shape), 0, ())] * len(used)
+    return tile.MapOp([size for size, _ in used], maps, shape, Region(block), [kind])
+
+
+def _counted(
+    power: Power, block: Block, exponents: Sequence[int], kind: Attribute
+) -> list[Operation]:
+    """A product of sizes in the arithmetic of 64 bits, which wraps as that of fewer does."""
+    assert isinstance(kind, IntegerType)
+    ops: list[Operation] = [arith.ConstantOp(IntegerAttr(int(power.factor), i64))]
+    for argument in block.args:
+        ops.append(arith.MuliOp(ops[-1].results[0], argument))
+    signless = IntegerType(kind.width.data)
+    if signless != i64:
+        ops.append(arith.TruncIOp(ops[-1].results[0], signless))
+    if signless != kind:
+        ops.append(arith.BitcastOp(ops[-1].results[0], kind))
+    return ops
+
+
+def _powered(
+    power: Power, block: Block, exponents: Sequence[int], kind: Attribute
+) -> list[Operation]:
+    """Sizes multiplied and divided as f64."""
     constant = arith.ConstantOp(FloatAttr(power.factor, f64))
     total: SSAValue = constant.result
     ops: list[Operation] = [constant]
-    for (_, by), argument in zip(used, block.args, strict=True):
+    for by, argument in zip(exponents, block.args, strict=True):
         number = arith.SIToFPOp(argument, f64)
         joined = (arith.MulfOp if by > 0 else arith.DivfOp)(total, number.result)
         ops += [number, joined]
         total = joined.results[0]
     if kind != f64:
-        narrow = arith.TruncFOp(total, kind)
-        ops.append(narrow)
-        total = narrow.result
-    block.add_ops([*ops, tile.YieldOp(total)])
-    maps = [AffineMap(0, 0, ())] * len(used)
-    return tile.MapOp([size for size, _ in used], maps, [], Region(block), [kind])
+        ops.append(arith.TruncFOp(total, kind))
+    return ops
 
 
 def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
