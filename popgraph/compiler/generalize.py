@@ -286,9 +286,7 @@ def put_counts(graph: GraphOp, counts: Mapping[Operation, Power], names: Sequenc
         replace_op(user, made)
 
 
-def _computed(
-    power: Power, sizes: Sequence[SSAValue], type_: TensorType[Attribute]
-) -> tile.MapOp:
+def _computed(power: Power, sizes: Sequence[SSAValue], type_: TensorType[Attribute]) -> tile.MapOp:
     """The number that some sizes make, a tensor of one element."""
     used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
     block = Block(arg_types=[i64] * len(used))

@@ -98,7 +98,7 @@ class Interpreter:
     def _entries(self) -> tuple[dict[str, SSAValue], dict[str, SSAValue]]:
         """The inputs by name, and the initializers that callers may replace."""
         graph = self.model.graph
-        also = {
+        also: dict[str, SSAValue] = {
             one.value_name.text: one.result for one in graph.initializers if one.input is not None
         }
         return dict(zip(graph.input_names, graph.block.args, strict=True)), also

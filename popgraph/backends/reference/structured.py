@@ -21,6 +21,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
 from popgraph.dialects.tile.running import Extent
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -309,8 +310,8 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
 
 def run_segments(op: tile.SegmentsOp, *memories: Array) -> tuple[Array, ...]:
     rows, starts, ends = logical([*op.operands], memories)
-    body, dtype = Body(op.body.block), numpy_dtype(op.initial.type)  # type: ignore[attr-defined]
-    found = np.full(op.sizes, literal_value(op.initial, op.rows.type.element_type), dtype)
+    body, kind = Body(op.body.block), element(op.rows)
+    found = np.full(op.sizes, literal_value(op.initial, kind), numpy_dtype(kind))
     for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         for row in rows[start:end]:
             (found[number],) = body((), [row, found[number]])

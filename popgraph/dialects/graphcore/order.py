@@ -23,7 +23,6 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.support import shapes
 
-
 KEYS = Elements("u64", frozenset({"u64"}))
 PLACES = Elements("i64", frozenset({"i64"}))
 SUMMED = Elements("f32, f64, i32 or i64", frozenset({"f32", "f64", "i32", "i64"}))
@@ -164,7 +163,7 @@ class ReduceSegmentsOp(Reduction):
         is_sum = self.combine.data == "add"
         kind = dtype_of(self.rows)
         wide = rows.astype(np.float64) if kind.is_float else rows
-        nothing = 0 if is_sum else -np.inf if kind.is_float else np.iinfo(kind.numpy).min
+        nothing = 0 if is_sum else -np.inf if kind.is_float else np.iinfo(kind.numpy.name).min
         found = np.full((len(starts), rows.shape[1]), nothing, wide.dtype)
         for row, start, end in zip(found, starts.tolist(), ends.tolist(), strict=True):
             if start < end:

@@ -317,7 +317,9 @@ def _piece(
             block.add_op(op.clone(values))
     told = {value: shapes[value] for value in outputs if value in shapes}
     block.add_op(Yield([*(values[value] for value in outputs), *told.values()]))
-    infos = [ValueInfoAttr.of(shape_name(value_name(value)), shape.type) for value, shape in told.items()]
+    infos = [
+        ValueInfoAttr.of(shape_name(value_name(value)), shape.type) for value, shape in told.items()
+    ]
     graph = Graph("segment", _infos(inputs), [*_infos(outputs), *infos], Region(block))
     made = Model(
         model.ir_version.value.data,
@@ -325,10 +327,9 @@ def _piece(
         [function.clone() for function in model.functions.values()],
         graph,
     )
-    named = [{value_name(value): value for value in group} for group in (inputs, outputs)]
-    return Piece(
-        ModuleOp([made]), *named, {name: shape_name(name) for name in map(value_name, told)}
-    )
+    taken, given = ({value_name(value): value for value in group} for group in (inputs, outputs))
+    names = {name: shape_name(name) for name in map(value_name, told)}
+    return Piece(ModuleOp([made]), taken, given, names)
 
 
 def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:

@@ -95,8 +95,8 @@ class SuppressOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = (
         "$boxes `,` $keys `limit` $limit `threshold` $threshold `:` type($boxes) `,` type($keys) "
-        "`,` type($limit) `,` type($threshold) `corners` $corners $body attr-dict `->` type($positions) `,` "
-        "type($heap) `,` type($kept)"
+        "`,` type($limit) `,` type($threshold) `corners` $corners $body attr-dict "
+        "`->` type($positions) `,` type($heap) `,` type($kept)"
     )
 
     def __init__(

@@ -101,18 +101,22 @@ def _overlaps(*numbers: SSAValue) -> Operand:
         end = arith.MinimumfOp(first[high], second[high])
         spans.append(arith.SubfOp(end, start))
         edges.append(arith.CmpfOp(end, start, "ogt"))
-    common = arith.MulfOp(*spans)
+    common = arith.MulfOp(spans[0], spans[1])
     areas = [
         arith.MulfOp(arith.SubfOp(box[2], box[0]), arith.SubfOp(box[3], box[1]))
         for box in (first, second)
     ]
-    whole = arith.SubfOp(arith.AddfOp(*areas), common)
-    tests = [
+    whole = arith.SubfOp(arith.AddfOp(areas[0], areas[1]), common)
+    tests: list[Operand] = [
         *edges,
         *(arith.CmpfOp(area, zero, "ogt") for area in (*areas, whole)),
         arith.CmpfOp(arith.DivfOp(common, whole), threshold, "ogt"),
     ]
-    return reduce(arith.AndIOp, tests)
+    return reduce(_both, tests)
+
+
+def _both(one: Operand, other: Operand) -> Operand:
+    return arith.AndIOp(one, other)
 
 
 def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:

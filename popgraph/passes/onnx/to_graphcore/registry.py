@@ -96,8 +96,4 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     for schema in SCHEMAS:
         if not is_removed(schema):
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
-    return {
-        key: tuple(sorted(versions.get(key, [1])))
-        for key in sorted(REGISTRY)
-        if key[0] != OWN
-    }
+    return {key: tuple(sorted(versions.get(key, [1]))) for key in sorted(REGISTRY) if key[0] != OWN}

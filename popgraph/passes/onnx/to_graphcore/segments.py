@@ -7,7 +7,7 @@ Loops over segments of rows, as PyTorch exports EmbeddingBag: one reduction with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,9 +40,9 @@ I64 = dtypes.BY_NAME["i64"]
 
 def segments(node: Node, graph: Graph, count: int) -> list[SSAValue] | None:
     """The rows that a Loop of so many turns gives, if each reduces a segment; else None."""
-    iteration, condition, *states = graph.block.args
+    _, condition, *states = graph.block.args
     goes, *rows = graph.yielded
-    if states or not rows or condition.uses and goes is not condition:
+    if states or not rows or (condition.uses and goes is not condition):
         return None
     if goes is not condition and _known(node, _plain(goes)) not in (True, np.True_):
         return None
@@ -71,9 +71,9 @@ class _Segments:
         op = value.owner
         if not isinstance(op, SchemaOp) or op.op_type not in COMBINES or op.domain:
             return None
-        axes = op.attribute_values(node.lowering.weights)
-        over = axes["axes"] if "axes" in axes else _elements(node, op, 1)
-        if over is None or [*np.reshape(over, -1)] != [0] or axes.get("keepdims", 1):
+        given = op.attribute_values(node.lowering.weights)
+        axes = given["axes"] if "axes" in given else _elements(node, op, 1)
+        if axes is None or np.asarray(axes).reshape(-1).tolist() != [0] or given.get("keepdims", 1):
             return None
         found = _Segments(node, graph, op)
         return found if found._take(op.operands[0]) and found.starts is not None else None
@@ -187,8 +187,8 @@ class _Segments:
 
 def _combined(rows: SSAValue, starts: Operand, ends: Operand, combine: str) -> Operand:
     kind = dtype_of(rows)
-    wide = kind if kind.name in ("f32", "f64") else dtypes.BY_NAME["f32" if kind.is_float else "i64"]
-    found = gc.ReduceSegmentsOp(cast(rows, wide), starts, ends, combine=combine)
+    wide = "f64" if kind.name == "f64" else "f32" if kind.is_float else "i64"
+    found = gc.ReduceSegmentsOp(cast(rows, dtypes.BY_NAME[wide]), starts, ends, combine=combine)
     return cast(found, kind)
 
 

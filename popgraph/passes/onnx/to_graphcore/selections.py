@@ -25,6 +25,7 @@ from popgraph.support.errors import NeedsHostError
 from popgraph.support.shapes import Shape, prod
 
 I64 = dtypes.BY_NAME["i64"]
+F32 = dtypes.BY_NAME["f32"]
 U64 = dtypes.BY_NAME["u64"]
 U32 = dtypes.BY_NAME["u32"]
 """Positions are divided in it: 64 bits take three times as long."""
@@ -107,7 +108,7 @@ def non_max_suppression(node: Node) -> Lowered:
     count = max(0, min(most, length))
     if limit is None or 0 in (count, batches, rows):
         return [node.literal(np.zeros((0, 3), np.int64)), node.literal(np.array([0, 3]))]
-    threshold = node.literal(np.float32(0)) if node.optional(3) is None else node[3]
+    threshold = node.scalar(0, F32) if node.optional(3) is None else node[3]
     kept = gc.SuppressOp(
         node[0],
         _keys(node),
@@ -128,7 +129,7 @@ def non_max_suppression(node: Node) -> Lowered:
 
 def bits_in_order(node: Node, floats: SSAValue) -> Operand:
     """f32 as i64 from 0 to 2**32, in the order of the numbers; NaNs are anywhere."""
-    bits = cast(gc.BitcastOp(gc.AddOp(floats, node.literal(np.float32(0))), to=i32), I64)
+    bits = cast(gc.BitcastOp(gc.AddOp(floats, node.scalar(0, F32)), to=i32), I64)
     negative = gc.CompareOp(bits, whole(node, 0), predicate="lt")
     upwards = gc.AddOp(bits, whole(node, 1 << 31))
     return gc.WhereOp(negative, gc.SubOp(whole(node, -1), bits), upwards)

@@ -55,9 +55,7 @@ class SegmentsLoops(Emitter):
             start, end = (
                 writer.once(
                     arith.IndexCastOp(
-                        writer.load_input(
-                            memory, element_index(writer, tensor(value), [segment])
-                        ),
+                        writer.load_input(memory, element_index(writer, tensor(value), [segment])),
                         INDEX,
                     )
                 )

@@ -16,6 +16,7 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -81,9 +82,7 @@ class _Row:
         """heap[k] = key; k += key != 0. The number of candidates."""
         writer, keys = self.writer, self.body.inputs[1]
         with writer.loop(0, length, carried=[writer.constant(0)]) as loop:
-            at = element_index(
-                writer, tensor(self.op.keys), [self.batch, self.row, loop.counter]
-            )
+            at = element_index(writer, tensor(self.op.keys), [self.batch, self.row, loop.counter])
             key = writer.once(arith.BitcastOp(writer.load_input(keys, at), i64))
             self._put(loop.carried[0], key)
             is_one = writer.once(arith.CmpiOp(key, writer.number(0, i64), "ne"))
@@ -161,9 +160,7 @@ class _Row:
         box = inline(IterationPoint(writer, ()), self.op.corners.block, box)
         number = self._number(count)
         free = writer.add(arith.CmpiOp(number, most, "slt"))
-        alone = writer.add(
-            arith.CmpiOp(self._suppressed(box, number), writer.number(0, i32), "eq")
-        )
+        alone = writer.add(arith.CmpiOp(self._suppressed(box, number), writer.number(0, i32), "eq"))
         with writer.when(writer.once(arith.AndIOp(free, alone))):
             for side, value in enumerate(box):
                 writer.store(value, self.body.outputs[2], self._side(side, number))
@@ -180,17 +177,12 @@ class _Row:
         """A number that is not 0 if a kept box suppresses this one."""
         writer, lanes = self.writer, self._lanes
         threshold = writer.load_input(self.body.inputs[3], Index())
-        nothing, ones = (
-            writer.broadcast(writer.number(value, i32), lanes) if lanes else writer.number(value, i32)
-            for value in (0, -1)
-        )
+        nothing, ones = (in_lanes(writer, writer.number(value, i32), lanes) for value in (0, -1))
         chunk = max(1, lanes) * VECTORS
         with writer.loop(0, count, chunk, [writer.number(0, i32)]) as outer:
             further = writer.value(Index.of(outer.counter, 1, chunk))
             end = writer.once(arith.MinSIOp(further, count))
-            open_ = writer.once(
-                arith.CmpiOp(outer.carried[0], writer.number(0, i32), "eq")
-            )
+            open_ = writer.once(arith.CmpiOp(outer.carried[0], writer.number(0, i32), "eq"))
             end = self._select(open_, end, outer.counter)
             with writer.loop(outer.counter, end, max(1, lanes), [nothing]) as inner:
                 kept = [
@@ -234,9 +226,7 @@ class _Row:
 
     # The heap: the largest key is the root.
 
-    def _sift(
-        self, start: SSAValue, moving: SSAValue, size: SSAValue, steps: SSAValue
-    ) -> None:
+    def _sift(self, start: SSAValue, moving: SSAValue, size: SSAValue, steps: SSAValue) -> None:
         """A key goes down from `start` as long as one below it is larger."""
         with self.writer.loop(0, steps, carried=[start]) as loop:
             loop.next([self._step_down(loop.carried[0], size, moving)])
@@ -256,9 +246,7 @@ class _Row:
 
     def _inside(self, at: Index, size: SSAValue, instead: SSAValue) -> SSAValue:
         place = self.writer.value(at)
-        return self._select(
-            self.writer.once(arith.CmpiOp(place, size, "slt")), place, instead
-        )
+        return self._select(self.writer.once(arith.CmpiOp(place, size, "slt")), place, instead)
 
     def _select(self, condition: SSAValue, one: SSAValue, other: SSAValue) -> SSAValue:
         assert condition.type == i1
