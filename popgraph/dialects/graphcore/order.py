@@ -8,6 +8,7 @@ from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     BOOLS,
+    NUMBERS,
     ORDERED,
     Array,
     Elements,
@@ -25,7 +26,7 @@ from popgraph.support import shapes
 
 KEYS = Elements("u64", frozenset({"u64"}))
 PLACES = Elements("i64", frozenset({"i64"}))
-SUMMED = Elements("f32, f64, i32 or i64", frozenset({"f32", "f64", "i32", "i64"}))
+SINGLE = Elements("f32", frozenset({"f32"}))
 
 
 @operation
@@ -146,7 +147,7 @@ class ReduceSegmentsOp(Reduction):
         super().__init__([rows, starts, ends], {"combine": combine})
 
     def infer(self) -> tuple[Tensor, ...]:
-        element = self.common_element(SUMMED, self.rows)
+        element = self.common_element(NUMBERS, self.rows)
         self.common_element(PLACES, self.starts, self.ends)
         rows, starts, ends = map(shape_of, self.operands)
         if len(rows) != 2 or len(starts) != 1 or starts != ends:
@@ -207,6 +208,9 @@ class SuppressOp(Reduction):
         super().__init__([boxes, keys, limit, threshold], held)
 
     def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(SINGLE, self.boxes, self.threshold)
+        self.common_element(KEYS, self.keys)
+        self.common_element(PLACES, self.limit)
         boxes, keys = shape_of(self.boxes), shape_of(self.keys)
         if len(keys) != 3 or boxes != (keys[0], keys[2], 4):
             raise self.fail(

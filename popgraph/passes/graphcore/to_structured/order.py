@@ -7,7 +7,8 @@ from functools import reduce
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import ArgTopKOp, ReduceSegmentsOp, SuppressOp
@@ -18,10 +19,13 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
+    computing,
     entered,
     kind_of,
+    left,
     number,
 )
+from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
 from popgraph.passes.graphcore.to_structured.reductions import INITIAL
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
@@ -122,7 +126,17 @@ def _both(one: Operand, other: Operand) -> Operand:
 def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:
     """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the function that combines"""
     kind, combine = tensor_of(op.rows).element_type, op.combine.data
-    join = TABLES[kind_of(kind)][combine]
-    fold = body([kind, kind], lambda element, total: join(total, element))
-    start = attribute(INITIAL[combine](kind), kind)
-    return tile.SegmentsOp([*op.operands], start, fold).output
+    join, inner = TABLES[kind_of(kind)][combine], computing(kind)
+    fold = body([inner, inner], lambda element, total: join(total, element))
+    start = attribute(INITIAL[combine](kind), inner)
+    rows = op.rows
+    if inner != kind:
+        rows = _each(rows, inner, lambda x: entered(x, kind))
+    made = tile.SegmentsOp([rows, op.starts, op.ends], start, fold).output
+    return made if inner == kind else _each(made, kind, lambda x: left(x, kind))
+
+
+def _each(value: SSAValue, kind: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
+    """A tensor with a function of each element, of another type."""
+    shape = shape_of(value)
+    return mapped([value], [AffineMap.identity(len(shape))], shape, kind, write)

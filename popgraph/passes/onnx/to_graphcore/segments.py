@@ -178,18 +178,11 @@ class _Segments:
         starts, ends = (_inside(node, one, length, count) for one in bounds if one is not None)
         flat = SSAValue.get(reshaped(rows, (length, prod(rest))))
         combine = COMBINES[self.reduction.op_type]
-        made = _combined(flat, starts, ends, combine)
+        made: Operand = gc.ReduceSegmentsOp(flat, starts, ends, combine=combine)
         if self.reduction.op_type == "ReduceMean":
             sizes = gc.MaxOp(gc.SubOp(ends, starts), whole(node, 0))
             made = gc.DivOp(made, gc.ReshapeOp(cast(sizes, dtype_of(made)), shape=(count, 1)))
         return SSAValue.get(reshaped(SSAValue.get(made), (count, *rest)))
-
-
-def _combined(rows: SSAValue, starts: Operand, ends: Operand, combine: str) -> Operand:
-    kind = dtype_of(rows)
-    wide = "f64" if kind.name == "f64" else "f32" if kind.is_float else "i64"
-    found = gc.ReduceSegmentsOp(cast(rows, dtypes.BY_NAME[wide]), starts, ends, combine=combine)
-    return cast(found, kind)
 
 
 def _inside(node: Node, bounds: SSAValue, length: int, count: int) -> Operand:
