@@ -342,7 +342,7 @@ def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
     names = ["" if value is None else value_name(value) for value in results]
     types = [UNKNOWN if value is None else value.type for value in results]
     inputs = [None if value is None else values[value] for value in op.input_values()]
-    return Custom.make(
+    made = Custom.make(
         OWN,
         op.op_type,
         inputs,
@@ -351,6 +351,8 @@ def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
         [*types, *([tensor_type(dtypes.BY_NAME["i64"], [None])] * len(types))],
         {name: value for name, value in op.attributes.items() if name != "outputs"},
     )
+    made.location = op.location
+    return made
 
 
 def shape_name(name: str) -> str:

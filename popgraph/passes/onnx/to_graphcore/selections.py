@@ -89,8 +89,9 @@ def compress(node: Node) -> Lowered:
     else:
         shape = (prod(shape),)
         data = SSAValue.get(reshaped(data, shape))
-    length = min(shape_of(node[1])[0], shape[axis])
-    condition = sliced(node[1], {0: (0, length, 1)})
+    condition = node[1]
+    if shape_of(condition)[0] > shape[axis]:
+        raise NeedsHostError("a condition that is longer than the axis is not compiled")
     places = never_negative(gc.PositionsOp(condition))
     found = gc.GatherOp(data, places, axis=axis)
     sizes: list[int | Operand] = list(shape)
