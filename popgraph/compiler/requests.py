@@ -242,12 +242,17 @@ class BuildRequest:
         rest = {name: array for name, array in inputs.items() if name not in call.values}
         return self.specialised(call), rest
 
-    def specialised(self, call: Call) -> BuildRequest:
-        """The same of a copy of the module, for the shapes and the structural values of a call."""
+    def specialised(self, call: Call, *, sized: bool = False) -> BuildRequest:
+        """
+        The same of a copy of the module, for the shapes and the structural values of a call.
+
+        `sized` is for a call that has others' sizes, and is compared with theirs.
+        """
         types = _element_types(self.module)
         values = {name: fitted(name, value, types[name]) for name, value in call.values.items()}
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
+        compilation.sized = sized or bool(call.sizes)
         bounds = {size.name: size.bound for size in call.sizes}
         shapes = with_sizes(call.shapes, call.sizes, bounds)
         specialise(module, shapes, compilation.weights, values)
@@ -264,7 +269,7 @@ class BuildRequest:
 
         def probe(numbers: Mapping[str, int]) -> BuildRequest:
             others = with_sizes(shapes, call.sizes, numbers)
-            return self.specialised(replace(call, shapes=others, sizes=()))
+            return self.specialised(replace(call, shapes=others, sizes=()), sized=True)
 
         return replace(made, probe=probe)
 

@@ -51,6 +51,8 @@ class Compilation(IRContext):
     def __init__(self, weights: WeightStore | None = None) -> None:
         super().__init__()
         self.weights = weights if weights is not None else WeightStore()
+        self.sized = False
+        """Whether the program is to be one for many sizes: none may decide what it is made of."""
         self.kernels: KnownKernels | None = None
         """Kernels whose loops need not be written again; None: all loops are to be seen."""
         self.notices: list[Notice] = []

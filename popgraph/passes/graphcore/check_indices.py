@@ -72,7 +72,7 @@ class CheckIndices(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
-            found = _reports(graph.block, compilation.weights)
+            found = _reports(graph.block, compilation)
             if found:
                 _add_outputs(graph, found)
 
@@ -85,38 +85,38 @@ class _Report:
     value: SSAValue
 
 
-def _reports(block: Block, weights: WeightStore) -> list[_Report]:
+def _reports(block: Block, compilation: Compilation) -> list[_Report]:
     """What the checks in a block, and in the bodies inside it, tell; they are gone afterwards."""
     found: list[_Report] = []
     for op in list(block.ops):
         match op:
             case CheckIndicesOp():
-                found += _report(op)
+                found += _report(op, beside=1 if compilation.sized else BESIDE)
             case LoopOp():
-                found += _of_loop(op, weights)
+                found += _of_loop(op, compilation)
             case CondOp():
-                found += _of_cond(op, weights)
+                found += _of_cond(op, compilation)
     return found
 
 
-def _report(op: CheckIndicesOp) -> list[_Report]:
+def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
     found: list[_Report] = []
     if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            found = [_Report(op.check(f"check of {op.place.text}"), largest(op))]
+            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, beside))]
         _use_places(op)
     op.result.replace_all_uses_with(op.indices)
     Rewriter.erase_op(op)
     return found
 
 
-def _of_loop(op: LoopOp, weights: WeightStore) -> list[_Report]:
+def _of_loop(op: LoopOp, compilation: Compilation) -> list[_Report]:
     """Of all turns, the largest; in turns that do not run, everything is in range."""
-    found = _reports(op.block, weights)
+    found = _reports(op.block, compilation)
     if not found:
         return []
     _check_bounds(found, may_not_run=op.ends_early or not op.turns)
-    first = [_nothing(op, report, weights) for report in found]
+    first = [_nothing(op, report, compilation.weights) for report in found]
     start, end = len(op.carried), yield_of(op.block)
     for number, report in enumerate(found):
         argument = op.block.insert_arg(report.value.type, 1 + start + number)
@@ -140,9 +140,10 @@ def _of_loop(op: LoopOp, weights: WeightStore) -> list[_Report]:
     return [_Report(one.check, value) for one, value in zip(found, results, strict=True)]
 
 
-def _of_cond(op: CondOp, weights: WeightStore) -> list[_Report]:
+def _of_cond(op: CondOp, compilation: Compilation) -> list[_Report]:
     """Of the branch that is taken; in the other one everything is in range."""
-    found = [_reports(block, weights) for block in op.bodies()]
+    weights = compilation.weights
+    found = [_reports(block, compilation) for block in op.bodies()]
     reports = [report for one in found for report in one]
     if not reports:
         return []
@@ -236,25 +237,30 @@ def _free_name(name: str, taken: Container[object]) -> str:
     return name
 
 
-def largest(op: CheckIndicesOp) -> SSAValue:
-    """For each of the bounds, the largest of `index - low` as an unsigned number."""
+def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
+    """
+    For each of the bounds, the largest of `index - low` as an unsigned number.
+
+    Rows of indices stand `beside` each other, so that they fill vectors; not where their number is
+    a size, by which no program for many sizes may be told from another.
+    """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
-        return _largest_of_columns(op)
+        return _largest_of_columns(op, beside)
     distances = _distances(op, op.indices)
     if len(op.low) > 1 or not rank:
         return distances
     return ReduceMaxOp(distances, axes=range(rank), keepdims=False).result
 
 
-def _largest_of_columns(op: CheckIndicesOp) -> SSAValue:
+def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
     """
     Of each number of the rows along the last axis, the largest.
 
     A few rows side by side fill vectors, which a short row does not; those left over come after.
     """
     *outer, columns = shape_of(op.indices)
-    rows, beside = prod(outer), max(1, BESIDE // columns)
+    rows, beside = prod(outer), max(1, beside // columns)
     flat = op.indices if len(outer) == 1 else ReshapeOp(op.indices, shape=(rows, columns)).result
     many = rows - rows % beside
     if beside == 1 or many < 2 * beside:
