@@ -42,9 +42,8 @@ def segments(node: Node, graph: Graph, count: int) -> list[SSAValue] | None:
     """The rows that a Loop of so many turns gives, if each reduces a segment; else None."""
     _, condition, *states = graph.block.args
     goes, *rows = graph.yielded
-    if states or not rows or (condition.uses and goes is not condition):
-        return None
-    if goes is not condition and _known(node, _plain(goes)) not in (True, np.True_):
+    goes = _plain(goes)
+    if states or not rows or (goes is not condition and _known(node, goes) is not True):
         return None
     found = [_Segments.of(node, graph, value) for value in rows]
     if any(one is None for one in found):
