@@ -93,6 +93,16 @@ graph products(x: f32[N, 5, 12], y: f32[N, 12, 7], z: f32[N, 9, 9]) -> (a, b, c)
     c = ReduceSum(Transpose(z, perm=[0, 2, 1]), [1])
 }
 """,
+    "columns": """
+graph columns(x: f32[N, 40]) -> y {
+    y = (x - ReduceMax(x, [0])) * ReduceMin(x, [0])
+}
+""",
+    "row": """
+graph row(x: f32[N]) -> y {
+    y = x - ReduceMax(x, [0])
+}
+""",
     "places": """
 graph places(x: f32[N, 40]) -> places {
     (_, places) = TopK(x, [5])
