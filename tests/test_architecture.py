@@ -515,6 +515,7 @@ NUMBERS = {
     "structured/to_loops/elementwise/order.py:DIGIT": "the bits of a byte",
     "structured/to_loops/elementwise/order.py:BUCKETS": "the values of a byte",
     "structured/to_loops/elementwise/suppress.py:CHUNK": "how far a loop runs that has no way out",
+    "structured/to_loops/elementwise/suppress.py:KEYS": "a few vectors of every machine",
     "structured/to_loops/elementwise/suppress.py:VECTORS": "the same for its inner loop",
     "structured/to_loops/kernel_functions.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",

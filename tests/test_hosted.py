@@ -351,7 +351,9 @@ def test_training_through_python_is_refused() -> None:
 def test_there_is_no_form_further_down() -> None:
     module, compilation = load(picking())
     lower(module, compilation, until="normalize")
-    with pytest.raises(UnsupportedError, match="the data decide the size of what NonZero gives") as error:
+    with pytest.raises(
+        UnsupportedError, match="the data decide the size of what NonZero gives"
+    ) as error:
         lower(module, compilation)
     assert "places" in error.value.where
 

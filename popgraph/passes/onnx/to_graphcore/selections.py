@@ -17,7 +17,7 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx.custom import OWN
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast
 from popgraph.passes.onnx.to_graphcore.indexing import never_negative, whole
-from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
+from popgraph.passes.onnx.to_graphcore.movement import reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.support import dtypes

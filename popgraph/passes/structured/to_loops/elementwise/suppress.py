@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.structured.selection import LANES, SIDES, padded
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 CHUNK = 16
 """Candidates between two looks at whether enough are kept: scf.for has no way out."""
+KEYS = 4
+"""Vectors of keys that are passed over together if none is a candidate."""
 VECTORS = 8
 """Vectors of kept boxes between two looks at whether one of them suppresses the candidate."""
 
@@ -80,15 +86,55 @@ class _Row:
 
     def _collect(self, length: int) -> SSAValue:
         """heap[k] = key; k += key != 0. The number of candidates."""
-        writer, keys = self.writer, self.body.inputs[1]
-        with writer.loop(0, length, carried=[writer.constant(0)]) as loop:
-            at = element_index(writer, tensor(self.op.keys), [self.batch, self.row, loop.counter])
-            key = writer.once(arith.BitcastOp(writer.load_input(keys, at), i64))
+        writer, lanes = self.writer, self._key_lanes
+        count = writer.local(i64, 1)
+        writer.store(writer.number(0, i64), count, Index())
+        block = KEYS * lanes
+        whole = length - length % block if block else 0
+        if whole:
+            with writer.loop(0, whole, block) as loop:
+                vectors = [
+                    writer.vector_load_input(
+                        self.body.inputs[1], self._key(loop.counter) + vector * lanes, lanes
+                    )
+                    for vector in range(KEYS)
+                ]
+                some = self._any(reduce(self._either, map(self._bits, vectors)))
+                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i64), "ne"))
+                with writer.when(is_one):
+                    end = writer.value(Index.of(loop.counter, 1, block))
+                    self._collect_each(loop.counter, end, count)
+        self._collect_each(writer.constant(whole), writer.constant(length), count)
+        return self._number(count)
+
+    def _collect_each(self, start: SSAValue, end: SSAValue, count: SSAValue) -> None:
+        """Without a branch: where there are candidates, the next key is often one, too."""
+        writer = self.writer
+        with writer.loop(start, end, carried=[self._number(count)]) as loop:
+            key = self._bits(writer.load_input(self.body.inputs[1], self._key(loop.counter)))
             self._put(loop.carried[0], key)
             is_one = writer.once(arith.CmpiOp(key, writer.number(0, i64), "ne"))
             step = writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(is_one, i64)), INDEX))
             loop.next([writer.value(Index.of(loop.carried[0]) + Index.of(step))])
-        return loop.results[0]
+        writer.store(writer.once(arith.IndexCastOp(loop.results[0], i64)), count, Index())
+
+    @property
+    def _key_lanes(self) -> int:
+        """Keys of a vector; 0 where they are not side by side."""
+        type_ = tensor(self.op.keys)
+        form = offset(type_, AffineMap.identity(3), type_.get_shape())
+        return self.writer.target.machine.vector_bytes // 8 if form.stride(2) == 1 else 0
+
+    def _key(self, at: SSAValue) -> Index:
+        return element_index(self.writer, tensor(self.op.keys), [self.batch, self.row, at])
+
+    def _bits(self, keys: SSAValue) -> SSAValue:
+        """Keys as signless integers."""
+        lanes = lanes_of(keys)
+        return self.writer.once(arith.BitcastOp(keys, vector_of(i64, lanes) if lanes else i64))
+
+    def _either(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        return self.writer.once(arith.OrIOp(one, other))
 
     def _levels(self, size: SSAValue, length: int) -> tuple[SSAValue, SSAValue]:
         """How many levels of a heap have others below, and the places before the last level."""
@@ -205,14 +251,12 @@ class _Row:
 
     def _any(self, vector: SSAValue) -> SSAValue:
         """The lanes of a vector joined: halves with halves."""
-        distance = self._lanes // 2
-        if not self._lanes:
+        distance = lanes_of(vector) // 2
+        if not distance:
             return vector
         while distance:
-            swapped = self.writer.shuffle(
-                vector, vector, [lane ^ distance for lane in range(self._lanes)]
-            )
-            vector = self.writer.once(arith.OrIOp(vector, swapped))
+            swapped = [lane ^ distance for lane in range(lanes_of(vector))]
+            vector = self._either(vector, self.writer.shuffle(vector, vector, swapped))
             distance //= 2
         return self.writer.extract(vector, 0)
 
