@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import popgraph
 from popgraph.compiler import load, lower
-from popgraph.passes.onnx.partition import HostStep, Segment, host_nodes, partition
+from popgraph.passes.onnx.partition import Segment, host_nodes, partition
 from popgraph.passes.optimizer_spec import SGD
 from popgraph.passes.options import Options, Training
 from popgraph.support.errors import RunError, UnsupportedError

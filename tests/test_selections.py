@@ -235,6 +235,28 @@ def test_boxes_that_no_better_one_suppresses(seed: int) -> None:
     same(run(boxes=boxes, scores=scores)["y"], expected)
 
 
+def test_limits_and_sizes_may_come_with_the_call() -> None:
+    names = ["boxes", "scores", "most", "over", "least"]
+    kind = TensorProto.FLOAT
+    inputs: dict[str, tuple[int, Any]] = {
+        "boxes": (kind, ["B", "N", 4]),
+        "scores": (kind, ["B", "C", "N"]),
+        "most": (TensorProto.INT64, [1]),
+        "over": (kind, [1]),
+        "least": (kind, [1]),
+    }
+    node = helper.make_node("NonMaxSuppression", names, ["y"])
+    run = compiled(model([node], inputs, {"y": TensorProto.INT64}))
+    for seed, most in enumerate((0, 3, 100, -1)):
+        draw = np.random.default_rng(seed)
+        low = draw.integers(0, 9, (2, 9, 2))
+        boxes = np.concatenate([low, low + draw.integers(0, 6, low.shape)], -1).astype(np.float32)
+        scores = (draw.integers(-2, 8, (2, 2, 9)) / 8).astype(np.float32)
+        limits = {"most": np.array([most]), "over": np.array([0.3], np.float32)}
+        found = run(boxes=boxes, scores=scores, least=np.array([0.125], np.float32), **limits)
+        same(found["y"], suppressed(boxes, scores, most, 0.3, 0.125, False))
+
+
 def test_boxes_by_the_reference_are_those_of_c() -> None:
     draw = np.random.default_rng(5)
     low = draw.integers(0, 9, (1, 20, 2))
