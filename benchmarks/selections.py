@@ -1,5 +1,5 @@
 """
-Benchmarks models of which data decide the sizes, beside onnxruntime, one thread, as JSON.
+Benchmarks models whose sizes depend on data against onnxruntime, one thread, as JSON.
 
 A mask by NonZero and GatherND, the head of a detector (boxes, scores, NonMaxSuppression, gather),
 and a bag of words: `python benchmarks/selections.py`. Each call brings other data, so that sizes
@@ -28,12 +28,12 @@ from popgraph.measure.timing import Contestant, pin, race
 
 PEER = "onnxruntime"
 CALLS = 16
-"""Different inputs, taken in turn."""
+"""Different inputs, used alternately."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A model, and what it is fed."""
+    """A model and its inputs."""
 
     name: str
     model: onnx.ModelProto

@@ -33,7 +33,7 @@ MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
 
 MOST_SERVED = 256
-"""Signatures of which the program is remembered: to look through all takes 15 us."""
+"""Signatures whose program is remembered: a search takes 15 us."""
 
 FARTHEST = 16
 """A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
@@ -77,7 +77,7 @@ class Interface:
 
     @cached_property
     def _element_types(self) -> dict[str, DType]:
-        """Those of inputs that have one."""
+        """The element types of tensor inputs, by name."""
         kinds = ((name, spec.dtype) for name, spec in self.specs.items())
         return {name: from_numpy(dtype) for name, dtype in kinds if dtype is not None}
 
@@ -225,7 +225,7 @@ class OpenModel:
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
         self._serves: dict[Signature, Executable] = {}
-        """Which of the programs for many sizes are for calls of these signatures."""
+        """The program for many sizes that serves a signature."""
         self._undecided: dict[Signature, tuple[str, ...]] = {}
         """Which branching inputs are structural after all, for calls of these signatures."""
         decisive = (*interface.structural, *interface.branching)

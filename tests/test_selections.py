@@ -1,7 +1,7 @@
 """
-Tests results of which data decide the size: computed in C up to a bound, and cut to their shape.
+Tests results whose size depends on data: computed in C up to a bound, and cut to their shape.
 
-What is expected is written out in NumPy: NonZero, Compress, Unique, NonMaxSuppression, the
+Expected values are written out in NumPy: NonZero, Compress, Unique, NonMaxSuppression, the
 post-processing of a detector, and the loop over segments that PyTorch makes of EmbeddingBag.
 """
 
@@ -176,7 +176,7 @@ def overlap(one: Array, other: Array) -> float:
 def suppressed(
     boxes: Array, scores: Array, most: int, threshold: float, least: float | None, centered: bool
 ) -> Array:
-    """What NonMaxSuppression selects; of equal scores the lower position first, NaN last."""
+    """The rows of NonMaxSuppression; equal scores in order of position, NaN last."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if centered:
         first, second = first - second / 2, first + second / 2
@@ -328,7 +328,7 @@ def test_the_head_of_a_detector_runs_in_c_for_any_number_of_boxes() -> None:
 
 
 def bags(reduce: str, *, weighted: bool) -> onnx.ModelProto:
-    """EmbeddingBag as PyTorch exports it: each turn slices a bag out, looks up, and reduces."""
+    """EmbeddingBag as PyTorch exports it: each iteration slices a bag, looks up, and reduces."""
     inner = [
         helper.make_node("Gather", ["starts", "turn"], ["start"], axis=0),
         helper.make_node("Gather", ["ends", "turn"], ["end"], axis=0),
@@ -389,7 +389,7 @@ def test_loops_over_bags_become_one_reduction(reduce: str, weighted: bool) -> No
     proto = bags(reduce, weighted=weighted)
     run = compiled(proto, threads=1 + weighted)
     table = numpy_helper.to_array(proto.graph.initializer[0])
-    join = {"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max}[reduce]
+    joins: dict[str, Any] = {"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max}
     for count in (12, 13, 19, 40):
         draw = np.random.default_rng(count)
         words, weights = draw.integers(0, 50, count), draw.normal(size=count).astype(np.float32)
@@ -398,5 +398,7 @@ def test_loops_over_bags_become_one_reduction(reduce: str, weighted: bool) -> No
         given = {"weights": weights} if weighted else {}
         found = run(words=words, starts=starts, ends=ends, **given)["y"]
         rows = table[words] * (weights[:, None] if weighted else 1)
-        expected = [join(rows[slice(*each)], axis=0) for each in zip(starts, ends, strict=True)]
+        expected = [
+            joins[reduce](rows[slice(*each)], axis=0) for each in zip(starts, ends, strict=True)
+        ]
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

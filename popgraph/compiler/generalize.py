@@ -49,7 +49,7 @@ Sizes at which graphs are compared with those of the bounds, so that what change
 between, such as a branch for long inputs, shows. Programs that differ at 1 alone begin at 2.
 """
 COUNTED = (np.int32, np.int64, np.uint32, np.uint64)
-"""Integers that may be counted from sizes: those of shapes, and of places in flat data."""
+"""Integer types that shapes and offsets into flat data have."""
 PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851, 6229)
 """Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
 

@@ -52,7 +52,7 @@ class Compilation(IRContext):
         super().__init__()
         self.weights = weights if weights is not None else WeightStore()
         self.sized = False
-        """Whether the program is to be one for many sizes: none may decide what it is made of."""
+        """Whether the program serves many sizes, so that no size may decide its structure."""
         self.kernels: KnownKernels | None = None
         """Kernels whose loops need not be written again; None: all loops are to be seen."""
         self.notices: list[Notice] = []

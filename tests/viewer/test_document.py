@@ -351,7 +351,7 @@ def test_steps_of_python_stand_between_what_is_compiled(hosted: Document) -> Non
         gives = {one["name"]: one["type"] for one in before["gives"]}
         taken = {one["name"]: one["type"] for one in after["takes"]}
         assert taken and taken.keys() <= gives.keys()
-        # The places of what is not zero are given up to a bound, and cut between both.
+        # Positions of non-zero elements are given up to a bound, and cut between both.
         cut = {"u": "i64[2, 12]"} if "u" in taken else taken
         assert cut.items() <= gives.items()
     labels = [lowered["calls"][step["calls"][0]]["label"] for step in steps if step["why"]]

@@ -169,7 +169,7 @@ class Graph:
 def _up_to_ends(
     run: Run, op: Operation, operands: Sequence[Array], sizes: Mapping[int, int]
 ) -> Sequence[Array]:
-    """The results of an operation, some loops of which end at these sizes."""
+    """The results of an operation whose loops end at these sizes."""
     ends = running_of(op)
     if isinstance(op, tile.ReduceOp):
         extents = tuple(ends[n].at(sizes) if n in ends else size for n, size in enumerate(op.sizes))

@@ -176,7 +176,7 @@ class ReduceSegmentsOp(Reduction):
 @operation
 class SuppressOp(Reduction):
     """
-    Of each row, the candidates whose boxes overlap no better one's by much, best first; then -1.
+    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
 
     ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
     first: the upper half is the order of a score (0: no candidate), the lower half the complement

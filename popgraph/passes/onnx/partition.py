@@ -37,7 +37,7 @@ DATA_DECIDE_SIZES = frozenset(
 """ONNX's operators whose results have as many elements as the data say."""
 
 BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
-"""Those of them that programs compute up to a bound, with the shape that the data say."""
+"""Operators of these that programs compute up to a bound, with the actual shape."""
 
 LOOKED_UP = frozenset({"TfIdfVectorizer"})
 """ONNX's operators on numbers or strings that look up what they find in a table of theirs."""

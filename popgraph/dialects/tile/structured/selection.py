@@ -1,4 +1,4 @@
-"""Selections of which data decide the size: results up to a bound, the rest is filled."""
+"""Selections whose size depends on data: results up to a bound, the rest is filled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from popgraph.dialects.tile.structured.ops import check_block
 from popgraph.support.shapes import Shape
 
 KEY = IntegerType(64, Signedness.UNSIGNED)
-"""What orders candidates: see `tile.suppress`."""
+"""The type of sort keys: see `tile.suppress`."""
 F32 = Float32Type()
 SIDES = 4
 """Numbers of a box."""
@@ -71,12 +71,12 @@ class PositionsOp(IRDLOperation):
 @irdl_op_definition
 class SuppressOp(IRDLOperation):
     """
-    Of each row, the candidates that no better one suppresses, best first; then -1.
+    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
 
     `keys` [batches, rows, n] order the candidates of a row, the largest first. The upper half of a
     key is the order of a score (0: no candidate), the lower half is the complement of the position,
-    so that no two are equal. `boxes` [batches, n, 4] are those of all positions; `corners` makes
-    low and high corners of one. A candidate is kept unless `body(kept corners, its corners,
+    so that no two are equal. `boxes` [batches, n, 4] has a box per position; `corners` turns
+    one into its low and high corners. A candidate is kept unless `body(kept corners, its corners,
     threshold)` holds for one that is, as long as fewer than `limit` are.
 
     `heap` and `kept` are memory for the kernel; nothing reads them.
@@ -124,7 +124,7 @@ class SuppressOp(IRDLOperation):
 
     @property
     def count(self) -> int:
-        """How many positions of each row there are."""
+        """The number of positions of a row."""
         assert isinstance(self.positions.type, TensorType)
         return self.positions.type.get_shape()[-1]
 

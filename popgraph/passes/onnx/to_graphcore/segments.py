@@ -39,7 +39,7 @@ I64 = dtypes.BY_NAME["i64"]
 
 
 def segments(node: Node, graph: Graph, count: int) -> list[SSAValue] | None:
-    """The rows that a Loop of so many turns gives, if each reduces a segment; else None."""
+    """The scan outputs of a Loop whose iterations each reduce a segment; None for other loops."""
     _, condition, *states = graph.block.args
     goes, *rows = graph.yielded
     goes = _plain(goes)
@@ -60,7 +60,7 @@ class _Segments:
     reduction: SchemaOp
     starts: SSAValue | None = None
     ends: SSAValue | None = None
-    """What has the bounds of all segments, outside of the loop."""
+    """The lists of bounds, defined outside of the loop."""
     block: Block = field(default_factory=Block)
     """The same nodes, on all rows."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class _Segments:
         return True
 
     def _of_iteration(self, value: SSAValue) -> SSAValue | None:
-        """The list outside of which a value is the element for the iteration."""
+        """The list, defined outside, whose element for the iteration a value is."""
         value = _plain(value)
         op = value.owner
         if not isinstance(op, SchemaOp) or op.op_type != "Gather":
@@ -185,7 +185,7 @@ class _Segments:
 
 
 def _inside(node: Node, bounds: SSAValue, length: int, count: int) -> Operand:
-    """Bounds of slices as places in so many rows: negative ones count from the end."""
+    """Bounds of slices clamped to the rows; negative ones count from the end."""
     each = cast(sliced(bounds, {0: (0, count, 1)}), I64)
     negative = gc.CompareOp(each, whole(node, 0), predicate="lt")
     place = gc.WhereOp(negative, gc.AddOp(each, whole(node, length)), each)
@@ -193,7 +193,7 @@ def _inside(node: Node, bounds: SSAValue, length: int, count: int) -> Operand:
 
 
 def _plain(value: SSAValue) -> SSAValue:
-    """What checks, casts and shapes of one element have been made of."""
+    """Looks through checks, casts and reshapes of one element."""
     while isinstance(op := value.owner, OnnxOp):
         is_check = isinstance(op, Custom) and op.is_check
         if not is_check and op.op_type not in ("Identity", "Unsqueeze", "Squeeze", "Cast"):

@@ -38,7 +38,7 @@ def count_of(mask: Operand) -> Operand:
 
 
 def shape_with(node: Node, sizes: Sequence[int | Operand]) -> Operand:
-    """A shape of which data decide some sizes."""
+    """A shape with some sizes computed from data."""
     parts: list[Operand] = [
         node.literal(np.array([size])) if isinstance(size, int) else gc.ReshapeOp(size, shape=(1,))
         for size in sizes
@@ -101,7 +101,7 @@ def compress(node: Node) -> Lowered:
 
 @lowers("NonMaxSuppression", domain=OWN)
 def non_max_suppression(node: Node) -> Lowered:
-    """Of each class of each batch, the boxes that no better one overlaps by much."""
+    """The boxes of each class and batch that no better one overlaps by much."""
     batches, rows, length = shape_of(node[1])
     limit = node.optional(2)
     known = None if limit is None else node.lowering.array(limit)
@@ -138,7 +138,7 @@ def bits_in_order(node: Node, floats: SSAValue) -> Operand:
 
 def _keys(node: Node) -> Operand:
     """
-    What orders candidates: scores as integers, and positions backwards, so that no two are equal.
+    Sort keys: scores as integers, then positions backwards, so that no two are equal.
 
     A NaN comes last, or is no candidate where there is a threshold; of equal scores the lower
     position comes first.

@@ -62,7 +62,7 @@ def unique(node: Node) -> Lowered:
 
 
 def _rows(node: Node) -> tuple[Shape, int, Operand]:
-    """The shape of the data, the axis of what is compared, and that as rows."""
+    """The shape of the data, the axis of its slices, and the slices as rows."""
     if not node.has("axis"):
         count = prod(node.shape)
         return (count,), 0, reshaped(node[0], (count, 1))
@@ -126,7 +126,7 @@ def _sorted(node: Node, rows: Operand) -> SSAValue:
 
 
 def _begins(node: Node, rows: SSAValue) -> Operand:
-    """Which of sorted rows differ from the one before; the first one does."""
+    """A mask of sorted rows that differ from the one before; the first one does."""
     length, columns = shape_of(rows)
     before, after = (sliced(rows, {0: (start, length - 1, 1)}) for start in (0, 1))
     differs: Operand = gc.CompareOp(before, after, predicate="ne")
@@ -149,7 +149,7 @@ class _Groups:
     order: SSAValue
     """The positions of all elements in sorted order."""
     begins: Operand
-    """Where groups begin in it."""
+    """A mask of the sorted elements that begin a group."""
 
     @cached_property
     def starts(self) -> SSAValue:
@@ -194,7 +194,7 @@ class _ByAppearance(_Groups):
 
     @cached_property
     def begun(self) -> SSAValue:
-        """Which elements are the first of their groups."""
+        """A mask of the elements that are the first of their groups."""
         return self._put(self.begins)
 
     @cached_property

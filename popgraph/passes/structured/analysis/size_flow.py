@@ -328,7 +328,7 @@ def is_exact(op: Operation) -> bool:
     """
     Whether a reduction gives the same bits in any order: integers, minima and maxima.
 
-    Float sums go by chunks, which are those of the bound.
+    Float sums are chunked by the bound.
     """
     if not isinstance(op, tile.ReduceOp):
         return False

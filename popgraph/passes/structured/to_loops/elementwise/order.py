@@ -94,7 +94,7 @@ class _Sort:
             writer.store(first, half, Index())
 
     def _count(self, counts: SSAValue, at: Index, by: int) -> SSAValue:
-        """Adds to a counter; what it was before."""
+        """Adds to a counter and returns its old value."""
         before = self.writer.load(counts, at)
         more = self.writer.once(arith.AddiOp(before, self.writer.number(by, i64)))
         self.writer.store(more, counts, at)

@@ -137,7 +137,7 @@ class _Row:
         return self.writer.once(arith.OrIOp(one, other))
 
     def _levels(self, size: SSAValue, length: int) -> tuple[SSAValue, SSAValue]:
-        """How many levels of a heap have others below, and the places before the last level."""
+        """The depth of the heap, and the largest power of two that is not above its size."""
         writer, one = self.writer, self.writer.constant(1)
         start = [writer.constant(0), one]
         with writer.loop(0, length.bit_length(), carried=start) as loop:
@@ -149,7 +149,7 @@ class _Row:
         return loop.results[0], loop.results[1]
 
     def _order(self, size: SSAValue, levels: SSAValue, top: SSAValue) -> None:
-        """Level by level from below: what stands there goes down where it belongs."""
+        """Heapifies level by level, from the bottom."""
         writer = self.writer
         half = writer.once(arith.DivSIOp(size, writer.constant(2)))
         with writer.loop(0, levels, carried=[top]) as level:
