@@ -241,8 +241,8 @@ def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
     """
     For each of the bounds, the largest of `index - low` as an unsigned number.
 
-    `beside` rows are reduced together so that they fill vectors. It is 1 where the number of rows is
-    a size of the call: the structure of a program for many sizes must not depend on it.
+    `beside` rows are reduced together so that they fill vectors. It is 1 where the number of rows
+    is a size of the call: the structure of a program for many sizes must not depend on it.
     """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
