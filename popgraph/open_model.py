@@ -17,7 +17,7 @@ from popgraph.backends.base import ComputedBy, Executable
 from popgraph.backends.interface import KnownModel
 from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
-from popgraph.support.dtypes import from_numpy
+from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
@@ -31,6 +31,9 @@ MANY_VALUES = 32
 """After so many values of one structural input, a warning says what they cost."""
 MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
+
+MOST_SERVED = 256
+"""Signatures whose program is remembered: a search takes 15 us."""
 
 FARTHEST = 16
 """A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
@@ -72,15 +75,20 @@ class Interface:
         """What the model says of its inputs."""
         return {row[0]: TensorSpec.of_row(row) for row in self.types}
 
+    @cached_property
+    def _element_types(self) -> dict[str, DType]:
+        """The element types of tensor inputs, by name."""
+        kinds = ((name, spec.dtype) for name, spec in self.specs.items())
+        return {name: from_numpy(dtype) for name, dtype in kinds if dtype is not None}
+
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs in their element types; RunError if one is missing, unknown or unfit."""
-        check_names(inputs, self.inputs)
+        if inputs.keys() != set(self.inputs):
+            check_names(inputs, self.inputs)
         arrays = {name: as_array(name, inputs[name]) for name in self.inputs}
-        return arrays | {
-            name: fitted(name, arrays[name], from_numpy(spec.dtype))
-            for name, spec in self.specs.items()
-            if spec.dtype is not None
-        }
+        for name, dtype in self._element_types.items():
+            arrays[name] = fitted(name, arrays[name], dtype)
+        return arrays
 
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
@@ -216,6 +224,8 @@ class OpenModel:
         self.make = make
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
+        self._serves: dict[Signature, Executable] = {}
+        """The program for many sizes that serves a signature."""
         self._undecided: dict[Signature, tuple[str, ...]] = {}
         """Which branching inputs are structural after all, for calls of these signatures."""
         decisive = (*interface.structural, *interface.branching)
@@ -297,12 +307,18 @@ class OpenModel:
         """A program for many sizes that is for those of a call, too."""
         values = call.signature[1]
         with self._looking:
+            found = self._serves.get(call.signature)
+            if found is not None:
+                return found
             for signature, (_, program) in self._programs.items():
                 if not program.sizes or signature[1] != values:
                     continue
                 numbers = program.serves(call.shapes)
                 if numbers and self._is_near(program, numbers):
                     self._programs.move_to_end(signature)
+                    if len(self._serves) >= MOST_SERVED:
+                        self._serves.clear()
+                    self._serves[call.signature] = program
                     return program
         return None
 
@@ -376,6 +392,7 @@ class OpenModel:
     def _keep(self, call: Call, program: Executable) -> None:
         """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
         with self._looking:
+            self._serves.clear()  # Some of it may be of the program that is forgotten.
             self._programs[call.signature] = call, program
             while len(self._programs) > SPECIALISATIONS:
                 self._programs.popitem(last=False)

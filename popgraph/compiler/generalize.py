@@ -63,6 +63,8 @@ SMALL = (2, 1)
 Sizes at which graphs are compared with those of the bounds, so that what changes at some size
 between, such as a branch for long inputs, shows. Programs that differ at 1 alone begin at 2.
 """
+COUNTED = (np.int32, np.int64, np.uint32, np.uint64)
+"""Integer types that shapes and offsets into flat data have."""
 PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851, 6229)
 """Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
 
@@ -235,12 +237,14 @@ class Comparison:
         """Notes how a number is made of sizes, if it is."""
         found: Power | Index | None = None
         if mine.tobytes() != its.tobytes():
-            found = self._index(mine, its) if mine.dtype == np.int64 else self._power(mine, its)
+            found = self._index(mine, its) or self._power(mine, its)
             self._same(found is not None, op)
         self.counts.setdefault(op, set()).add(found)
 
     def _index(self, mine: Scalar, its: Scalar) -> Index | None:
         """A multiple of a size, or the last index before it."""
+        if mine.dtype != np.int64:
+            return None
         return next(
             (
                 Index(Extent(number, (int(mine) + less) // bound), less)
@@ -253,11 +257,13 @@ class Comparison:
         )
 
     def _power(self, mine: Scalar, its: Scalar) -> Power | None:
-        """A number times sizes, or divided by them."""
+        """A number times sizes, or divided by them; of integers, a product."""
+        found = _powers(float(mine), float(its), self.bounds, self.others)
+        if isinstance(mine, COUNTED):
+            return next((one for one, rest in found if rest == 0 and one.is_product), None)
         if not isinstance(mine, np.float32 | np.float64):
             return None
         near = float(4 * np.finfo(mine.dtype).eps)
-        found = _powers(float(mine), float(its), self.bounds, self.others)
         return next((one for one, rest in found if rest <= near), None)
 
     def _same(self, holds: bool, op: Operation) -> None:
@@ -272,6 +278,11 @@ class Power:
     factor: float
     exponents: tuple[int, ...]
     """1, -1 or 0 for each size."""
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is an integer for all sizes."""
+        return self.factor.is_integer() and min(self.exponents) >= 0
 
 
 @dataclass(frozen=True)
@@ -331,7 +342,7 @@ def put_counts(
             number = _index(count, sizes)
         else:
             assert count is not None
-            number = _computed(count, sizes, kind)
+            number = _computed(count, sizes, TensorType(kind, ()))
         block = user.parent_block()
         assert block is not None
         block.insert_op_before(number, user)
@@ -382,25 +393,49 @@ def _index(count: Index, sizes: Sequence[SSAValue]) -> tile.MapOp:
     return tile.MapOp([sizes[count.end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
 
 
-def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
-    """The number that some sizes make, a scalar."""
+def _computed(power: Power, sizes: Sequence[SSAValue], type_: TensorType[Attribute]) -> tile.MapOp:
+    """The number that some sizes make, a tensor of one element."""
     used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
-    block = Block(arg_types=[IntegerType(64)] * len(used))
+    block = Block(arg_types=[i64] * len(used))
+    kind, shape = type_.element_type, type_.get_shape()
+    write = _counted if isinstance(kind, IntegerType) else _powered
+    ops = write(power, block, [by for _, by in used], kind)
+    block.add_ops([*ops, tile.YieldOp(ops[-1])])
+    maps = [AffineMap(len(shape), 0, ())] * len(used)
+    return tile.MapOp([size for size, _ in used], maps, shape, Region(block), [kind])
+
+
+def _counted(
+    power: Power, block: Block, exponents: Sequence[int], kind: Attribute
+) -> list[Operation]:
+    """A product of sizes in the arithmetic of 64 bits, which wraps as that of fewer does."""
+    assert isinstance(kind, IntegerType)
+    ops: list[Operation] = [arith.ConstantOp(IntegerAttr(int(power.factor), i64))]
+    for argument in block.args:
+        ops.append(arith.MuliOp(ops[-1].results[0], argument))
+    signless = IntegerType(kind.width.data)
+    if signless != i64:
+        ops.append(arith.TruncIOp(ops[-1].results[0], signless))
+    if signless != kind:
+        ops.append(arith.BitcastOp(ops[-1].results[0], kind))
+    return ops
+
+
+def _powered(
+    power: Power, block: Block, exponents: Sequence[int], kind: Attribute
+) -> list[Operation]:
+    """Sizes multiplied and divided as f64."""
     constant = arith.ConstantOp(FloatAttr(power.factor, f64))
     total: SSAValue = constant.result
     ops: list[Operation] = [constant]
-    for (_, by), argument in zip(used, block.args, strict=True):
+    for by, argument in zip(exponents, block.args, strict=True):
         number = arith.SIToFPOp(argument, f64)
         joined = (arith.MulfOp if by > 0 else arith.DivfOp)(total, number.result)
         ops += [number, joined]
         total = joined.results[0]
     if kind != f64:
-        narrow = arith.TruncFOp(total, kind)
-        ops.append(narrow)
-        total = narrow.result
-    block.add_ops([*ops, tile.YieldOp(total)])
-    maps = [AffineMap(0, 0, ())] * len(used)
-    return tile.MapOp([size for size, _ in used], maps, [], Region(block), [kind])
+        ops.append(arith.TruncFOp(total, kind))
+    return ops
 
 
 def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:

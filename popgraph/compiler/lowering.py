@@ -15,7 +15,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
-from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.partition import host_nodes, is_bounded
 from popgraph.passes.onnx.select_known import SelectKnown
 from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
@@ -150,8 +150,14 @@ def _check_gradients(module: ModuleOp, compilation: Compilation, options: Option
 def check_static_form(module: ModuleOp) -> None:
     """An error for a model of which Python computes some nodes: it has no form further down."""
     for op in host_nodes(module):
+        what = f"{op.op_type} is computed by Python and has no form below the onnx level"
+        if is_bounded(op):
+            what = (
+                f"the data decide the size of what {op.op_type} gives: this model is several "
+                "programs, and has no one form below the onnx level"
+            )
         raise UnsupportedError(
-            f"{op.op_type} is computed by Python and has no form below the onnx level",
+            what,
             op.where(),
             "`popgraph run` and popgraph.compile run such models, `popgraph print` and "
             "`popgraph profile` show their steps",

@@ -24,12 +24,12 @@ from popgraph.passes.onnx.partition import (
     HostStep,
     Segment,
     Step,
-    host_nodes,
     inline_functions,
     is_branch,
     is_literal,
     maker_of,
     partition,
+    python_nodes,
     read_by,
     steps_of,
 )
@@ -79,7 +79,7 @@ class HostedModel:
         self._model = model_of(module)
         self._host = Host(self._model, store, maker)
         self._maker = maker
-        self._hosted = set(host_nodes(module))
+        self._hosted = set(python_nodes(module))
         self._deciding: set[OnnxOp] = set()
         self._changing = Lock()
         self._splits: dict[Segment, list[Step]] = {}
@@ -89,8 +89,10 @@ class HostedModel:
         self._parts: dict[Segment, Part] = {}
         self._values: dict[Segment, set[tuple[bytes, ...]]] = {}
         """What has decided the structure of segments so far."""
+        graph = self._model.graph
         self._literals: Values = {}
-        self._host.literals(self._model.graph, self._literals)
+        self._host.literals(graph, self._literals)
+        self._outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
         self.steps = steps
         self._number(steps)
         if reason is not None:
@@ -129,9 +131,7 @@ class HostedModel:
             except NeedsHostError as error:
                 instead = self._split(step, error)
             pending.extendleft(reversed(instead))
-        graph = self._model.graph
-        yielded = zip(graph.output_names, graph.yielded, strict=True)
-        return {name: as_output(values[value]) for name, value in yielded}
+        return {name: as_output(values[value]) for name, value in self._outputs.items()}
 
     @property
     def computed_by(self) -> ComputedBy:
@@ -157,8 +157,10 @@ class HostedModel:
                 self._host.node(op, again)
             return again
 
-        found = part.run(values, interpreted if self._host.computes(*segment.nodes) else None)
-        self._count(segment, values)
+        able = part.role.repeated and self._host.computes(*segment.nodes)
+        found = part.run(values, interpreted if able else None)
+        if segment.deciding:
+            self._count(segment, values)
         return found
 
     # How it is split

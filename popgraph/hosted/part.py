@@ -78,13 +78,14 @@ class Part:
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """What it gives; `interpret` computes the same, if that can be done."""
         given = taken(self.piece, values)
-        pays = not self.role.repeated or self._pays(given)
-        if interpret is not None and not pays:
+        if interpret is not None and self.role.repeated and not self._pays(given):
             try:
                 return interpret()
             except PopgraphError:
                 pass  # The program says whether that was an error.
-        made = self._runner(given)
+        made = self._runner.made.run(given)
+        for name, shape in self.piece.shapes.items():
+            made[name] = _cut(made[name], made[shape])
         return {value: made[name] for name, value in self.piece.outputs.items()}
 
     @property
@@ -118,6 +119,12 @@ class Part:
         structural = () if model is None else model.interface.structural
         inputs = [value for name, value in self.piece.inputs.items() if name in structural]
         return tuple(values[value].tobytes() for value in inputs if value in among)
+
+
+def _cut(array: Array, shape: Array) -> Array:
+    """A result that was computed up to a bound, as far as it goes."""
+    sizes = tuple(shape.tolist())
+    return array if sizes == array.shape else array[tuple(map(slice, sizes))].copy()
 
 
 def taken(piece: Piece, values: Values) -> dict[str, Array]:

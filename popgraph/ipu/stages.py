@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpKind, AffineDimExpr, AffineMap
 
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.locations import source
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
@@ -37,6 +38,7 @@ from popgraph.ipu.mapping import (
     reshaped,
 )
 from popgraph.support.arrays import Array
+from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
 INPUTS = "input_mappings"
@@ -198,7 +200,11 @@ def stages(op: Operation) -> tuple[Stage, ...]:
         case UpdateOp():
             pieces = pieces_of(variable_mapping(op))
             return (Stage(pieces, (Read(0, pieces.boxes),)),)
-    raise AssertionError(f"{op.name} has no stages")
+    raise UnsupportedError(
+        f"{op.name} is not mapped to tiles",
+        source(op.location),
+        "compile the model for this machine: IPUs of the model have no selections by data",
+    )
 
 
 def variable_mapping(update: UpdateOp) -> MappingAttr:

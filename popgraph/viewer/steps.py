@@ -130,7 +130,7 @@ class _Joint:
                 and (giver := givers.get(piece.inputs[node["name"]])) is not None
             ):
                 node["inputs"] = [node["outputs"][0] | {"node": giver}]
-            elif node["kind"] == "output":
+            elif node["kind"] == "output" and node["name"] in piece.outputs:
                 givers[piece.outputs[node["name"]]] = node["id"]
         self.found.graphs[level] += rows
 

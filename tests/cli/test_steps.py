@@ -25,12 +25,15 @@ graph parts(x: f32[6, 4]) -> (y) {
     y = Neg(SequenceAt(parts, 0))
 }
 """
-FIRST = "// step 1, compiled: Mul, Exp; x: f32[3, 4] -> a: f32[3, 4], aside: f32[3, 4]"
-SECOND = (
-    "// step 2, in Python: NonZero (the data decide the size of its result); "
-    "a: f32[3, 4] -> places: i64[2, ?]"
+FIRST = (
+    "// step 1, compiled: Mul, NonZero, Exp; x: f32[3, 4] -> a: f32[3, 4], places: i64[2, ?], "
+    "aside: f32[3, 4]"
 )
-THIRD = "// step 3, compiled: "
+SECOND = "// step 2, compiled: Transpose, GatherND, ReduceSum; places: i64[2, ?], a: f32[3, 4] -> s"
+PYTHON = (
+    "// step 2, in Python: SplitToSequence ('parts' is sequence(f32[4])); "
+    "parts/1: f32[6, 4] -> parts: sequence(f32[4])"
+)
 ROUNDED = 2e-5
 """How far a sum of numbers of six digits may lie from their rounded sum."""
 
@@ -51,9 +54,8 @@ def shown(text: str, folder: Path, command: str, *arguments: str) -> str:
 
 def test_print_lists_the_steps_of_a_model(tmp_path: Path) -> None:
     lines = shown(HOST, tmp_path, "print").splitlines()
-    assert lines[:2] == [FIRST, SECOND]
-    assert lines[2].startswith(THIRD) and lines[3] == "builtin.module {"
-    assert "'parts' is sequence(f32[4])" in shown(SEQUENCE, tmp_path, "print")
+    assert lines[0] == FIRST and lines[1].startswith(SECOND) and lines[2] == "builtin.module {"
+    assert PYTHON in shown(SEQUENCE, tmp_path, "print").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -84,19 +86,19 @@ def test_print_runs_nothing_where_all_sizes_are_known(tmp_path: Path) -> None:
 def test_profile_times_each_step(threads: str, tmp_path: Path) -> None:
     files = tmp_path / "p.json", tmp_path / "p.html"
     forms = ["--json", str(files[0]), "--html", str(files[1])]
-    text = shown(HOST, tmp_path, "profile", "--rounds", "2", "--threads", threads, *forms)
-    assert "step 2: NonZero in Python" in text
+    text = shown(SEQUENCE, tmp_path, "profile", "--rounds", "2", "--threads", threads, *forms)
+    assert "step 2: SplitToSequence in Python" in text
     calls = json.loads(files[0].read_text())["calls"]
-    assert [call["kind"] for call in calls] == ["segment", "host", "segment"]
-    assert calls[1]["microseconds"] > 0 and "net.pgraph:4" in calls[1]["source"]
+    assert [call["kind"] for call in calls] == ["segment", "host", "host", "segment"]
+    assert calls[1]["microseconds"] > 0 and "net.pgraph:3" in calls[1]["source"]
     assert sum(call["share"] for call in calls) == pytest.approx(1, rel=ROUNDED)
-    for call in (calls[0], calls[2]):
+    for call in (calls[0], calls[3]):
         inside = call["bodies"][0]["calls"]
         assert inside and all(inner["kind"] == "kernel" for inner in inside)
         for part in ("microseconds", "share"):
             whole = pytest.approx(call[part], rel=ROUNDED)
             assert sum(inner[part] for inner in inside) == whole
-    assert "NonZero in Python" in files[1].read_text()
+    assert "SplitToSequence in Python" in files[1].read_text()
 
 
 def test_steps_of_strings_cannot_be_profiled(tmp_path: Path) -> None:
@@ -123,13 +125,15 @@ def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> 
     more = ["-o", str(tmp_path / "out")] if command in ("emit", "export") else []
     result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *more])
     assert result.exit_code == 1
-    assert "NonZero is computed by Python and has no form below the onnx level" in result.output
+    assert "the data decide the size of what NonZero gives: this model" in result.output
     assert "at: node 'places' (NonZero)" in result.output
 
 
 def test_ops_lists_what_python_computes() -> None:
+    result = CliRunner().invoke(app, ["ops", "sequenceat"])
+    assert result.output.startswith("SequenceAt") and "host step" in result.output
     result = CliRunner().invoke(app, ["ops", "nonzero"])
-    assert result.output.startswith("NonZero") and "host step" in result.output
+    assert result.output.startswith("NonZero") and "up to a bound" in result.output
 
 
 def test_opt_says_what_to_do_with_a_model(tmp_path: Path) -> None:

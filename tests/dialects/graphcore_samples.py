@@ -135,6 +135,37 @@ def top_k() -> Iterator[Sample]:
     yield Sample(gc.ArgTopKOp, [normal(0, 2)], {"axis": 1, "count": 1, "largest": True})
 
 
+def selections() -> Iterator[Sample]:
+    """Operations whose results are bounds of what data select."""
+    for mask in (truths(7), np.zeros(5, bool), np.ones(3, bool), np.zeros(0, bool)):
+        yield Sample(gc.PositionsOp, [mask])
+    keys = np.array([3, 1, 3, 0, 2**40, 1], np.uint64)
+    for bits, array in ((64, keys), (8, keys % 7), (16, keys[:0]), (24, keys[:1] * 90000)):
+        yield Sample(gc.ArgSortOp, [array], {"bits": bits})
+    rows = np.arange(24, dtype=np.float32).reshape(6, 4)
+    starts, ends = np.array([0, 2, 2, 5], np.int64), np.array([2, 6, 2, 3], np.int64)
+    for array in (rows, rows.astype(np.int64), np.tile(rows, 9), rows[:, :0]):
+        for combine in ("add", "max"):
+            yield Sample(gc.ReduceSegmentsOp, [array, starts, ends], {"combine": combine})
+    yield from suppressed()
+
+
+def suppressed() -> Iterator[Sample]:
+    """Boxes on a grid, so that overlaps are exact; many, few and no candidates."""
+    draw = np.random.default_rng(3)
+    low = draw.integers(0, 9, (2, 40, 2))
+    boxes = np.concatenate([low, low + draw.integers(-1, 6, (2, 40, 2))], 2).astype(np.float32)
+    order = draw.integers(0, 5, (2, 3, 40)).astype(np.uint64)
+    order[1, 2] = 0
+    keys = (order << np.uint64(32)) + np.where(order > 0, np.arange(40)[::-1], 0).astype(np.uint64)
+    keys += (order > 0) * np.uint64(2**32 - 40)
+    limit, threshold = np.array(40), np.float32(0.3)
+    for count, most, by in ((40, limit, threshold), (5, limit, threshold), (40, np.array(17), 0.7)):
+        for centered in (False, True):
+            given = [boxes, keys, np.array(most, np.int64), np.array(by, np.float32)]
+            yield Sample(gc.SuppressOp, given, {"count": count, "centered": centered})
+
+
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 5, 4), (4, 3, 3, 2), {"strides": (1, 1), "pads": (0, 0, 0, 0)}),
     ((1, 2, 5, 5), (2, 2, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
@@ -616,6 +647,7 @@ def table() -> Iterator[Sample]:
     for op in (gc.ArgMaxOp, gc.ArgMinOp):
         yield from positions(op)
     yield from top_k()
+    yield from selections()
     yield from mat_mul()
     yield from dot_products()
     yield from parts()
@@ -668,6 +700,8 @@ def table() -> Iterator[Sample]:
 
 
 SAMPLES: list[Sample] = list(table())
+ONE_TYPE = (gc.BitcastOp, gc.SuppressOp)
+"""Operations whose floats are of one type."""
 
 
 def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
@@ -675,7 +709,7 @@ def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
     wider = [
         sample.with_floats(name)
         for sample in samples
-        if has_floats(sample) and sample.op is not gc.BitcastOp
+        if has_floats(sample) and sample.op not in ONE_TYPE
         for name in ("f64", "f16", "bf16")
     ]
     return [*samples, *wider]

@@ -101,6 +101,16 @@ graph recurrent(x: f32[N, 3, 12], h: f32[N, 1, 20], c: f32[N, 1, 20]) -> (y, las
     (y, last, cell) = LSTM(x, w, r, b, _, h, c, hidden_size=20, layout=1)
 }
 """,
+    "columns": """
+graph columns(x: f32[N, 40]) -> y {
+    y = (x - ReduceMax(x, [0])) * ReduceMin(x, [0])
+}
+""",
+    "row": """
+graph row(x: f32[N]) -> y {
+    y = x - ReduceMax(x, [0])
+}
+""",
     "places": """
 graph places(x: f32[N, 40]) -> places {
     (_, places) = TopK(x, [5])

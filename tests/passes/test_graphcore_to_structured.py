@@ -61,6 +61,9 @@ EXACT: tuple[type[GraphcoreOp], ...] = (
     gc.ArgMaxOp,
     gc.ArgMinOp,
     gc.ArgTopKOp,
+    gc.PositionsOp,
+    gc.ArgSortOp,
+    gc.SuppressOp,
     gc.MaxPoolOp,
 )
 """One rounding, or none: every bit is what the meaning says."""
@@ -111,7 +114,7 @@ PRIMITIVE = [
 
 
 def in_floats(name: str) -> list[Sample]:
-    return [sample.with_floats(name) for sample in PRIMITIVE]
+    return [sample.with_floats(name) for sample in PRIMITIVE if sample.op is not gc.SuppressOp]
 
 
 def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:

@@ -271,7 +271,8 @@ def test_the_flame_graph_tells_times_and_goes_to_places(browser: Any, measured: 
 def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
     path, saved = tmp_path / "net.pgraph", tmp_path / "net.html"
     path.write_text(
-        "graph g(x: f32[3]) -> (y) {\n  i = NonZero(Relu(x))\n  y = Cast(i, to=f32)\n}\n"
+        "graph g(x: f32[3]) -> (y) {\n  i = SplitToSequence(Relu(x))\n"
+        "  y = Neg(SequenceAt(i, 0))\n}\n"
     )
     assert CliRunner().invoke(app, ["view", str(path), "--save", str(saved)]).exit_code == 0
     with opened(browser, saved.as_uri()) as tab:
@@ -279,12 +280,13 @@ def test_steps_of_python_are_shown(browser: Any, tmp_path: Path) -> None:
             tab.click(f"[data-view={view}]")
             tab.wait_for_selector(f"[data-view={view}][aria-selected=true]")
         titles = [one.inner_text() for one in tab.query_selector_all("#center h3")]
-        why = "the data decide the size of its result"
-        assert titles == ["step 1: compiled", f"step 2: Python, because {why}", "step 3: compiled"]
+        why = "'i' is sequence(f32[1])"
+        python = [f"step {number}: Python, because {why}" for number in (2, 3)]
+        assert titles == ["step 1: compiled", *python, "step 4: compiled"]
         flows = [one.inner_text() for one in tab.query_selector_all(".flow")]
         assert flows[0].startswith("takes x f32[3]; gives i")
-        assert "gives y f32[1, " in flows[2]
-        tab.click("tr[data-call]:has-text('NonZero in Python')")
+        assert "gives y f32[1]" in flows[3]
+        tab.click("tr[data-call]:has-text('SplitToSequence in Python')")
         assert f"Python computes it: {why}." in tab.inner_text("#right")
 
 

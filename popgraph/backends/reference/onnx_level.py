@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -83,16 +84,24 @@ class Interpreter:
 
     def given(self, inputs: Mapping[str, Any]) -> Values:
         """The values of the inputs, and of initializers that a caller replaces."""
-        graph = self.model.graph
-        values: Values = {}
-        also = [one.value_name.text for one in graph.initializers if one.input is not None]
-        check_names(inputs, graph.input_names, overridable=also)
-        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
-            values[argument] = _as_declared(name, argument.type, inputs[name])
-        for initializer in graph.initializers:
-            if initializer.value_name.text in inputs:
-                values[initializer.result] = inputs[initializer.value_name.text]
+        arguments, initializers = self._entries
+        check_names(inputs, arguments, overridable=initializers)
+        values: Values = {
+            argument: _as_declared(name, argument.type, inputs[name])
+            for name, argument in arguments.items()
+        }
+        for name in initializers.keys() & inputs.keys():
+            values[initializers[name]] = inputs[name]
         return values
+
+    @cached_property
+    def _entries(self) -> tuple[dict[str, SSAValue], dict[str, SSAValue]]:
+        """The inputs by name, and the initializers that callers may replace."""
+        graph = self.model.graph
+        also: dict[str, SSAValue] = {
+            one.value_name.text: one.result for one in graph.initializers if one.input is not None
+        }
+        return dict(zip(graph.input_names, graph.block.args, strict=True)), also
 
     def literals(self, body: Graph, values: Values) -> None:
         """The values that do not depend on inputs: initializers and constants."""

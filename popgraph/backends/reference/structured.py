@@ -23,6 +23,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.lanes import f32_numbers
 from popgraph.dialects.tile.running import Extent, running_of
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
@@ -322,6 +323,50 @@ def run_top_k(op: tile.TopKOp, memory: Array) -> tuple[Array, ...]:
     return (to_physical(order, op.output.type),)
 
 
+def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
+    (mask,) = logical([op.mask], [memory])
+    found = np.zeros(mask.shape, np.int64)
+    positions = np.flatnonzero(mask)
+    found[: len(positions)] = positions
+    return (to_physical(found, op.output.type),)
+
+
+def run_segments(op: tile.SegmentsOp, *memories: Array) -> tuple[Array, ...]:
+    rows, starts, ends = logical([*op.operands], memories)
+    body, kind = Body(op.body.block), element(op.rows)
+    found = np.full(op.sizes, literal_value(op.initial, kind), numpy_dtype(kind))
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        for row in rows[start:end]:
+            (found[number],) = body((), [row, found[number]])
+    return (to_physical(found, op.output.type),)
+
+
+def run_order(op: tile.OrderOp, memory: Array) -> tuple[Array, ...]:
+    (keys,) = logical([op.keys], [memory])
+    spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.sorting, op.places)]
+    return stored(op, [np.argsort(keys, kind="stable").astype(np.int64), *spare])
+
+
+def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
+    boxes, keys, limit, threshold = logical([*op.operands], memories)
+    suppresses, (batches, rows, _) = Body(op.body.block), op.sizes
+    boxes = np.stack(Body(op.corners.block)((), [*np.moveaxis(boxes, -1, 0)]), axis=-1)
+    found = np.full((batches, rows, op.count), -1, np.int64)
+    for batch, row in np.ndindex(batches, rows):
+        kept: list[int] = []
+        order = np.argsort(~keys[batch, row])[: np.count_nonzero(keys[batch, row])]
+        for at in order.tolist():
+            if len(kept) >= min(op.count, int(limit)):
+                break
+            sides = [*boxes[batch, kept].T, *boxes[batch, [at] * len(kept)].T]
+            (over,) = suppresses((), [*sides, np.broadcast_to(threshold, len(kept))])
+            if not np.any(over):
+                kept.append(at)
+        found[batch, row, : len(kept)] = kept
+    spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.heap, op.kept)]
+    return stored(op, [found, *spare])
+
+
 def place_in_order(before: Body, row: Array, at: int) -> int:
     """How many elements of a row come before one: of equals, those at lower positions."""
     element_ = np.broadcast_to(row[at], row.shape)
@@ -378,6 +423,10 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
+    tile.PositionsOp: run_positions,
+    tile.SuppressOp: run_suppress,
+    tile.OrderOp: run_order,
+    tile.SegmentsOp: run_segments,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

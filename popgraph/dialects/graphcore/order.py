@@ -1,23 +1,32 @@
-"""The order of elements: where the largest or smallest few along an axis stand."""
+"""The order of elements: positions of the largest, of the smallest, and of true ones."""
 
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
 from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
+    BOOLS,
+    NUMBERS,
     ORDERED,
     Array,
+    Elements,
     Operand,
     Reduction,
     Tensor,
+    dtype_of,
     flag,
     integer,
     is_float,
     operation,
     shape_of,
 )
+from popgraph.support import shapes
+
+KEYS = Elements("u64", frozenset({"u64"}))
+PLACES = Elements("i64", frozenset({"i64"}))
+SINGLE = Elements("f32", frozenset({"f32"}))
 
 
 @operation
@@ -59,3 +68,195 @@ class ArgTopKOp(Reduction):
         else:
             order = np.argsort(keys, axis, kind="stable")
         return (np.take(order, range(integer(self.count)), axis).astype(np.int64),)
+
+
+@operation
+class PositionsOp(Reduction):
+    """
+    The positions of the true elements of a list in ascending order, followed by zeros.
+
+    The result is as long as the list, its bound; `reduce_sum` counts the true elements.
+    """
+
+    name = "graphcore.positions"
+    mask = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def __init__(self, mask: Operand) -> None:
+        super().__init__([mask], {})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(BOOLS, self.mask)
+        shape = shape_of(self.mask)
+        if len(shape) != 1:
+            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+        return (TensorType(i64, shape),)
+
+    def evaluate(self, mask: Array) -> tuple[Array, ...]:
+        found = np.zeros(mask.shape, np.int64)
+        positions = np.flatnonzero(mask)
+        found[: len(positions)] = positions
+        return (found,)
+
+
+@operation
+class ArgSortOp(Reduction):
+    """
+    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+
+    Only the low `bits` of a key may be other than zero.
+    """
+
+    name = "graphcore.arg_sort"
+    keys = operand_def(TensorType)
+    bits = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, keys: Operand, *, bits: int = 64) -> None:
+        super().__init__([keys], {"bits": bits})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(KEYS, self.keys)
+        shape = shape_of(self.keys)
+        if len(shape) != 1:
+            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+        return (TensorType(i64, shape),)
+
+    def evaluate(self, keys: Array) -> tuple[Array, ...]:
+        return (np.argsort(keys, kind="stable").astype(np.int64),)
+
+
+@operation
+class ReduceSegmentsOp(Reduction):
+    """
+    The rows of each segment combined: `y[k] = sum(rows[starts[k]:ends[k]])`, or the maximum.
+
+    Segments lie in the rows, and may overlap; one without rows gives 0, or the lowest number.
+    """
+
+    name = "graphcore.reduce_segments"
+    rows = operand_def(TensorType)
+    starts = operand_def(TensorType)
+    ends = operand_def(TensorType)
+    combine = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self, rows: Operand, starts: Operand, ends: Operand, *, combine: str = "add"
+    ) -> None:
+        super().__init__([rows, starts, ends], {"combine": combine})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.rows)
+        self.common_element(PLACES, self.starts, self.ends)
+        rows, starts, ends = map(shape_of, self.operands)
+        if len(rows) != 2 or len(starts) != 1 or starts != ends:
+            raise self.fail(
+                f"rows of {shapes.text(rows)} do not fit starts of {shapes.text(starts)} and ends "
+                f"of {shapes.text(ends)}",
+                "rows are a matrix, starts and ends lists of one length",
+            )
+        if self.combine.data not in ("add", "max"):
+            raise self.fail(f"knows no combination {self.combine.data!r}", "add or max")
+        return (TensorType(element, (*starts, rows[1])),)
+
+    def evaluate(self, rows: Array, starts: Array, ends: Array) -> tuple[Array, ...]:
+        is_sum = self.combine.data == "add"
+        kind = dtype_of(self.rows)
+        wide = rows.astype(np.float64) if kind.is_float else rows
+        nothing = 0 if is_sum else -np.inf if kind.is_float else np.iinfo(kind.numpy.name).min
+        found = np.full((len(starts), rows.shape[1]), nothing, wide.dtype)
+        for row, start, end in zip(found, starts.tolist(), ends.tolist(), strict=True):
+            if start < end:
+                part = wide[start:end]
+                row[:] = part.sum(axis=0) if is_sum else part.max(axis=0)
+        return (found.astype(kind.numpy),)
+
+
+@operation
+class SuppressOp(Reduction):
+    """
+    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
+
+    ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
+    first: the upper half is the order of a score (0: no candidate), the lower half the complement
+    of the position. `boxes` [batches, n, 4] are two opposite corners, or `centered`: the center and
+    the size. The overlap is the intersection divided by the union, and too much above `threshold`;
+    at most `limit` are kept, and `count` of each row.
+    """
+
+    name = "graphcore.suppress"
+    boxes = operand_def(TensorType)
+    keys = operand_def(TensorType)
+    limit = operand_def(TensorType)
+    threshold = operand_def(TensorType)
+    count = prop_def(IntegerAttr)
+    centered = prop_def(BoolAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        boxes: Operand,
+        keys: Operand,
+        limit: Operand,
+        threshold: Operand,
+        *,
+        count: int,
+        centered: bool = False,
+    ) -> None:
+        held = {"count": count, "centered": centered}
+        super().__init__([boxes, keys, limit, threshold], held)
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(SINGLE, self.boxes, self.threshold)
+        self.common_element(KEYS, self.keys)
+        self.common_element(PLACES, self.limit)
+        boxes, keys = shape_of(self.boxes), shape_of(self.keys)
+        if len(keys) != 3 or boxes != (keys[0], keys[2], 4):
+            raise self.fail(
+                f"boxes of {shapes.text(boxes)} do not fit keys of {shapes.text(keys)}",
+                "keys are [batches, rows, n], boxes [batches, n, 4]",
+            )
+        return (TensorType(i64, (*keys[:2], integer(self.count))),)
+
+    def evaluate(
+        self, boxes: Array, keys: Array, limit: Array, threshold: Array
+    ) -> tuple[Array, ...]:
+        count = integer(self.count)
+        found = np.full((*keys.shape[:2], count), -1, np.int64)
+        first, second = boxes[..., :2], boxes[..., 2:]
+        if flag(self.centered):
+            half = second * np.float32(0.5)
+            low, high = first - half, first + half
+        else:
+            low, high = np.minimum(first, second), np.maximum(first, second)
+        boxes = np.concatenate([low, high], axis=-1)
+        for batch, row in np.ndindex(*keys.shape[:2]):
+            kept = _kept_boxes(boxes[batch], keys[batch, row], min(count, int(limit)), threshold)
+            found[batch, row, : len(kept)] = kept
+        return (found,)
+
+
+def _kept_boxes(boxes: Array, keys: Array, limit: int, threshold: Array) -> list[int]:
+    """The positions of the boxes that no better one suppresses, best first."""
+    order = np.argsort(~keys, kind="stable")[: np.count_nonzero(keys)]
+    kept: list[int] = []
+    for at in order.tolist():
+        if len(kept) >= limit:
+            break
+        if not _overlaps(boxes[kept], boxes[at], threshold).any():
+            kept.append(at)
+    return kept
+
+
+def _overlaps(kept: Array, box: Array, threshold: Array) -> Array:
+    """For each of some boxes, whether another one overlaps it by more than a threshold."""
+    high, low = np.minimum(kept[:, 2:], box[2:]), np.maximum(kept[:, :2], box[:2])
+    common = (high - low)[:, 0] * (high - low)[:, 1]
+    areas = (kept[:, 2] - kept[:, 0]) * (kept[:, 3] - kept[:, 1])
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    whole = areas + area - common
+    with np.errstate(all="ignore"):
+        meets = (high > low).all(axis=1) & (areas > 0) & (area > 0) & (whole > 0)
+        found: Array = meets & (common / whole > threshold)
+    return found

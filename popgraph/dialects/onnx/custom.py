@@ -27,7 +27,10 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr
 from popgraph.dialects.program.attributes import decoded, parse_quoted, quoted
 
-CHECK_INDICES = ("ai.popgraph", "CheckIndices")
+OWN = "ai.popgraph"
+"""The domain of operators that passes put into a model; no file has them."""
+
+CHECK_INDICES = (OWN, "CheckIndices")
 """Domain and name of the operator that gives its input, indices, and knows their bounds."""
 
 CALL = ("ai.graphcore", "Call")

@@ -286,6 +286,8 @@ def memory_span(type_: TensorType[Attribute]) -> tuple[int, int]:
         return 0, prod(physical)
     step = prod(physical[halo.part + 1 :])
     low, high = halo.low[halo.part], halo.high[halo.part]
+    if not prod(physical):
+        return 0, 0  # Of nothing, there is no part at an offset.
     return low * step, prod(physical) - (low + high) * step
 
 

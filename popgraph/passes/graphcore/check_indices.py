@@ -38,6 +38,7 @@ from popgraph.dialects.program import (
     YieldOp,
     graphs_of,
 )
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
@@ -71,8 +72,9 @@ class CheckIndices(Pass):
     name = "check-indices"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        beside = 1 if sizes_of(module) else BESIDE
         for graph in graphs_of(module):
-            found = _reports(graph.block, compilation.weights)
+            found = _reports(graph.block, compilation.weights, beside)
             if found:
                 _add_outputs(graph, found)
 
@@ -85,34 +87,34 @@ class _Report:
     value: SSAValue
 
 
-def _reports(block: Block, weights: WeightStore) -> list[_Report]:
+def _reports(block: Block, weights: WeightStore, beside: int) -> list[_Report]:
     """What the checks in a block, and in the bodies inside it, tell; they are gone afterwards."""
     found: list[_Report] = []
     for op in list(block.ops):
         match op:
             case CheckIndicesOp():
-                found += _report(op)
+                found += _report(op, beside)
             case LoopOp():
-                found += _of_loop(op, weights)
+                found += _of_loop(op, weights, beside)
             case CondOp():
-                found += _of_cond(op, weights)
+                found += _of_cond(op, weights, beside)
     return found
 
 
-def _report(op: CheckIndicesOp) -> list[_Report]:
+def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
     found: list[_Report] = []
     if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            found = [_Report(op.check(f"check of {op.place.text}"), largest(op))]
+            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, beside))]
         _use_places(op)
     op.result.replace_all_uses_with(op.indices)
     Rewriter.erase_op(op)
     return found
 
 
-def _of_loop(op: LoopOp, weights: WeightStore) -> list[_Report]:
+def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
     """Of all turns, the largest; in turns that do not run, everything is in range."""
-    found = _reports(op.block, weights)
+    found = _reports(op.block, weights, beside)
     if not found:
         return []
     _check_bounds(found, may_not_run=op.ends_early or not op.turns)
@@ -140,9 +142,9 @@ def _of_loop(op: LoopOp, weights: WeightStore) -> list[_Report]:
     return [_Report(one.check, value) for one, value in zip(found, results, strict=True)]
 
 
-def _of_cond(op: CondOp, weights: WeightStore) -> list[_Report]:
+def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
     """Of the branch that is taken; in the other one everything is in range."""
-    found = [_reports(block, weights) for block in op.bodies()]
+    found = [_reports(block, weights, beside) for block in op.bodies()]
     reports = [report for one in found for report in one]
     if not reports:
         return []
@@ -236,25 +238,30 @@ def _free_name(name: str, taken: Container[object]) -> str:
     return name
 
 
-def largest(op: CheckIndicesOp) -> SSAValue:
-    """For each of the bounds, the largest of `index - low` as an unsigned number."""
+def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
+    """
+    For each of the bounds, the largest of `index - low` as an unsigned number.
+
+    `beside` rows are reduced together so that they fill vectors. It is 1 where the number of rows
+    is a size of the call: the structure of a program for many sizes must not depend on it.
+    """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
-        return _largest_of_columns(op)
+        return _largest_of_columns(op, beside)
     distances = _distances(op, op.indices)
     if len(op.low) > 1 or not rank:
         return distances
     return ReduceMaxOp(distances, axes=range(rank), keepdims=False).result
 
 
-def _largest_of_columns(op: CheckIndicesOp) -> SSAValue:
+def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
     """
     Of each number of the rows along the last axis, the largest.
 
     A few rows side by side fill vectors, which a short row does not; those left over come after.
     """
     *outer, columns = shape_of(op.indices)
-    rows, beside = prod(outer), max(1, BESIDE // columns)
+    rows, beside = prod(outer), max(1, beside // columns)
     flat = op.indices if len(outer) == 1 else ReshapeOp(op.indices, shape=(rows, columns)).result
     many = rows - rows % beside
     if beside == 1 or many < 2 * beside:

@@ -18,7 +18,14 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.normalize import Normalize
-from popgraph.passes.onnx.partition import Segment, host_nodes, is_literal, partition, why_hosted
+from popgraph.passes.onnx.partition import (
+    Segment,
+    host_nodes,
+    is_literal,
+    partition,
+    python_nodes,
+    why_hosted,
+)
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.onnx.to_graphcore.refusals import (
@@ -57,10 +64,10 @@ def diagnose(module: ModuleOp, store: WeightStore) -> Diagnosis:
     copy, store = module.clone(), WeightStore(store)
     enclose_gradients(copy)
     found = Diagnosis(sum(not is_literal(op) for op in model_of(module).graph.nodes))
-    for op in host_nodes(copy):
+    for op in python_nodes(copy):
         found.hosted.append((operator(op), place_of(op), why_hosted(op)))
     pieces = [copy]
-    if found.hosted:
+    if host_nodes(copy):
         steps = partition(copy, store)
         pieces = [step.module for step in steps if isinstance(step, Segment)]
     for piece in pieces:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cache
 
 from popgraph.dialects.onnx import SCHEMAS, is_removed
-from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.onnx.schema_facts import (
     NOT_COMPILED,
@@ -17,7 +17,7 @@ from popgraph.dialects.onnx.schema_facts import (
     latest,
     types_of,
 )
-from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP
+from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES, LOOKED_UP
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.extensions import bringer
 
@@ -28,13 +28,14 @@ class Way(StrEnum):
     LOWERING = "own lowering"
     FUNCTION = "ONNX's function"
     DEFINITION = "defined by ONNX's operators"
+    BOUNDED = "own lowering, up to a bound"
     HOST = "host step"
     REMOVED = "removed by ONNX"
     NONE = "not yet"
 
     @property
     def is_compiled(self) -> bool:
-        return self in (Way.LOWERING, Way.FUNCTION, Way.DEFINITION)
+        return self in (Way.LOWERING, Way.FUNCTION, Way.DEFINITION, Way.BOUNDED)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def rows() -> list[Row]:
         else:
             found.append(one)
     standard = {(schema.domain, schema.name) for schema in SCHEMAS}
-    others = {key: Way.LOWERING for key in REGISTRY if key not in {*standard, CHECK_INDICES}}
+    others = {key: Way.LOWERING for key in REGISTRY if key not in standard and key[0] != OWN}
     others |= dict.fromkeys(DEFINITIONS, Way.DEFINITION)
     found += [Row(*key, (1,), way, (), _bringer(*key)) for key, way in others.items()]
     return sorted(found, key=lambda row: (row.domain, row.name, row.versions))
@@ -96,6 +97,8 @@ def way_of(schema: Schema) -> Way:
         return Way.REMOVED
     if key in REGISTRY:
         return Way.LOWERING
+    if schema.domain == "" and schema.name in BOUNDED:
+        return Way.BOUNDED
     if schema.domain == "" and schema.name in DATA_DECIDE_SIZES | LOOKED_UP:
         return Way.HOST
     if is_of_containers(schema):

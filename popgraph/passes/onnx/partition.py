@@ -10,27 +10,34 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of, value_name
-from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.custom import OWN, Custom
 from popgraph.dialects.onnx.expansion import inline
 from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import (
     STRING,
+    UNKNOWN,
     MapType,
     OptType,
     SeqType,
     SparseType,
     describe,
+    tensor_type,
 )
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.support import dtypes
 
 DATA_DECIDE_SIZES = frozenset(
     {"NonZero", "Compress", "Unique", "NonMaxSuppression", "ImageDecoder"}
 )
 """ONNX's operators whose results have as many elements as the data say."""
+
+BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
+"""Operators of these that programs compute up to a bound, with the actual shape."""
 
 LOOKED_UP = frozenset({"TfIdfVectorizer"})
 """ONNX's operators on numbers or strings that look up what they find in a table of theirs."""
@@ -52,6 +59,8 @@ class Piece:
     """The values of the whole model that it takes, by the names of its inputs."""
     outputs: dict[str, SSAValue]
     """And those that it gives."""
+    shapes: dict[str, str]
+    """For outputs that are given up to a bound, the outputs that hold their shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +100,13 @@ def _is_of_python(op: Operation) -> bool:
     return found in DATA_DECIDE_SIZES | LOOKED_UP
 
 
+def is_bounded(op: Operation) -> bool:
+    """Whether a program computes a node up to a bound, and says how much of it there is."""
+    if not isinstance(op, SchemaOp) or op.domain != "" or op.op_type not in BOUNDED:
+        return False
+    return not any(_is_container(value.type) for value in (*op.operands, *op.results))
+
+
 def why_hosted(op: OnnxOp) -> str:
     """Why the host computes a node."""
     for inner in op.walk():
@@ -115,8 +131,17 @@ def _is_container(type_: Attribute) -> bool:
     )
 
 
+def python_nodes(module: ModuleOp) -> list[OnnxOp]:
+    """The nodes of a model that Python computes."""
+    return [op for op in host_nodes(module) if not is_bounded(op)]
+
+
 def host_nodes(module: ModuleOp) -> list[OnnxOp]:
-    """The nodes of a model that the host computes, those of functions that are called included."""
+    """
+    The nodes that cut a model into several programs.
+
+    Python computes them, or has to cut what a program gives; functions are looked into.
+    """
     model = model_of(module)
     functions = _host_functions(model)
     return [op for op in model.graph.nodes if _is_host(op, functions)]
@@ -161,7 +186,7 @@ def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
     inline_functions(module, store, _host_functions(model_of(module)))
     model = model_of(module)
     nodes = [op for op in model.graph.nodes if not is_literal(op)]
-    return steps_of(model, nodes, set(host_nodes(module)))
+    return steps_of(model, nodes, set(python_nodes(module)))
 
 
 def steps_of(
@@ -174,7 +199,8 @@ def steps_of(
     The steps for some nodes of a model's graph, in their order.
 
     The `hosted` ones are steps of their own; a segment begins before one that is `deciding`: its
-    operands, which decide its structure, are known by then.
+    operands, which decide its structure, are known by then. Another one begins after results that
+    a program gives up to a bound: they are cut between both.
     """
     levels = _levels(nodes, hosted, deciding)
     steps: list[Step] = []
@@ -183,7 +209,8 @@ def steps_of(
         steps += [HostStep(op) for op in here if op in hosted]
         compiled = [op for op in here if op not in hosted]
         if compiled:
-            steps.append(_segment(model, compiled, deciding))
+            bounded = {op for op in compiled if is_bounded(op)}
+            steps.append(_segment(model, compiled, deciding, bounded))
     return steps
 
 
@@ -219,12 +246,13 @@ def _levels(
     """For how many steps of the host, and known values, each node has to wait, itself included."""
     levels: dict[Operation, int] = {}
     for op in nodes:
+        waits = op in hosted or op in deciding
         before = [
-            levels[owner]
+            levels[owner] + (waits or (is_bounded(owner) and owner not in hosted))
             for value in read_by(op)
             if isinstance(owner := value.owner, Operation) and owner in levels
         ]
-        levels[op] = max(before, default=0) + (op in hosted or op in deciding)
+        levels[op] = max(before, default=int(waits))
     return levels
 
 
@@ -239,14 +267,18 @@ def read_by(op: Operation) -> Iterator[SSAValue]:
                 yield value
 
 
-def _segment(model: Model, nodes: Sequence[OnnxOp], deciding: Container[OnnxOp]) -> Segment:
+def _segment(
+    model: Model,
+    nodes: Sequence[OnnxOp],
+    deciding: Container[OnnxOp],
+    bounded: Container[OnnxOp],
+) -> Segment:
     """A model of these nodes."""
     own = set(nodes)
     outputs = [value for op in nodes for value in op.results if _leaves(value, own)]
-    made = _piece(model, nodes, [], outputs)
-    return Segment(
-        made.module, made.inputs, made.outputs, nodes, tuple(op for op in nodes if op in deciding)
-    )
+    made = _piece(model, nodes, [], outputs, bounded)
+    decisive = tuple(op for op in nodes if op in deciding)
+    return Segment(made.module, made.inputs, made.outputs, made.shapes, nodes, decisive)
 
 
 def piece_of(model: Model, graph: Graph) -> Piece:
@@ -262,6 +294,7 @@ def _piece(
     nodes: Sequence[OnnxOp | Initializer],
     arguments: Sequence[SSAValue],
     outputs: Sequence[SSAValue],
+    bounded: Container[OnnxOp] = (),
 ) -> Piece:
     """A model of these nodes, with the literals that they read."""
     made_here = {value for op in nodes for value in op.results}
@@ -271,19 +304,60 @@ def _piece(
     inputs = [value for value in read if value not in literals]
     block = Block(arg_types=[value.type for value in inputs])
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    shapes: dict[SSAValue, SSAValue] = {}
     for op in (*dict.fromkeys(value.owner for value in literals), *nodes):
         assert isinstance(op, Operation)
-        block.add_op(op.clone(values))
-    block.add_op(Yield([values[value] for value in outputs]))
-    graph = Graph("segment", _infos(inputs), _infos(outputs), Region(block))
+        if op in bounded:
+            assert isinstance(op, SchemaOp)
+            copy = with_shapes(op, values)
+            shapes |= dict(zip(op.results, copy.results[len(op.results) :], strict=True))
+            values |= dict(zip(op.results, copy.results[: len(op.results)], strict=True))
+            block.add_op(copy)
+        else:
+            block.add_op(op.clone(values))
+    told = {value: shapes[value] for value in outputs if value in shapes}
+    block.add_op(Yield([*(values[value] for value in outputs), *told.values()]))
+    infos = [
+        ValueInfoAttr.of(shape_name(value_name(value)), shape.type) for value, shape in told.items()
+    ]
+    graph = Graph("segment", _infos(inputs), [*_infos(outputs), *infos], Region(block))
     made = Model(
         model.ir_version.value.data,
         list(model.opsets),
         [function.clone() for function in model.functions.values()],
         graph,
     )
-    named = [{value_name(value): value for value in group} for group in (inputs, outputs)]
-    return Piece(ModuleOp([made]), *named)
+    taken, given = ({value_name(value): value for value in group} for group in (inputs, outputs))
+    names = {name: shape_name(name) for name in map(value_name, told)}
+    return Piece(ModuleOp([made]), taken, given, names)
+
+
+def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
+    """
+    A node that gives its results up to a bound, followed by the shape of each.
+
+    y = NonZero(x)  ->  y, shape of y = ai.popgraph::NonZero(x)
+    """
+    results = op.output_values()
+    names = ["" if value is None else value_name(value) for value in results]
+    types = [UNKNOWN if value is None else value.type for value in results]
+    inputs = [None if value is None else values[value] for value in op.input_values()]
+    made = Custom.make(
+        OWN,
+        op.op_type,
+        inputs,
+        op.default_attributes() | op.onnx_attributes(),
+        [*names, *(name and shape_name(name) for name in names)],
+        [*types, *([tensor_type(dtypes.BY_NAME["i64"], [None])] * len(types))],
+        {name: value for name, value in op.attributes.items() if name != "outputs"},
+    )
+    made.location = op.location
+    return made
+
+
+def shape_name(name: str) -> str:
+    """The name of the shape of a result that is given up to a bound."""
+    return f"shape of {name}"
 
 
 def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Piece:

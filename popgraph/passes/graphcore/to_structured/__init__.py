@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
@@ -40,6 +41,10 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgMaxOp: reductions.lower_position,
     gc.ArgMinOp: reductions.lower_position,
     gc.ArgTopKOp: order.lower_arg_top_k,
+    gc.PositionsOp: lambda op: tile.PositionsOp(op.mask).output,
+    gc.SuppressOp: order.lower_suppress,
+    gc.ReduceSegmentsOp: order.lower_reduce_segments,
+    gc.ArgSortOp: lambda op: tile.OrderOp(op.keys, op.bits.value.data).positions,
     gc.MatMulOp: contractions.lower_mat_mul,
     gc.ConvOp: contractions.lower_conv,
     gc.DotMatMulOp: contractions.lower_mat_mul,

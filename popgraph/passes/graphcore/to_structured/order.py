@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import ArgTopKOp
+from popgraph.dialects.graphcore import ArgTopKOp, ReduceSegmentsOp, SuppressOp
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.scalars import Kind
-from popgraph.passes.graphcore.to_structured.elements import Operand, body, entered, kind_of
+from popgraph.passes.graphcore.to_structured.elements import (
+    Operand,
+    attribute,
+    body,
+    computing,
+    entered,
+    kind_of,
+    left,
+    number,
+)
+from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
-from popgraph.passes.graphcore.to_structured.scalars import compare
+from popgraph.passes.graphcore.to_structured.reductions import INITIAL
+from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
 from popgraph.support.shapes import prod
 
 
@@ -52,3 +66,77 @@ def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
     if order == sorted(order):
         return value
     return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])
+
+
+def lower_suppress(op: SuppressOp) -> SSAValue:
+    """y = suppress(boxes, keys, limit, threshold)  ->  tile.suppress, which computes overlaps"""
+    corners = body([f32] * 4, _centered if flag(op.centered) else _sorted)
+    overlaps = body([f32] * 9, _overlaps)
+    return tile.SuppressOp([*op.operands], integer(op.count), corners, overlaps).positions
+
+
+def _sorted(*box: SSAValue) -> list[Operand]:
+    """Two corners as the low one and the high one."""
+    return [
+        join(box[axis], box[axis + 2])
+        for join in (arith.MinimumfOp, arith.MaximumfOp)
+        for axis in (0, 1)
+    ]
+
+
+def _centered(*box: SSAValue) -> list[Operand]:
+    """A center and a size as corners."""
+    halves = [arith.MulfOp(size, number(0.5, f32)) for size in box[2:]]
+    return [
+        join(center, half)
+        for join in (arith.SubfOp, arith.AddfOp)
+        for center, half in zip(box[:2], halves, strict=True)
+    ]
+
+
+def _overlaps(*numbers: SSAValue) -> Operand:
+    """intersection / union > threshold, for two boxes (y0, x0, y1, x1) that have an area."""
+    *sides, threshold = numbers
+    first, second = sides[:4], sides[4:]
+    zero = number(0, f32)
+    spans, edges = [], []
+    for low, high in ((0, 2), (1, 3)):
+        start = arith.MaximumfOp(first[low], second[low])
+        end = arith.MinimumfOp(first[high], second[high])
+        spans.append(arith.SubfOp(end, start))
+        edges.append(arith.CmpfOp(end, start, "ogt"))
+    common = arith.MulfOp(spans[0], spans[1])
+    areas = [
+        arith.MulfOp(arith.SubfOp(box[2], box[0]), arith.SubfOp(box[3], box[1]))
+        for box in (first, second)
+    ]
+    whole = arith.SubfOp(arith.AddfOp(areas[0], areas[1]), common)
+    tests: list[Operand] = [
+        *edges,
+        *(arith.CmpfOp(area, zero, "ogt") for area in (*areas, whole)),
+        arith.CmpfOp(arith.DivfOp(common, whole), threshold, "ogt"),
+    ]
+    return reduce(_both, tests)
+
+
+def _both(one: Operand, other: Operand) -> Operand:
+    return arith.AndIOp(one, other)
+
+
+def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:
+    """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the function that combines"""
+    kind, combine = tensor_of(op.rows).element_type, op.combine.data
+    join, inner = TABLES[kind_of(kind)][combine], computing(kind)
+    fold = body([inner, inner], lambda element, total: join(total, element))
+    start = attribute(INITIAL[combine](kind), inner)
+    rows = op.rows
+    if inner != kind:
+        rows = _each(rows, inner, lambda x: entered(x, kind))
+    made = tile.SegmentsOp([rows, op.starts, op.ends], start, fold).output
+    return made if inner == kind else _each(made, kind, lambda x: left(x, kind))
+
+
+def _each(value: SSAValue, kind: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
+    """A tensor with a function of each element, of another type."""
+    shape = shape_of(value)
+    return mapped([value], [AffineMap.identity(len(shape))], shape, kind, write)

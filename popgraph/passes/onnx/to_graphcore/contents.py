@@ -60,9 +60,11 @@ scan ai.onnx Scan
 scatter_reduce ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
 signals ai.onnx DFT STFT MelWeightMatrix
+selections ai.popgraph NonZero Compress NonMaxSuppression
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
+unique ai.popgraph Unique
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
 """

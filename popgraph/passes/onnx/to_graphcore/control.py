@@ -23,6 +23,7 @@ from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.repetition import Repetition, Steering, Turn
+from popgraph.passes.onnx.to_graphcore.segments import segments
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
 from popgraph.support.shapes import prod
 
@@ -147,7 +148,12 @@ def loop(node: Node) -> Lowered:
     """
     made = _Loop(node, node.graph("body"))
     made.check()
-    finals, rows = made.repetition().results(made.steering())
+    steering = made.steering()
+    is_counted = steering.go is None and steering.limit is None and not node.lowering.training
+    found = segments(node, made.graph, steering.trips) if is_counted else None
+    if found is not None:
+        return found
+    finals, rows = made.repetition().results(steering)
     last, stacked = iter(finals), dict(zip(made.wanted, rows, strict=True))
     return [
         *(old if is_kept else next(last) for old, is_kept in made.states()),

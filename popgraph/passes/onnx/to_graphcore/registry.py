@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
-from popgraph.dialects.onnx.custom import CHECK_INDICES, Custom
+from popgraph.dialects.onnx.custom import OWN, Custom
 from popgraph.passes.onnx.to_graphcore.contents import PAGES
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support import extensions
@@ -96,8 +96,4 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     for schema in SCHEMAS:
         if not is_removed(schema):
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
-    return {
-        key: tuple(sorted(versions.get(key, [1])))
-        for key in sorted(REGISTRY)
-        if key != CHECK_INDICES
-    }
+    return {key: tuple(sorted(versions.get(key, [1]))) for key in sorted(REGISTRY) if key[0] != OWN}

@@ -104,6 +104,10 @@ class SizeFlow:
                     self._transform_tiles(op)
                 case tile.TopKOp():
                     self._top_k(op)
+                case tile.PositionsOp():
+                    self._run(op, self.of(op.mask))
+                case tile.SegmentsOp():
+                    self._segments(op)
                 case tile.ChainOp():
                     self._chain(op)
                 case CallCondOp():
@@ -217,6 +221,13 @@ class SizeFlow:
         ends = self.of(op.rows)
         if 1 in ends:
             raise unsized("sorts along a size", op)
+        self._run(op, ends)
+
+    def _segments(self, op: tile.SegmentsOp) -> None:
+        if 1 in self.of(op.rows):
+            raise unsized("has rows as long as a size", op)
+        ends = dict(self.of(op.starts))
+        _join(ends, self.of(op.ends), "loop", op)
         self._run(op, ends)
 
     def _winograd(self, op: tile.WinogradOp) -> None:

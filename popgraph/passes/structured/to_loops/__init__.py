@@ -32,7 +32,11 @@ from popgraph.passes.structured.to_loops.copy.exchange import (
 )
 from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
+from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
 from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
+from popgraph.passes.structured.to_loops.elementwise.segments import SegmentsLoops
+from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
 from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
@@ -56,6 +60,10 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.ChainOp: ChainLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
+    tile.PositionsOp: PositionsLoops,
+    tile.SuppressOp: SuppressLoops,
+    tile.OrderOp: OrderLoops,
+    tile.SegmentsOp: SegmentsLoops,
     tile.AssembleOp: AssembleLoops,
     tile.TransformTilesOp: TransformLoops,
     tile.TransformGradientTilesOp: TransformLoops,

@@ -1,0 +1,146 @@
+"""
+Benchmarks models whose sizes depend on data against onnxruntime, one thread, as JSON.
+
+A mask by NonZero and GatherND, the head of a detector (boxes, scores, NonMaxSuppression, gather),
+and a bag of words: `python benchmarks/selections.py`. Each call brings other data, so that sizes
+differ from call to call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from operator_cases import Array
+
+import popgraph
+from popgraph.measure.peers import PEERS, ready
+from popgraph.measure.timing import Contestant, pin, race
+
+PEER = "onnxruntime"
+CALLS = 16
+"""Different inputs, used alternately."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model and its inputs."""
+
+    name: str
+    model: onnx.ModelProto
+    inputs: list[dict[str, Array]]
+
+
+def network(
+    name: str,
+    nodes: list[onnx.NodeProto],
+    outputs: Mapping[str, int],
+    held: Mapping[str, Array],
+    inputs: list[dict[str, Array]],
+) -> Network:
+    infos = [
+        helper.make_tensor_value_info(
+            given, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for given, array in inputs[0].items()
+    ]
+    made = [helper.make_tensor_value_info(given, kind, None) for given, kind in outputs.items()]
+    constants = [numpy_helper.from_array(array, given) for given, array in held.items()]
+    graph = helper.make_graph(nodes, name, infos, made, constants)
+    opsets = [helper.make_opsetid("", 17)]
+    return Network(name, helper.make_model(graph, opset_imports=opsets, ir_version=8), inputs)
+
+
+def mask(size: int) -> Network:
+    """y = x[x > t], squared."""
+    nodes = [
+        helper.make_node("Greater", ["x", "t"], ["above"]),
+        helper.make_node("NonZero", ["above"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["rows"]),
+        helper.make_node("GatherND", ["x", "rows"], ["kept"]),
+        helper.make_node("Mul", ["kept", "kept"], ["y"]),
+    ]
+    rng = np.random.default_rng(0)
+    inputs = [{"x": rng.standard_normal(size).astype(np.float32)} for _ in range(CALLS)]
+    held = {"t": np.array(0.5, np.float32)}
+    return network(f"mask {size}", nodes, {"y": TensorProto.FLOAT}, held, inputs)
+
+
+def detector(candidates: int, labels: int) -> Network:
+    """The head of a YOLO: 300 boxes at most for each label, with their scores and labels."""
+    nodes = [
+        helper.make_node("Transpose", ["raw"], ["rows"], perm=[0, 2, 1]),
+        helper.make_node("Split", ["rows", "parts"], ["boxes", "logits"], axis=2),
+        helper.make_node("Transpose", ["logits"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("Sigmoid", ["turned"], ["scores"]),
+        helper.make_node(
+            "NonMaxSuppression",
+            ["boxes", "scores", "most", "over", "least"],
+            ["found"],
+            center_point_box=1,
+        ),
+        helper.make_node("Split", ["found", "ones"], ["image", "label", "place"], axis=1),
+        helper.make_node("Concat", ["image", "place"], ["at"], axis=1),
+        helper.make_node("GatherND", ["boxes", "at"], ["kept"]),
+        helper.make_node("GatherND", ["scores", "found"], ["score"]),
+    ]
+    held: dict[str, Array] = {
+        "parts": np.array([4, labels]),
+        "ones": np.array([1, 1, 1]),
+        "most": np.array([300]),
+        "over": np.array([0.45], np.float32),
+        "least": np.array([0.25], np.float32),
+    }
+    rng = np.random.default_rng(0)
+    inputs = []
+    for _ in range(CALLS):
+        raw = np.empty((1, 4 + labels, candidates), np.float32)
+        raw[:, :2] = rng.uniform(0, 640, (1, 2, candidates))
+        raw[:, 2:4] = rng.uniform(8, 160, (1, 2, candidates))
+        raw[:, 4:] = rng.normal(-6, 2, (1, labels, candidates))
+        inputs.append({"raw": raw})
+    outputs = {"kept": TensorProto.FLOAT, "score": TensorProto.FLOAT, "label": TensorProto.INT64}
+    return network(f"detector {candidates}x{labels}", nodes, outputs, held, inputs)
+
+
+def measure(one: Network, seconds: float, rounds: int) -> dict[str, Any]:
+    """The best times of both, with equal results."""
+    run = popgraph.compile(one.model, threads=1)
+    peers = [ready(PEERS[PEER], one.model, inputs, 1) for inputs in one.inputs]
+    for inputs, peer in zip(one.inputs, peers, strict=True):
+        ours, theirs = run(inputs), peer()
+        assert all(np.allclose(ours[name], array, 1e-4) for name, array in theirs.items())
+    given, calls = cycle(one.inputs), cycle(peers)
+    contestants = [
+        Contestant("ours", lambda: run(next(given))),
+        Contestant(PEER, lambda: next(calls)()),
+    ]
+    race(contestants, threads=1, seconds=seconds, rounds=rounds)
+    ours_ms, theirs_ms = (each.best * 1e3 for each in contestants)
+    return {"case": one.name, "ours_ms": ours_ms, "theirs_ms": theirs_ms}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=1, help="at least, for each case")
+    parser.add_argument("--rounds", type=int, default=15, help="at least, for each case")
+    arguments = parser.parse_args()
+    pin(1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["POPGRAPH_CACHE_DIR"] = folder
+        cases = [mask(1000), mask(100_000), detector(8400, 1), detector(8400, 80)]
+        found = [measure(one, arguments.seconds, arguments.rounds) for one in cases]
+    print(json.dumps({"model": "selections", "cases": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

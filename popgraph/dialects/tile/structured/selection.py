@@ -1,0 +1,271 @@
+"""Selections whose size depends on data: results up to a bound, the rest is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    Float32Type,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    TensorType,
+    i1,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.interned import tensor_type, whole
+from popgraph.dialects.tile.structured.ops import check_block
+from popgraph.support.shapes import Shape
+
+KEY = IntegerType(64, Signedness.UNSIGNED)
+"""The type of sort keys: see `tile.suppress`."""
+F32 = Float32Type()
+SIDES = 4
+"""Numbers of a box."""
+
+
+@irdl_op_definition
+class PositionsOp(IRDLOperation):
+    """The positions of the true elements of a list in ascending order, followed by zeros."""
+
+    name = "tile.positions"
+    mask = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$mask `:` type($mask) attr-dict `->` type($output)"
+
+    def __init__(self, mask: SSAValue) -> None:
+        assert isinstance(mask.type, TensorType)
+        Operation.__init__(
+            self, operands=[mask], result_types=[tensor_type(i64, mask.type.get_shape())]
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The length of the list."""
+        assert isinstance(self.mask.type, TensorType)
+        return self.mask.type.get_shape()
+
+    def verify_(self) -> None:
+        assert isinstance(self.mask.type, TensorType) and isinstance(self.output.type, TensorType)
+        if self.mask.type.element_type != i1 or len(self.sizes) != 1:
+            raise VerifyException("the mask is a list of booleans")
+        if self.output.type.element_type != i64 or self.output.type.get_shape() != self.sizes:
+            raise VerifyException("the result has an i64 position for each element of the mask")
+
+
+@irdl_op_definition
+class SuppressOp(IRDLOperation):
+    """
+    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
+
+    `keys` [batches, rows, n] order the candidates of a row, the largest first. The upper half of a
+    key is the order of a score (0: no candidate), the lower half is the complement of the position,
+    so that no two are equal. `boxes` [batches, n, 4] has a box per position; `corners` turns
+    one into its low and high corners. A candidate is kept unless `body(kept corners, its corners,
+    threshold)` holds for one that is, as long as fewer than `limit` are.
+
+    `heap` and `kept` are memory for the kernel; nothing reads them.
+    """
+
+    name = "tile.suppress"
+    boxes = operand_def(TensorType)
+    keys = operand_def(TensorType)
+    limit = operand_def(TensorType)
+    threshold = operand_def(TensorType)
+    corners = region_def("single_block")
+    body = region_def("single_block")
+    positions = result_def(TensorType)
+    heap = result_def(TensorType)
+    kept = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$boxes `,` $keys `limit` $limit `threshold` $threshold `:` type($boxes) `,` type($keys) "
+        "`,` type($limit) `,` type($threshold) `corners` $corners $body attr-dict "
+        "`->` type($positions) `,` type($heap) `,` type($kept)"
+    )
+
+    def __init__(
+        self, operands: Sequence[SSAValue], count: int, corners: Region, body: Region
+    ) -> None:
+        """`operands` are boxes, keys, limit and threshold; `count` are the positions of a row."""
+        assert isinstance(operands[1].type, TensorType)
+        batches, rows, length = operands[1].type.get_shape()
+        Operation.__init__(
+            self,
+            operands=operands,
+            regions=[corners, body],
+            result_types=[
+                tensor_type(i64, (batches, rows, count)),
+                tensor_type(KEY, (length,)),
+                tensor_type(F32, (SIDES, padded(count))),
+            ],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of batches, of the rows of each, and of the candidates of a row."""
+        assert isinstance(self.keys.type, TensorType)
+        return self.keys.type.get_shape()
+
+    @property
+    def count(self) -> int:
+        """The number of positions of a row."""
+        assert isinstance(self.positions.type, TensorType)
+        return self.positions.type.get_shape()[-1]
+
+    def verify_(self) -> None:
+        types = [value.type for value in self.operands]
+        assert all(isinstance(type_, TensorType) for type_ in types)
+        if types[1].element_type != KEY or len(self.sizes) != 3:  # type: ignore[attr-defined]
+            raise VerifyException("keys are ui64, by batches, rows and candidates")
+        batches, rows, length = self.sizes
+        expected: list[Attribute] = [
+            TensorType(F32, (batches, length, SIDES)),
+            types[1],
+            TensorType(i64, ()),
+            TensorType(F32, ()),
+        ]
+        if types != expected:
+            raise VerifyException("boxes are f32[batches, candidates, 4], limit i64, threshold f32")
+        made = [
+            TensorType(i64, (batches, rows, self.count)),
+            TensorType(KEY, (length,)),
+            TensorType(F32, (SIDES, padded(self.count))),
+        ]
+        if [value.type for value in self.results] != made:
+            raise VerifyException("the results are positions of each row, a heap, and kept boxes")
+        check_block("corners", self.corners.block, [F32] * SIDES)
+        check_block("body", self.body.block, [F32] * (2 * SIDES + 1))
+        end = self.body.block.last_op
+        if end is None or [value.type for value in end.operands] != [i1]:
+            raise VerifyException("the body yields whether a box is suppressed")
+
+
+@irdl_op_definition
+class OrderOp(IRDLOperation):
+    """
+    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+
+    Only the low `bits` of a key are not zero. `sorting` and `places` are memory for the kernel, two
+    halves each; nothing reads them.
+    """
+
+    name = "tile.order"
+    keys = operand_def(TensorType)
+    bits = prop_def(IntegerAttr)
+    positions = result_def(TensorType)
+    sorting = result_def(TensorType)
+    places = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$keys `:` type($keys) `bits` $bits attr-dict `->` type($positions) `,` type($sorting) "
+        "`,` type($places)"
+    )
+
+    def __init__(self, keys: SSAValue, bits: int) -> None:
+        assert isinstance(keys.type, TensorType)
+        (length,) = keys.type.get_shape()
+        types = _types_of_order(length)
+        Operation.__init__(
+            self, operands=[keys], properties={"bits": whole(bits)}, result_types=types
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of keys."""
+        assert isinstance(self.keys.type, TensorType)
+        return self.keys.type.get_shape()
+
+    def verify_(self) -> None:
+        assert isinstance(self.keys.type, TensorType)
+        if self.keys.type.element_type != KEY or len(self.sizes) != 1:
+            raise VerifyException("keys are a list of ui64")
+        if not 0 < self.bits.value.data <= 64:
+            raise VerifyException("keys have 1 to 64 bits")
+        if [value.type for value in self.results] != _types_of_order(self.sizes[0]):
+            raise VerifyException("the results are positions, and twice as many keys and places")
+
+
+def _types_of_order(length: int) -> list[Attribute]:
+    return [
+        tensor_type(i64, (length,)),
+        tensor_type(KEY, (2 * length,)),
+        tensor_type(i32, (2 * length,)),
+    ]
+
+
+@irdl_op_definition
+class SegmentsOp(IRDLOperation):
+    """
+    The rows of each segment combined: `y[k, j] = fold of body over rows[starts[k]:ends[k], j]`.
+
+    It starts at `initial`; `body(element, total)` yields the next total.
+    """
+
+    name = "tile.segments"
+    rows = operand_def(TensorType)
+    starts = operand_def(TensorType)
+    ends = operand_def(TensorType)
+    initial = prop_def(Attribute)
+    body = region_def("single_block")
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$rows `,` $starts `,` $ends `:` type($rows) `,` type($starts) `,` type($ends) "
+        "`initial` $initial $body attr-dict `->` type($output)"
+    )
+
+    def __init__(self, operands: Sequence[SSAValue], initial: Attribute, body: Region) -> None:
+        """`operands` are rows, starts and ends."""
+        rows, starts = operands[0].type, operands[1].type
+        assert isinstance(rows, TensorType) and isinstance(starts, TensorType)
+        shape = (*starts.get_shape(), rows.get_shape()[1])
+        Operation.__init__(
+            self,
+            operands=operands,
+            properties={"initial": initial},
+            regions=[body],
+            result_types=[tensor_type(rows.element_type, shape)],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of segments, and of the elements of a row."""
+        assert isinstance(self.output.type, TensorType)
+        return self.output.type.get_shape()
+
+    def verify_(self) -> None:
+        rows, starts, ends, made = (value.type for value in (*self.operands, self.output))
+        assert isinstance(rows, TensorType) and isinstance(starts, TensorType)
+        if starts != ends or starts.element_type != i64 or len(starts.get_shape()) != 1:
+            raise VerifyException("starts and ends are lists of i64, of one length")
+        if len(rows.get_shape()) != 2:
+            raise VerifyException("rows are a matrix")
+        if made != TensorType(rows.element_type, (*starts.get_shape(), rows.get_shape()[1])):
+            raise VerifyException("the result has a row for each segment")
+        kind = rows.element_type
+        check_block("body", self.body.block, [kind, self.initial.type])  # type: ignore[attr-defined]
+
+
+def padded(count: int) -> int:
+    """Boxes that there is memory for: whole vectors of any machine, and one that is empty."""
+    return -(-count // LANES) * LANES + LANES
+
+
+LANES = 16
+"""Floats of the widest vectors, 64 bytes."""
