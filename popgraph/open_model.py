@@ -22,7 +22,7 @@ from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, text
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Place, Size, named
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -179,14 +179,19 @@ class ProgramRange:
     """The shapes of the inputs of the first call that it was made for."""
     values: Mapping[str, Array]
     """The elements of structural inputs."""
-    bounds: Mapping[str, int]
-    """The dimensions that may differ from call to call, and the largest size of each."""
+    sizes: tuple[Size, ...]
+    """The dimensions that may differ from call to call."""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The largest size of each dimension that may differ from call to call."""
+        return {size.name: size.bound for size in self.sizes}
 
     def __str__(self) -> str:
-        shapes = [f"{name} {text(shape)}" for name, shape in self.shapes.items()]
+        shapes = {name: named(name, shape, self.sizes) for name, shape in self.shapes.items()}
         values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
-        bounds = [f"{name} up to {bound}" for name, bound in self.bounds.items()]
-        return ", ".join([*shapes, *values, *bounds])
+        listed = [f"{name} {text(shape)}" for name, shape in shapes.items()]
+        return ", ".join([*listed, *values, *map(str, self.sizes)])
 
 
 def is_near(size: int, bound: int) -> bool:
@@ -407,10 +412,7 @@ class OpenModel:
         """The programs that are kept, the most recently used last."""
         with self._looking:
             kept = list(self._programs.values())
-        return [
-            ProgramRange(call.shapes, call.values, {size.name: size.bound for size in one.sizes})
-            for call, one in kept
-        ]
+        return [ProgramRange(call.shapes, call.values, one.sizes) for call, one in kept]
 
     @property
     def kept(self) -> list[Call]:

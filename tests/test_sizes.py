@@ -280,4 +280,32 @@ def test_print_shows_where_loops_end(tmp_path: Path) -> None:
 def test_a_runner_tells_its_programs() -> None:
     run = popgraph.compile(MLP, bounds={"N": 32})
     run(x=rows(5))
-    assert "x 5x8, N up to 32" in repr(run)
+    assert "x Nx8, N 1..32" in repr(run)
+
+
+@pytest.mark.parametrize("first", [9, 20])
+def test_print_lists_the_ranges_of_cached_programs(
+    tmp_path: Path, program_cache: Path, first: int
+) -> None:
+    file = tmp_path / "mlp.pgraph"
+    file.write_text(MLP + f"# {first}")
+    for sizes in ((4, first), (first, 10)):
+        run = popgraph.compile(file, bounds={"N": 32})
+        for size in sizes:
+            run(x=rows(size))
+    popgraph.compile(file)(x=rows(5))
+    assert CliRunner().invoke(app, ["print", str(file)]).stdout.splitlines()[:3] == [
+        "// compiled programs in the cache: 2",
+        "//   x: [N, 8], N 1..32; 1 thread",
+        "//   x: [5, 8]; 1 thread",
+    ]
+
+
+def test_programs_from_two_rows_on_say_so() -> None:
+    text = BY_SIZE["a choice for one row"]
+    run = popgraph.compile(
+        f"opset 21\ngraph by_size(x: f32[N, 8]) -> y {{\n{text}}}\n", bounds={"N": 16}
+    )
+    for size in (1, 2):
+        run(x=rows(size))
+    assert [str(one) for one in run.programs] == ["x 1x8", "x Nx8, N 2..16"]
