@@ -22,7 +22,7 @@ from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, text
-from popgraph.support.sizes import Place, Size, named
+from popgraph.support.sizes import Place, Size, named, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -166,9 +166,25 @@ class Call:
         return tuple(sorted(self.shapes.items())), values
 
     @property
-    def key(self) -> object:
-        """Equal for calls for which the same program is made: one for their sizes, or for many."""
-        return (self.signature, self.sizes) if self.sizes else self.signature
+    def sizings(self) -> list[tuple[Size, ...]]:
+        """The sizes that one program may leave open: all of them, one of them, or none."""
+        data = [
+            size
+            for size in self.sizes
+            if all(place.tensor not in self.values for place in size.inputs)
+        ]
+        return [*dict.fromkeys([tuple(data), *((size,) for size in data), ()])]
+
+    def key(self, sizes: tuple[Size, ...]) -> object:
+        """
+        Equal for calls that the same program of these sizes serves, where that is what was made.
+
+        Their own numbers do not count, but which others the program was wanted for.
+        """
+        if not self.sizes:
+            return self.signature
+        shapes = with_sizes(self.shapes, sizes, {size.name: size.bound for size in sizes})
+        return replace(self, shapes=shapes).signature, self.sizes, sizes
 
 
 @dataclass(frozen=True)
@@ -208,7 +224,11 @@ def recalled(known: KnownModel, call: Call) -> Executable | None:
     """The program that is remembered for a call; `Undecided` if that is."""
     if call.choices and (names := known.undecided(call.signature)):
         raise Undecided(names)
-    return known.recall(call.key)
+    for sizes in call.sizings:
+        program = known.recall(call.key(sizes))
+        if program is not None and program.serves(call.shapes) is not None:
+            return program
+    return None
 
 
 class OpenModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -237,17 +238,61 @@ def test_no_rows_are_a_size_of_their_own() -> None:
     assert_right(run, MLP, x=rows(8))
 
 
-def test_programs_are_found_by_another_start(tmp_path: Path, built: list[int]) -> None:
-    (tmp_path / "mlp.pgraph").write_text(MLP)
-    first = popgraph.compile(tmp_path / "mlp.pgraph")
+ELSEWHERE = """
+import sys
+import numpy as np
+from popgraph.backends.c.cache import install_fingerprint
+
+install_fingerprint.states = lambda: "the same"
+import popgraph
+
+run = popgraph.compile(sys.argv[1])
+for sizes in eval(sys.argv[2]):
+    run({name: np.ones(shape, np.float32) for name, shape in sizes.items()})
+for name in ("popgraph.compiler", "popgraph.dialects", "xdsl", "onnx", "lark"):
+    assert name not in sys.modules, name
+print([dict(one.bounds) for one in run.programs])
+"""
+TURNED = (
+    "opset 21\ngraph turned(a: f32[N, 8], b: f32[M, 8]) -> (c, d) {\n c = a[::-1]\n d = -b\n}\n"
+)
+"""The rows of `a` decide structure, those of `b` are a size."""
+
+
+def in_another_process(file: Path, calls: list[dict[str, tuple[int, int]]]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(file), repr(calls)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_programs_are_found_by_another_process(tmp_path: Path, program_cache: Path) -> None:
+    """In whatever order it has the sizes: it needs no compiler for them."""
+    file = tmp_path / "mlp.pgraph"
+    file.write_text(MLP)
+    run = popgraph.compile(file)
     for size in (4, 9, 10):
-        first(x=rows(size))
-    made = len(built)
-    again = popgraph.compile(tmp_path / "mlp.pgraph")
-    for size in (4, 9, 11):
-        assert_right(again, MLP, x=rows(size))
-    assert bounds(again) == [{}, {"N": 32}]
-    assert made == 2
+        run(x=rows(size))
+    calls = [{"x": (size, 8)} for size in (4, 14, 9, 3, 32)]
+    assert in_another_process(file, calls) == "[{}, {'N': 32}]"
+
+
+def test_programs_for_some_of_the_sizes_are_found(tmp_path: Path, program_cache: Path) -> None:
+    file = tmp_path / "turned.pgraph"
+    file.write_text(TURNED)
+    run = popgraph.compile(file, bounds={"N": 32, "M": 32})
+    for first, second in ((4, 9), (4, 10), (5, 10)):
+        run(a=rows(first), b=rows(second))
+    made = bounds(run)
+    assert made == [{"M": 32}, {"M": 32}]
+    again = popgraph.compile(file, bounds={"N": 32, "M": 32})
+    for first, second in ((5, 30), (4, 20), (4, 32)):
+        assert_right(again, TURNED, a=rows(first), b=rows(second))
+    assert bounds(again) == made
 
 
 @pytest.mark.parametrize(
