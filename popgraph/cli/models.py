@@ -275,7 +275,7 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
 
     from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
     from popgraph.passes.onnx import infer_shapes
 
@@ -308,7 +308,7 @@ def check_static(module: ModuleOp) -> None:
     """ModelError unless every input has a known shape (only those of onnx modules may not)."""
     from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import describe, static_shape
 
     if level_of(module) != "onnx":
@@ -382,7 +382,7 @@ def check_structure(
     module: ModuleOp, compilation: Compilation, given: Collection[str] = ()
 ) -> None:
     """ModelError if a model's structure depends on the value of an input that is not given."""
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import dims
 
     for name in structural(module, compilation):
