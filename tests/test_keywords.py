@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import popgraph
-from popgraph.support.keywords import ArgumentError
+from popgraph.support.errors import ArgumentError
 
 PUBLIC = {
     name: value

@@ -17,7 +17,7 @@ from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import PassError
 from popgraph.support.files import path_of
-from popgraph.support.keywords import names_arguments
+from popgraph.support.names import names_arguments
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any

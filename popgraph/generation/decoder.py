@@ -16,7 +16,7 @@ from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-from popgraph.support.keywords import names_arguments
+from popgraph.support.names import names_arguments
 from popgraph.support.warnings import NoCacheWarning
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from popgraph.backends.registry import DEFAULT
 from popgraph.generation.decoder import Decoder, Prompts
 from popgraph.support.arrays import Array
-from popgraph.support.keywords import names_arguments
+from popgraph.support.names import names_arguments
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from popgraph.builder.opset.arguments import admits, resolved
 from popgraph.support.errors import RunError
-from popgraph.support.keywords import check_keywords
+from popgraph.support.names import check_keywords
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

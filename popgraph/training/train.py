@@ -9,7 +9,7 @@ from popgraph.backends.registry import DEFAULT
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import Model
 from popgraph.support.arrays import Array
-from popgraph.support.keywords import names_arguments
+from popgraph.support.names import names_arguments
 from popgraph.training.callbacks import Callback
 from popgraph.training.losses import ClassWeights
 from popgraph.training.metrics import AnyMetric

@@ -18,7 +18,7 @@ from popgraph.passes.options import Options
 from popgraph.support.errors import PassError
 from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
-from popgraph.support.keywords import names_arguments
+from popgraph.support.names import names_arguments
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.flame import csv_of
