@@ -21,7 +21,7 @@ from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
-from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, text
+from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
 from popgraph.support.sizes import Place, Size, named, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
@@ -197,6 +197,8 @@ class ProgramRange:
     """The elements of structural inputs."""
     sizes: tuple[Size, ...]
     """The dimensions that may differ from call to call."""
+    memory: int
+    """Bytes for inputs, outputs and what is between them, where sizes are at their bounds."""
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -208,6 +210,12 @@ class ProgramRange:
         values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
         listed = [f"{name} {text(shape)}" for name, shape in shapes.items()]
         return ", ".join([*listed, *values, *map(str, self.sizes)])
+
+
+def _memory_of(program: Executable) -> int:
+    """Bytes of the arena, and of inputs and outputs at the bounds of their sizes."""
+    arrays = (*program.inputs.values(), *program.outputs.values())
+    return program.arena + sum(prod(shape) * dtype.numpy.itemsize for dtype, shape in arrays)
 
 
 def is_near(size: int, bound: int) -> bool:
@@ -432,7 +440,9 @@ class OpenModel:
         """The programs that are kept, the most recently used last."""
         with self._looking:
             kept = list(self._programs.values())
-        return [ProgramRange(call.shapes, call.values, one.sizes) for call, one in kept]
+        return [
+            ProgramRange(call.shapes, call.values, one.sizes, _memory_of(one)) for call, one in kept
+        ]
 
     @property
     def kept(self) -> list[Call]:

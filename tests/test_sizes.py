@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 import weakref
@@ -16,6 +17,7 @@ import popgraph
 from popgraph import Runner
 from popgraph.cli import app
 from popgraph.compiler import requests
+from popgraph.support.amounts import bytes_text
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError, TypeMismatchError
 
@@ -325,7 +327,28 @@ def test_print_shows_where_loops_end(tmp_path: Path) -> None:
 def test_a_runner_tells_its_programs() -> None:
     run = popgraph.compile(MLP, bounds={"N": 32})
     run(x=rows(5))
-    assert "x Nx8, N 1..32" in repr(run)
+    (made,) = run.programs
+    arrays = 4 * 32 * (8 + 12)
+    assert made.memory == arrays + run.program({"x": rows(5)}).arena
+    assert f"x Nx8, N 1..32, memory {bytes_text(made.memory)}" in repr(run)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what memory is in use")
+def test_memory_behind_the_sizes_of_a_call_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs of 4096 rows have 64 MiB each."""
+
+    def megabytes() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE / 1e6
+
+    monkeypatch.setenv("POPGRAPH_POISON", "0")
+    text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Softmax(Softmax(x) * 2.0)\n}\n"
+    popgraph.compile(text, bounds={"N": 64})(x=rows(8, 4096))
+    before = megabytes()
+    run = popgraph.compile(text, bounds={"N": 4096})
+    assert run(x=rows(8, 4096))["y"].shape == (8, 4096)
+    (made,) = run.programs
+    assert made.memory >= 2**27
+    assert megabytes() - before < 32
 
 
 @pytest.mark.parametrize("first", [9, 20])

@@ -12,7 +12,7 @@ import numpy as np
 from popgraph.backends.base import ComputedBy, NativeExecutable
 from popgraph.backends.c.cache.program_cache import Prepared
 from popgraph.backends.c.memory.donations import donated, in_memory_of
-from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together
+from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together, zeros
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
@@ -164,12 +164,11 @@ class CExecutable(NativeExecutable):
                 first = _in_huge_pages(slot.literal, first, weights.shared)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
-        array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
+        allocated = zeros if slot.space != "output" and first is None else aligned
+        array = allocated(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
         array = array.reshape(slot.shape)
         if first is not None:
             np.copyto(array, first)
-        elif slot.space != "output":
-            array.fill(0)
         return array
 
     def _release(self) -> None:
