@@ -12,7 +12,7 @@ from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated
 from popgraph.backends.c.memory.table import Table
-from popgraph.backends.c.memory.zero_copy import MadeInPlace, ReadInPlace
+from popgraph.backends.c.memory.zero_copy import MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
@@ -24,6 +24,23 @@ from popgraph.support.sizes import fronts, sizes_in, with_sizes
 
 MOST_KNOWN = 256
 """Combinations of sizes whose memory is remembered: to find it takes some 20 microseconds."""
+
+
+MOST_HELD = 4
+"""An output holds at most so many times its own memory; a smaller part of the bound is copied."""
+
+
+class MadeInFront(MadeInPlace):
+    """An output that is the front of new memory for its bound: programs may write all of that."""
+
+    def __init__(self, own: Array, pointers: Pointers, number: int, shape: Shape) -> None:
+        super().__init__(own, pointers, number)
+        self._part = tuple(slice(0, size) for size in shape)
+
+    def copy(self) -> Array:
+        whole = super().copy()
+        made = whole[self._part]
+        return made if whole.nbytes <= MOST_HELD * made.nbytes else made.copy()
 
 
 @dataclass(frozen=True)
@@ -130,9 +147,14 @@ class SizedExecutable(CExecutable):
             inputs = fronts(inputs, size.inputs, numbers[size.name])
             outputs = fronts(outputs, size.outputs, numbers[size.name])
         read = self._in_place("input", inputs, ReadInPlace)
-        made = self._in_place("output", outputs, MadeInPlace)
+        made = self._in_place("output", outputs, self._made_in_front)
         order = [numbers[size.name] for size in self.sizes]
         return Fronts(order, inputs | read, outputs | made, made, [*read.values()])
+
+    def _made_in_front(self, view: Array, pointers: Pointers, number: int) -> MadeInPlace:
+        own = self._arrays[number]
+        assert own is not None, "outputs have memory"
+        return MadeInFront(own, pointers, number, view.shape)
 
     def _turn_to(self, new: Fronts) -> None:
         """From here on, runs have these sizes."""
