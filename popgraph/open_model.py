@@ -21,8 +21,8 @@ from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
 from popgraph.support.locks import Lock
-from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, text
-from popgraph.support.sizes import Place, Size
+from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
+from popgraph.support.sizes import Place, Size, named, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -31,9 +31,8 @@ MANY_VALUES = 32
 """After so many values of one structural input, a warning says what they cost."""
 MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
-
-MOST_SERVED = 256
-"""Signatures whose program is remembered: a search takes 15 us."""
+MOST_ROUTES = 256
+"""For so many combinations of shapes it is remembered which program serves them."""
 
 FARTHEST = 16
 """A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
@@ -70,25 +69,28 @@ class Interface:
     types: Sequence[Sequence[Any]] = ()
     """The rows of `TensorSpec`s of the inputs, which a shortcut can keep."""
 
-    @property
-    def specs(self) -> dict[str, TensorSpec]:
+    @cached_property
+    def specs(self) -> Mapping[str, TensorSpec]:
         """What the model says of its inputs."""
         return {row[0]: TensorSpec.of_row(row) for row in self.types}
-
-    @cached_property
-    def _element_types(self) -> dict[str, DType]:
-        """The element types of tensor inputs, by name."""
-        kinds = ((name, spec.dtype) for name, spec in self.specs.items())
-        return {name: from_numpy(dtype) for name, dtype in kinds if dtype is not None}
 
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs in their element types; RunError if one is missing, unknown or unfit."""
         if inputs.keys() != set(self.inputs):
             check_names(inputs, self.inputs)
         arrays = {name: as_array(name, inputs[name]) for name in self.inputs}
-        for name, dtype in self._element_types.items():
-            arrays[name] = fitted(name, arrays[name], dtype)
-        return arrays
+        return arrays | {
+            name: fitted(name, arrays[name], dtype) for name, dtype in self.element_types.items()
+        }
+
+    @cached_property
+    def element_types(self) -> Mapping[str, DType]:
+        """The element types of inputs, as far as the model says them."""
+        return {
+            name: from_numpy(spec.dtype)
+            for name, spec in self.specs.items()
+            if spec.dtype is not None
+        }
 
     def sizes(self, call: Call) -> dict[str, int]:
         """The sizes that a call brings for dimensions that have a name, or else a place."""
@@ -165,9 +167,25 @@ class Call:
         return tuple(sorted(self.shapes.items())), values
 
     @property
-    def key(self) -> object:
-        """Equal for calls for which the same program is made: one for their sizes, or for many."""
-        return (self.signature, self.sizes) if self.sizes else self.signature
+    def sizings(self) -> list[tuple[Size, ...]]:
+        """The sizes that one program may leave open: all of them, one of them, or none."""
+        data = [
+            size
+            for size in self.sizes
+            if all(place.tensor not in self.values for place in size.inputs)
+        ]
+        return [*dict.fromkeys([tuple(data), *((size,) for size in data), ()])]
+
+    def key(self, sizes: tuple[Size, ...]) -> object:
+        """
+        Equal for calls that the same program of these sizes serves, where that is what was made.
+
+        Their own numbers do not count, but which others the program was wanted for.
+        """
+        if not self.sizes:
+            return self.signature
+        shapes = with_sizes(self.shapes, sizes, {size.name: size.bound for size in sizes})
+        return replace(self, shapes=shapes).signature, self.sizes, sizes
 
 
 @dataclass(frozen=True)
@@ -178,14 +196,27 @@ class ProgramRange:
     """The shapes of the inputs of the first call that it was made for."""
     values: Mapping[str, Array]
     """The elements of structural inputs."""
-    bounds: Mapping[str, int]
-    """The dimensions that may differ from call to call, and the largest size of each."""
+    sizes: tuple[Size, ...]
+    """The dimensions that may differ from call to call."""
+    memory: int
+    """Bytes for inputs, outputs and what is between them, where sizes are at their bounds."""
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The largest size of each dimension that may differ from call to call."""
+        return {size.name: size.bound for size in self.sizes}
 
     def __str__(self) -> str:
-        shapes = [f"{name} {text(shape)}" for name, shape in self.shapes.items()]
+        shapes = {name: named(name, shape, self.sizes) for name, shape in self.shapes.items()}
         values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
-        bounds = [f"{name} up to {bound}" for name, bound in self.bounds.items()]
-        return ", ".join([*shapes, *values, *bounds])
+        listed = [f"{name} {text(shape)}" for name, shape in shapes.items()]
+        return ", ".join([*listed, *values, *map(str, self.sizes)])
+
+
+def _memory_of(program: Executable) -> int:
+    """Bytes of the arena, and of inputs and outputs at the bounds of their sizes."""
+    arrays = (*program.inputs.values(), *program.outputs.values())
+    return program.arena + sum(prod(shape) * dtype.numpy.itemsize for dtype, shape in arrays)
 
 
 def is_near(size: int, bound: int) -> bool:
@@ -202,7 +233,11 @@ def recalled(known: KnownModel, call: Call) -> Executable | None:
     """The program that is remembered for a call; `Undecided` if that is."""
     if call.choices and (names := known.undecided(call.signature)):
         raise Undecided(names)
-    return known.recall(call.key)
+    for sizes in call.sizings:
+        program = known.recall(call.key(sizes))
+        if program is not None and program.serves(call.shapes) is not None:
+            return program
+    return None
 
 
 class OpenModel:
@@ -224,11 +259,13 @@ class OpenModel:
         self.make = make
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
-        self._serves: dict[Signature, Executable] = {}
-        """The program for many sizes that serves a signature."""
+        self._routes: dict[tuple[Shape, ...], tuple[Signature, Executable]] = {}
+        """Which of them serves inputs of these shapes, where these alone decide."""
+        self._last_used: Executable | None = None
         self._undecided: dict[Signature, tuple[str, ...]] = {}
         """Which branching inputs are structural after all, for calls of these signatures."""
         decisive = (*interface.structural, *interface.branching)
+        self._routed = () if decisive else interface.inputs
         self._values: dict[str, set[bytes]] = {name: set() for name in decisive}
         """The values of each structural input so far, until there were many."""
         self._sizes: dict[str, set[int]] = {}
@@ -243,14 +280,15 @@ class OpenModel:
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         """One step of the program for these inputs; see `Executable.run`."""
-        call, program = self._program(self.interface.call(inputs))
-        rest = inputs
-        if call.values:
-            rest = {name: array for name, array in inputs.items() if name not in call.values}
+        program = self._route(inputs)
+        if program is None:
+            call, program = self._program(self.interface.call(inputs))
+            if call.values:
+                inputs = {name: one for name, one in inputs.items() if name not in call.values}
         if not program.variables:
-            return program.run(rest, donate)
+            return program.run(inputs, donate)
         with self._stepping:
-            return self._up_to_date(program).run(rest, donate)
+            return self._up_to_date(program).run(inputs, donate)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The program for these inputs; those that are structural are none of its own."""
@@ -258,14 +296,39 @@ class OpenModel:
         with self._stepping:
             return self._up_to_date(program)
 
+    def _route(self, inputs: Mapping[str, Array]) -> Executable | None:
+        """The program that is known to serve arrays of these shapes; it checks them, too."""
+        if len(inputs) != len(self._routed):
+            return None
+        shapes = []
+        for name in self._routed:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray:
+                return None
+            shapes.append(array.shape)
+        found = self._routes.get(tuple(shapes))
+        if found is None:
+            return None
+        signature, program = found
+        if program is not self._last_used:
+            with self._looking:
+                self._use(signature)
+        return program
+
+    def _use(self, signature: Signature) -> None:
+        """A program is the last one used; the caller holds the lock."""
+        if signature in self._programs:
+            self._programs.move_to_end(signature)
+            self._last_used = self._programs[signature][1]
+
     def _program(self, call: Call) -> tuple[Call, Executable]:
         """The program for a call, and the call with all that the program is made for."""
         call = self._decided(call)
-        program = self._known(call.signature) or self._serving(call)
+        program = self._kept_for(call)
         if program is None:
             with self._building:  # Who waits here may find what another thread has built.
                 call = self._decided(call)
-                program = self._known(call.signature) or self._serving(call)
+                program = self._kept_for(call)
                 if program is None:
                     call, program = self._made(self._with_bounds(call))
                     self._keep(call, program)
@@ -278,7 +341,7 @@ class OpenModel:
         call = self.interface.call(inputs)
         if self.interface.branching and call.signature not in self._undecided:
             try:
-                self._keep(call, self._known(call.signature) or self.make(call))
+                self._keep(call, self._exactly(call) or self.make(call))
             except Undecided as error:
                 self._undecided[call.signature] = error.names
         return (*self.interface.structural, *self._undecided.get(call.signature, ()))
@@ -296,30 +359,37 @@ class OpenModel:
                 self._undecided[call.signature] = error.names
                 call = call.deciding(error.names)
 
-    def _known(self, signature: Signature) -> Executable | None:
+    def _exactly(self, call: Call) -> Executable | None:
+        """The program that is kept for this very call."""
         with self._looking:
-            if signature not in self._programs:
-                return None
-            self._programs.move_to_end(signature)
-            return self._programs[signature][1]
+            found = self._programs.get(call.signature)
+        return None if found is None else found[1]
 
-    def _serving(self, call: Call) -> Executable | None:
-        """A program for many sizes that is for those of a call, too."""
-        values = call.signature[1]
+    def _kept_for(self, call: Call) -> Executable | None:
+        """A program that was made for a call, or for many sizes and so for those of the call."""
         with self._looking:
-            found = self._serves.get(call.signature)
-            if found is not None:
-                return found
-            for signature, (_, program) in self._programs.items():
-                if not program.sizes or signature[1] != values:
-                    continue
-                numbers = program.serves(call.shapes)
-                if numbers and self._is_near(program, numbers):
-                    self._programs.move_to_end(signature)
-                    if len(self._serves) >= MOST_SERVED:
-                        self._serves.clear()
-                    self._serves[call.signature] = program
-                    return program
+            signature = self._serving(call)
+            if signature is None:
+                return None
+            self._use(signature)
+            program = self._programs[signature][1]
+            if self._routed:
+                if len(self._routes) >= MOST_ROUTES:
+                    self._routes.clear()
+                self._routes[tuple(call.shapes.values())] = signature, program
+            return program
+
+    def _serving(self, call: Call) -> Signature | None:
+        """Which program it is; None if there is none."""
+        if call.signature in self._programs:
+            return call.signature
+        values = call.signature[1]
+        for signature, (_, program) in self._programs.items():
+            if not program.sizes or signature[1] != values:
+                continue
+            numbers = program.serves(call.shapes)
+            if numbers and self._is_near(program, numbers):
+                return signature
         return None
 
     def _is_near(self, program: Executable, numbers: Mapping[str, int]) -> bool:
@@ -372,8 +442,7 @@ class OpenModel:
         with self._looking:
             kept = list(self._programs.values())
         return [
-            ProgramRange(call.shapes, call.values, {size.name: size.bound for size in one.sizes})
-            for call, one in kept
+            ProgramRange(call.shapes, call.values, one.sizes, _memory_of(one)) for call, one in kept
         ]
 
     @property
@@ -392,8 +461,9 @@ class OpenModel:
     def _keep(self, call: Call, program: Executable) -> None:
         """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
         with self._looking:
-            self._serves.clear()  # Some of it may be of the program that is forgotten.
+            self._routes.clear()
             self._programs[call.signature] = call, program
+            self._use(call.signature)
             while len(self._programs) > SPECIALISATIONS:
                 self._programs.popitem(last=False)
 

@@ -12,6 +12,7 @@ import numpy as np
 from popgraph.backends.base import ComputedBy, Executable
 from popgraph.background import Backlog
 from popgraph.open_model import Call, OpenModel, ProgramRange
+from popgraph.support.amounts import bytes_text
 from popgraph.support.arrays import Array
 from popgraph.support.description import Description, TensorSpec, as_html, as_text, specs
 from popgraph.support.errors import PopgraphError, RunError
@@ -156,7 +157,8 @@ class Runner:
         if self.open is not None:
             programs = self.programs
             rows.append(("programs", f"{len(programs)} compiled"))
-            rows += [("program", str(one)) for one in programs if one.bounds]
+            sized = [one for one in programs if one.bounds]
+            rows += [("program", f"{one}, memory {bytes_text(one.memory)}") for one in sized]
         if not self.tuned:
             rows.append(("quick", "until tuned programs have been built in the background"))
         return title, rows

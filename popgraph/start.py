@@ -15,11 +15,13 @@ from popgraph.runner import Overriding, Runner
 from popgraph.support.description import Description
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.garbage import while_importing
+from popgraph.support.names import names_arguments
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
 
 
+@names_arguments
 def compile(
     model: Any,
     *,

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+@pytest.fixture
+def program_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of a test, which keeps programs at once, even if the package was just edited."""
+    cache, folder = "popgraph.backends.c.cache", tmp_path / "cache"
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(folder))
+    monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
+    monkeypatch.setattr("popgraph.support.files.SETTLED", -1.0)
+    monkeypatch.setattr(f"{cache}.install_fingerprint.states", lambda: "the same")
+    monkeypatch.setattr(f"{cache}.program_key.sources", lambda: "the same")
+    return folder
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import mmap
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +17,9 @@ import popgraph
 from popgraph import Runner
 from popgraph.cli import app
 from popgraph.compiler import requests
+from popgraph.support.amounts import bytes_text
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError, TypeMismatchError
+from popgraph.support.errors import PopgraphError, RunError, TypeMismatchError
 
 MLP = """
 opset 21
@@ -113,8 +118,64 @@ def test_large_arrays_are_used_where_they_are(threads: int) -> None:
     for size, found in zip((64, 9, 33), kept, strict=True):
         np.testing.assert_allclose(found, np.maximum(rows(size, 4096), 0) + 1)
         assert found.flags.c_contiguous
-        assert found.base is None or found.base.nbytes <= 5 * found.nbytes
     assert_right(run, text, x=rows(40, 8192)[::2, ::2])
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """How many functions a run calls."""
+    found: list[str] = []
+    sys.setprofile(lambda frame, event, argument: found.append(event))
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return sum(event in ("call", "c_call") for event in found)
+
+
+def test_sizes_that_were_seen_before_cost_little_python() -> None:
+    static, run = popgraph.compile(MLP.replace("N", "5")), popgraph.compile(MLP, bounds={"N": 8})
+    five, six = rows(5), rows(6)
+    for array in (five, six, five, six, five):
+        run(x=array)
+    static(x=five)
+    least = calls_of(lambda: static(x=five))
+    assert calls_of(lambda: run(x=five)) <= least + 8
+    assert calls_of(lambda: run(x=six)) <= least + 20
+
+
+def test_calls_that_fail_leave_the_next_ones_alone() -> None:
+    text = "opset 21\ngraph wide(x: f32[N, 4096], s: f32) -> y {\n y = Relu(x) + s\n}\n"
+    run, one = popgraph.compile(text, bounds={"N": 64}), np.array(1, np.float32)
+    kept = run(x=rows(64, 4096), s=one)["y"]
+    for wrong in ({"x": rows(9, 4096)}, {"x": rows(9, 4096), "s": "1"}, {"x": rows(9), "s": one}):
+        with pytest.raises(PopgraphError):
+            run(wrong)
+        assert_right(run, text, x=rows(9, 4096), s=one)
+        assert_right(run, text, x=rows(64, 4096), s=one)
+    np.testing.assert_allclose(kept, np.maximum(rows(64, 4096), 0) + 1)
+
+
+def test_outputs_of_a_call_stay_when_others_have_other_sizes() -> None:
+    """Small ones are copied, large ones are in memory of their own."""
+    text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
+    run = popgraph.compile(text, bounds={"N": 64})
+    sizes = (64, 3, 64, 7, 8, 9, 7, 64, 32, 3)
+    kept = [run(x=rows(size, 4096) * at)["y"] for at, size in enumerate(sizes)]
+    for at, (size, found) in enumerate(zip(sizes, kept, strict=True)):
+        np.testing.assert_allclose(found, np.maximum(rows(size, 4096) * at, 0) + 1)
+        assert found.flags.c_contiguous
+        assert found.base is None or found.base.nbytes <= 5 * found.nbytes
+
+
+def test_inputs_are_not_held_when_others_have_other_sizes() -> None:
+    text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Relu(x) + 1.0\n}\n"
+    run = popgraph.compile(text, bounds={"N": 64})
+    array = rows(64, 4096)
+    held = weakref.ref(array)
+    run(x=array)
+    del array
+    run(x=rows(63, 4096))
+    assert held() is None
 
 
 def test_outputs_without_sizes_are_arrays_of_their_shape() -> None:
@@ -246,17 +307,61 @@ def test_no_rows_are_a_size_of_their_own() -> None:
     assert_right(run, MLP, x=rows(8))
 
 
-def test_programs_are_found_by_another_start(tmp_path: Path, built: list[int]) -> None:
-    (tmp_path / "mlp.pgraph").write_text(MLP)
-    first = popgraph.compile(tmp_path / "mlp.pgraph")
+ELSEWHERE = """
+import sys
+import numpy as np
+from popgraph.backends.c.cache import install_fingerprint
+
+install_fingerprint.states = lambda: "the same"
+import popgraph
+
+run = popgraph.compile(sys.argv[1])
+for sizes in eval(sys.argv[2]):
+    run({name: np.ones(shape, np.float32) for name, shape in sizes.items()})
+for name in ("popgraph.compiler", "popgraph.dialects", "xdsl", "onnx", "lark"):
+    assert name not in sys.modules, name
+print([dict(one.bounds) for one in run.programs])
+"""
+TURNED = (
+    "opset 21\ngraph turned(a: f32[N, 8], b: f32[M, 8]) -> (c, d) {\n c = a[::-1]\n d = -b\n}\n"
+)
+"""The rows of `a` decide structure, those of `b` are a size."""
+
+
+def in_another_process(file: Path, calls: list[dict[str, tuple[int, int]]]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(file), repr(calls)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_programs_are_found_by_another_process(tmp_path: Path, program_cache: Path) -> None:
+    """In whatever order it has the sizes: it needs no compiler for them."""
+    file = tmp_path / "mlp.pgraph"
+    file.write_text(MLP)
+    run = popgraph.compile(file)
     for size in (4, 9, 10):
-        first(x=rows(size))
-    made = len(built)
-    again = popgraph.compile(tmp_path / "mlp.pgraph")
-    for size in (4, 9, 11):
-        assert_right(again, MLP, x=rows(size))
-    assert bounds(again) == [{}, {"N": 32}]
-    assert made == 2
+        run(x=rows(size))
+    calls = [{"x": (size, 8)} for size in (4, 14, 9, 3, 32)]
+    assert in_another_process(file, calls) == "[{}, {'N': 32}]"
+
+
+def test_programs_for_some_of_the_sizes_are_found(tmp_path: Path, program_cache: Path) -> None:
+    file = tmp_path / "turned.pgraph"
+    file.write_text(TURNED)
+    run = popgraph.compile(file, bounds={"N": 32, "M": 32})
+    for first, second in ((4, 9), (4, 10), (5, 10)):
+        run(a=rows(first), b=rows(second))
+    made = bounds(run)
+    assert made == [{"M": 32}, {"M": 32}]
+    again = popgraph.compile(file, bounds={"N": 32, "M": 32})
+    for first, second in ((5, 30), (4, 20), (4, 32)):
+        assert_right(again, TURNED, a=rows(first), b=rows(second))
+    assert bounds(again) == made
 
 
 @pytest.mark.parametrize(
@@ -289,4 +394,53 @@ def test_print_shows_where_loops_end(tmp_path: Path) -> None:
 def test_a_runner_tells_its_programs() -> None:
     run = popgraph.compile(MLP, bounds={"N": 32})
     run(x=rows(5))
-    assert "x 5x8, N up to 32" in repr(run)
+    (made,) = run.programs
+    arrays = 4 * 32 * (8 + 12)
+    assert made.memory == arrays + run.program({"x": rows(5)}).arena
+    assert f"x Nx8, N 1..32, memory {bytes_text(made.memory)}" in repr(run)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what memory is in use")
+def test_memory_behind_the_sizes_of_a_call_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs of 4096 rows have 64 MiB each."""
+
+    def megabytes() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE / 1e6
+
+    monkeypatch.setenv("POPGRAPH_POISON", "0")
+    text = "opset 21\ngraph wide(x: f32[N, 4096]) -> y {\n y = Softmax(Softmax(x) * 2.0)\n}\n"
+    popgraph.compile(text, bounds={"N": 64})(x=rows(8, 4096))
+    before = megabytes()
+    run = popgraph.compile(text, bounds={"N": 4096})
+    assert run(x=rows(8, 4096))["y"].shape == (8, 4096)
+    (made,) = run.programs
+    assert made.memory >= 2**27
+    assert megabytes() - before < 32
+
+
+@pytest.mark.parametrize("first", [9, 20])
+def test_print_lists_the_ranges_of_cached_programs(
+    tmp_path: Path, program_cache: Path, first: int
+) -> None:
+    file = tmp_path / "mlp.pgraph"
+    file.write_text(MLP + f"# {first}")
+    for sizes in ((4, first), (first, 10)):
+        run = popgraph.compile(file, bounds={"N": 32})
+        for size in sizes:
+            run(x=rows(size))
+    popgraph.compile(file)(x=rows(5))
+    assert CliRunner().invoke(app, ["print", str(file)]).stdout.splitlines()[:3] == [
+        "// compiled programs in the cache: 2",
+        "//   x: [N, 8], N 1..32; 1 thread",
+        "//   x: [5, 8]; 1 thread",
+    ]
+
+
+def test_programs_from_two_rows_on_say_so() -> None:
+    text = BY_SIZE["a choice for one row"]
+    run = popgraph.compile(
+        f"opset 21\ngraph by_size(x: f32[N, 8]) -> y {{\n{text}}}\n", bounds={"N": 16}
+    )
+    for size in (1, 2):
+        run(x=rows(size))
+    assert [str(one) for one in run.programs] == ["x 1x8", "x Nx8, N 2..16"]

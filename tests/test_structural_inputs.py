@@ -36,7 +36,6 @@ from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.registry import structural_operands
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
-from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     DifferentiationError,
@@ -668,14 +667,8 @@ assert "xdsl" in sys.modules
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file, and a cache that remembers it at once, even if the package was just edited."""
-    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
-    monkeypatch.setattr(files, "SETTLED", -1.0)
-    cache = "popgraph.backends.c.cache"
-    monkeypatch.setattr(f"{cache}.install_fingerprint.states", lambda: "the same")
-    monkeypatch.setattr(f"{cache}.program_key.sources", lambda: "the same")
+def file(tmp_path: Path, program_cache: Path) -> Path:
+    """A file that the cache remembers at once."""
     path = tmp_path / "model.onnx"
     path.write_bytes(reshaping(["N", 6]).SerializeToString())
     return path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from popgraph.backends.base import Executable
 from popgraph.support.errors import BackendError, PopgraphError
 from popgraph.support.files import State, is_unchanged
+from popgraph.support.sizes import Size
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -97,6 +98,8 @@ class KnownCall:
     values: Mapping[str, Any]
     """The numbers of structural inputs."""
     threads: int
+    sizes: tuple[Size, ...] = ()
+    """The sizes that calls of the same program bring; the shapes are those of their bounds."""
 
 
 class Shortcuts(Protocol):

@@ -275,7 +275,7 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
 
     from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
     from popgraph.passes.onnx import infer_shapes
 
@@ -308,7 +308,7 @@ def check_static(module: ModuleOp) -> None:
     """ModelError unless every input has a known shape (only those of onnx modules may not)."""
     from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import describe, static_shape
 
     if level_of(module) != "onnx":
@@ -330,8 +330,8 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
     return () if interface is None else interface.structural
 
 
-def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
-    """Comments: the inputs that decide structure, and for what the cache has programs."""
+def program_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
+    """Comments on an open model: what decides its structure, for what the cache has programs."""
     from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.compiler import interface_of
 
@@ -340,23 +340,29 @@ def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> 
         return
     for name in interface.structural:
         yield f"// input {name!r} decides the structure: a program for each of its values"
-    if not interface.structural or is_hosted(module):
+    if is_hosted(module):
         return
     known = backend_named(DEFAULT).shortcuts.known_calls(path)
-    if not known:
+    if known:
+        yield f"// compiled programs in the cache: {len(known)}"
+    elif interface.structural:
         yield "// compiled programs in the cache: none for this file as it is; calls compile them"
-        return
-    yield f"// compiled programs in the cache: {len(known)}"
     for call in known:
         yield f"//   {_call_text(call)}"
 
 
 def _call_text(call: KnownCall) -> str:
-    """`shape = 2,3, x: [6, 2]; 1 thread`."""
+    """`shape = 2,3, x: [N, 2], N 1..64; 1 thread`."""
+    from popgraph.support.sizes import named
+
     values = [f"{name} = {_value_text(value)}" for name, value in call.values.items()]
-    shapes = [f"{name}: {shape}" for name, shape in call.shapes.items() if name not in call.values]
+    shapes = [
+        f"{name}: [{', '.join(map(str, named(name, tuple(shape), call.sizes)))}]"
+        for name, shape in call.shapes.items()
+        if name not in call.values
+    ]
     threads = "1 thread" if call.threads == 1 else f"{call.threads} threads"
-    return f"{', '.join([*values, *shapes])}; {threads}"
+    return f"{', '.join([*values, *shapes, *map(str, call.sizes)])}; {threads}"
 
 
 def _value_text(value: Any) -> str:
@@ -376,7 +382,7 @@ def check_structure(
     module: ModuleOp, compilation: Compilation, given: Collection[str] = ()
 ) -> None:
     """ModelError if a model's structure depends on the value of an input that is not given."""
-    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import dims
 
     for name in structural(module, compilation):

@@ -102,8 +102,8 @@ def command(
 
     Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
     every segment between them is printed. Sizes that only data decide are those that made-up inputs
-    give. Of a model with inputs whose values decide its structure, lines say which these are, and
-    for which values and shapes the cache has compiled programs.
+    give. Lines say, too, which inputs decide the structure of a model by their values, and for
+    which values, shapes and ranges of sizes the cache has compiled programs.
 
     An elided text is there to be read, and does not parse. With --diff, passes run down to --at, or
     to the program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
@@ -132,7 +132,7 @@ def command(
     if not lowered:
         trained = training is not None  # Such models have steps, but no training.
         notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
-        lines = [*notes, *models.structural_lines(model, module, compilation), str(module)]
+        lines = [*notes, *models.program_lines(model, module, compilation), str(module)]
         show(Asked(at, None, (), elide=elide).shown("\n".join(lines)))
         return
     if sizes_of(module):  # A program that runs for some sizes only is not to be looked at.

@@ -30,6 +30,7 @@ from popgraph.support.errors import (
 )
 from popgraph.support.files import State
 from popgraph.support.garbage import without_collection
+from popgraph.support.sizes import with_sizes
 
 
 def build(
@@ -167,6 +168,9 @@ class Remembering:
         return made
 
     def _keep(self, call: Call, program: Executable) -> None:
-        self.known.remember(call.key, program)
-        noted = KnownCall(call.shapes, call.values, self.known.threads)
+        bounds = {size.name: size.bound for size in program.sizes}
+        made = tuple(size for size in call.sizes if size.name in bounds)
+        self.known.remember(call.key(made), program)
+        shapes = with_sizes(call.shapes, program.sizes, bounds)
+        noted = KnownCall(shapes, call.values, self.known.threads, program.sizes)
         self.shortcuts.note_call(self.model, self.files, noted, program)

@@ -17,6 +17,7 @@ from popgraph.dialects.text import parse
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import PassError
 from popgraph.support.files import path_of
+from popgraph.support.names import names_arguments
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
@@ -60,6 +61,7 @@ def load(
             ), compilation
 
 
+@names_arguments
 def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
     """
     Any model as `.pgraph` text; a notebook shows it in colours.

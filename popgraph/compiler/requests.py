@@ -413,14 +413,12 @@ class Programs:
 
     def _made(self, call: Call) -> Executable:
         """One program for the sizes that it is wanted for, or for as many of them as it can be."""
-        reason, values = "", call.values.keys()
-        open_ = [size for size in call.sizes if all(at.tensor not in values for at in size.inputs)]
-        choices = [open_, *([size] for size in open_)]
-        for sizes in choices if self._request.runs_to_sizes else ():
+        reason = ""
+        for sizes in call.sizings if self._request.runs_to_sizes else ():
             names = frozenset(size.name for size in sizes)
             if names and names not in self._unsized:
                 try:
-                    wanted = replace(call, sizes=(*sizes,))
+                    wanted = replace(call, sizes=sizes)
                     found = self._request.specialised(wanted).executable()
                     if found.serves(call.shapes) is not None:  # Some begin at 2.
                         return found

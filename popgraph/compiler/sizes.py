@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from popgraph.dialects.levels import ONNX, level_of
-from popgraph.dialects.onnx.graphs import input_types
+from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims, substituted, tensor_type
 from popgraph.dialects.program.sizes import set_sizes
 from popgraph.passes.base import Compilation

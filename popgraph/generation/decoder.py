@@ -16,6 +16,7 @@ from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+from popgraph.support.names import names_arguments
 from popgraph.support.warnings import NoCacheWarning
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Decoder:
     fixed sizes of the model. Without `cache`, all tokens are computed again for each new one.
     """
 
+    @names_arguments
     def __init__(
         self,
         model: Any,

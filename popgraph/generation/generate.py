@@ -9,11 +9,13 @@ import numpy as np
 from popgraph.backends.registry import DEFAULT
 from popgraph.generation.decoder import Decoder, Prompts
 from popgraph.support.arrays import Array
+from popgraph.support.names import names_arguments
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
 
 
+@names_arguments
 def generate(
     model: Any,
     ids: Prompts,

@@ -64,6 +64,10 @@ class UnsizedError(UnsupportedError):
     """An operation of a model cannot run for sizes that only a call brings."""
 
 
+class ArgumentError(PopgraphError, TypeError):
+    """A public function was called with the name of an argument that it does not have."""
+
+
 class CallError(PopgraphError):
     """An operator was called with what it does not take."""
 

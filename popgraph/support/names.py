@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeVar
+
+from popgraph.support.errors import ArgumentError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def closest(name: str, known: Iterable[str], least: float = 0.6) -> str:
@@ -72,3 +79,30 @@ class Names:
     def unknown(self, given: str) -> tuple[str, str]:
         """The error and the hint for a name that `find` does not know."""
         return f"there is no {self.kind} {given!r}", self.hint(given)
+
+
+def names_arguments(function: _Function) -> _Function:
+    """Errors for unknown names of arguments list those that the function has."""
+    taken = signature(function)
+
+    @wraps(function)
+    def called(*args: Any, **named: Any) -> Any:
+        check_keywords(function, taken, named)
+        return function(*args, **named)
+
+    return called  # type: ignore[return-value]
+
+
+def check_keywords(function: Callable[..., Any], taken: Signature, named: Iterable[str]) -> None:
+    """ArgumentError unless a function of this signature has arguments of these names."""
+    kinds = {parameter.kind for parameter in taken.parameters.values()}
+    unknown = [name for name in named if name not in taken.parameters]
+    if not unknown or Parameter.VAR_KEYWORD in kinds:
+        return
+    known = [name for name in taken.parameters if name != "self"]
+    called = function.__qualname__.removesuffix(".__init__")
+    meant = closest(unknown[0], known)
+    raise ArgumentError(
+        f"{called} has no argument {unknown[0]!r}",
+        hint=(f"did you mean {meant!r}? " if meant else "") + f"it has {', '.join(known)}",
+    )

@@ -24,8 +24,8 @@ KNOWN_ELEMENTS = 256
 """Up to this size values are followed while a model is read: shapes, axes, pads, sizes, scales."""
 
 
-def text(shape: Sequence[int]) -> str:
-    """`2x3x4`, or `scalar`."""
+def text(shape: Sequence[int | str]) -> str:
+    """`2x3x4`, or `scalar`; dimensions may have names, as in `Nx4`."""
     return "x".join(str(dim) for dim in shape) or "scalar"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
@@ -27,6 +28,26 @@ class Size:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...] = ()
     least: int = 1
+
+    @staticmethod
+    def of_row(row: Mapping[str, Any]) -> Size:
+        """The size that `asdict` took apart, perhaps by way of JSON."""
+        places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
+        return Size(row["name"], row["bound"], **places, least=row["least"])
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.least}..{self.bound}"
+
+
+def named(tensor: str, shape: Sequence[int], sizes: Iterable[Size]) -> tuple[int | str, ...]:
+    """The shape of an input, with the names of sizes where it has them: `(N, 8)`."""
+    found: list[int | str] = [*shape]
+    for size in sizes:
+        for place in size.inputs:
+            if place.tensor == tensor:
+                times = "" if place.factor == 1 else f"{place.factor}*"
+                found[place.axis] = f"{times}{size.name}"
+    return tuple(found)
 
 
 def with_sizes(

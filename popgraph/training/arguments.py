@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from popgraph.builder.opset.arguments import admits, resolved
 from popgraph.support.errors import RunError
+from popgraph.support.names import check_keywords
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def checked(*own: str) -> Callable[[_Function], _Function]:
     """
-    Compares arguments with their annotations before a function begins.
+    Compares arguments with their names and annotations before a function begins.
 
     It leaves out those in `own`, for which the function has better messages.
     """
@@ -31,7 +32,8 @@ def _checked(function: _Function, own: Collection[str]) -> _Function:
         try:
             given = signature.bind(*args, **named).arguments
         except TypeError:
-            return function(*args, **named)  # Python says what is missing or unknown.
+            check_keywords(function, signature, named)
+            return function(*args, **named)  # Python says what is missing.
         for name, value in given.items():
             annotation = signature.parameters[name].annotation
             if name in own:

@@ -9,6 +9,7 @@ from popgraph.backends.registry import DEFAULT
 from popgraph.builder.pgraph import Schedule
 from popgraph.compiler import Model
 from popgraph.support.arrays import Array
+from popgraph.support.names import names_arguments
 from popgraph.training.callbacks import Callback
 from popgraph.training.losses import ClassWeights
 from popgraph.training.metrics import AnyMetric
@@ -17,6 +18,7 @@ from popgraph.training.subject import Optimizer
 from popgraph.training.trainer import Trainer
 
 
+@names_arguments
 def train(
     model: Model,
     data: Data,

@@ -18,6 +18,7 @@ from popgraph.passes.options import Options
 from popgraph.support.errors import PassError
 from popgraph.support.figures import json_text
 from popgraph.support.files import path_of
+from popgraph.support.names import names_arguments
 from popgraph.support.writing import write_text
 from popgraph.viewer.document import Document
 from popgraph.viewer.flame import csv_of
@@ -71,6 +72,7 @@ class View:
         return f'<iframe sandbox="allow-scripts" srcdoc="{held}" style="{style}"></iframe>'
 
 
+@names_arguments
 def view(
     model: Model,
     *,

@@ -12,10 +12,22 @@ import pytest
 import popgraph
 from popgraph.backends.c.run import executable
 from popgraph.backends.registry import backend_named
+from popgraph.compiler.lowering import lower
 from popgraph.compiler.requests import for_this_machine
+from popgraph.dialects.program.sizes import sizes_of
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
-from tests.passes.test_bind_sizes import BOUND, MODELS, bound, exact, inputs_of
+from tests.passes.test_bind_sizes import (
+    BOUND,
+    FEW,
+    INNER,
+    MODELS,
+    bound,
+    compare_front,
+    exact,
+    inner_inputs,
+    inputs_of,
+)
 
 
 def guarded(array: Array) -> Array:
@@ -67,3 +79,20 @@ def test_inputs_that_bodies_pass_on_are_read_to_their_end(
         expected = popgraph.compile(text, backend="reference")(x=x, often=np.array(often))["y"]
         np.testing.assert_allclose(found, expected, 1e-6)
     assert [dict(one.bounds) for one in program.programs] == [{"N": 4096}]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
+@pytest.mark.parametrize("name", INNER)
+def test_kernels_and_bodies_read_nothing_behind_an_array(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executable, "LARGE", 0)
+    text, options = INNER[name], for_this_machine(Options())
+    module, compilation = bound(text, options, "structured", FEW)
+    (size_of,) = sizes_of(module)
+    lower(module, compilation, options)
+    program = backend_named("c").build(module, compilation.weights)
+    for size in range(1, FEW):
+        inputs, _ = inner_inputs(text, size, FEW)
+        found = program.run({name: guarded(array) for name, array in inputs.items()})
+        compare_front(text, size_of.outputs[0], size, found)

@@ -15,7 +15,7 @@ from popgraph.compiler.loading import load
 from popgraph.compiler.lowering import lower
 from popgraph.compiler.requests import for_this_machine
 from popgraph.compiler.sizes import specialise
-from popgraph.dialects.onnx.graphs import input_types
+from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.registry import IRContext

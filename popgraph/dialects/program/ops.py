@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    TensorType,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -27,6 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
 from popgraph.dialects.program.checks import IndexChecksAttr, checks_attribute, checks_of
+from popgraph.dialects.program.sizes import check_places, sizes_of
 from popgraph.support.index_checks import IndexCheck
 
 Literal: TypeAlias = DataAttr | BlobAttr
@@ -154,6 +162,22 @@ class GraphOp(IRDLOperation):
             held = [op.variable.text for op in self.block.ops if isinstance(op, kind)]
             if len(set(held)) != len(held):
                 raise VerifyException(f"two {kind.name} of one variable")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """The sizes of the module are axes of this graph, unless another graph runs it."""
+        module = self.parent_op()
+        if isinstance(module, ModuleOp) and sizes_of(module) and not self._is_run_in(module):
+            check_places(sizes_of(module), self.inputs, self.outputs)
+
+    def _is_run_in(self, module: ModuleOp) -> bool:
+        name = self.sym_name.data
+        return any(
+            isinstance(attribute, SymbolRefAttr) and attribute.string_value() == name
+            for graph in graphs_of(module)
+            for op in graph.block.ops
+            for attribute in op.properties.values()
+        )
 
 
 def graphs_of(module: ModuleOp) -> list[GraphOp]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import Attribute, Data, Operation
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
+from xdsl.ir import Attribute, Data, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import parse_quoted, quoted
 from popgraph.support.sizes import Place, Size
@@ -51,6 +52,15 @@ class SizeAttr(Data[Size]):
             )
         return Size(name, bound, tuple(inputs), tuple(outputs), least)
 
+    def verify(self) -> None:
+        size = self.data
+        if not 1 <= size.least <= size.bound:
+            raise VerifyException(f"size {size.name!r} goes from {size.least} to {size.bound}")
+        if not size.inputs:
+            raise VerifyException(f"no input brings size {size.name!r}")
+        if any(place.factor < 1 or place.axis < 0 for place in (*size.inputs, *size.outputs)):
+            raise VerifyException(f"size {size.name!r} is an axis of a tensor, or a part of one")
+
 
 def _listed(places: Sequence[Place]) -> str:
     return ", ".join(
@@ -72,7 +82,8 @@ def sizes_of(module: ModuleOp) -> tuple[Size, ...]:
     found: Attribute | None = module.attributes.get(NAME)
     if found is None:
         return ()
-    assert isinstance(found, ArrayAttr)
+    if not isinstance(found, ArrayAttr) or not all(isinstance(one, SizeAttr) for one in found):
+        raise VerifyException(f"{NAME} of a module are an array of #{SizeAttr.name}")
     return tuple(one.data for one in found if isinstance(one, SizeAttr))
 
 
@@ -81,6 +92,36 @@ def has_sizes(op: Operation) -> bool:
     while (outer := op.parent_op()) is not None:
         op = outer
     return NAME in op.attributes
+
+
+def check_places(
+    sizes: Sequence[Size], inputs: Mapping[str, SSAValue], outputs: Mapping[str, SSAValue]
+) -> None:
+    """Sizes have one name each, and are axes of these inputs and outputs at their bounds."""
+    if len({size.name for size in sizes}) != len(sizes):
+        raise VerifyException("two sizes have one name")
+    taken = set[tuple[str, int]]()
+    for size in sizes:
+        for kind, tensors, places in (
+            ("input", inputs, size.inputs),
+            ("output", outputs, size.outputs),
+        ):
+            for place in places:
+                where = f"axis {place.axis} of {kind} {place.tensor!r}"
+                value = tensors.get(place.tensor)
+                if value is None:
+                    raise VerifyException(
+                        f"size {size.name!r} is {where}, but the graph has no such {kind}"
+                    )
+                shape = value.type.get_shape() if isinstance(value.type, TensorType) else ()
+                bound = place.factor * size.bound
+                if shape[place.axis : place.axis + 1] != (bound,):
+                    raise VerifyException(
+                        f"size {size.name!r} is {bound} at its bound, {where} is not: {value.type}"
+                    )
+                if (f"{kind} {place.tensor}", place.axis) in taken:
+                    raise VerifyException(f"{where} is two sizes, or one twice")
+                taken.add((f"{kind} {place.tensor}", place.axis))
 
 
 def set_sizes(module: ModuleOp, sizes: Sequence[Size]) -> None:

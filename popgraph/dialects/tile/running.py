@@ -10,11 +10,15 @@ from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.control import NUMBER
 from popgraph.dialects.program.ops import GraphOp
 from popgraph.dialects.program.sizes import sizes_of
+from popgraph.support.shapes import Shape
+from popgraph.support.sizes import Size
 
 NAME = "running"
 
@@ -99,6 +103,60 @@ class RunningAttr(ParametrizedAttribute):
             raise VerifyException("a running loop ends at a size or at a multiple of one")
 
 
+@dataclass(frozen=True)
+class EndsAtSizes(OpTrait):
+    """
+    Loops of the operation may end at sizes: those are its own, and end at the bounds there.
+
+    The loops are those of its `sizes`, or along the axes of its result where `by_result`.
+    """
+
+    by_result: bool = False
+
+    def verify(self, op: Operation) -> None:
+        if NAME not in op.attributes:
+            return
+        if not isinstance(op.attributes[NAME], RunningAttr):
+            raise VerifyException(f"{NAME} is a #{RunningAttr.name}, not {op.attributes[NAME]}")
+        sizes, loops = _sizes_around(op), self._loops(op)
+        for loop, end in running_of(op).items():
+            if loop >= len(loops):
+                raise VerifyException(f"loop {loop} ends at a size, but there are {len(loops)}")
+            if end.size >= len(sizes):
+                raise VerifyException(
+                    f"loop {loop} ends at size {end.size}, but the module has {len(sizes)}"
+                )
+            bound = end.factor * sizes[end.size].bound
+            if bound != loops[loop]:
+                raise VerifyException(
+                    f"loop {loop} has {loops[loop]} iterations, but ends at {bound} where size "
+                    f"{end.size} is at its bound"
+                )
+        graph = _graph_around(op)
+        held = graph.block.args[-len(sizes) :] if graph is not None else ()
+        if len(held) < len(sizes) or any(argument.type != NUMBER for argument in held):
+            raise VerifyException("the last inputs of the graph are its sizes, each one i64")
+
+    def _loops(self, op: Operation) -> Shape:
+        if self.by_result:
+            return op.results[0].type.get_shape()  # type: ignore[attr-defined,no-any-return]
+        return op.sizes  # type: ignore[attr-defined,no-any-return]
+
+
+def _graph_around(op: Operation) -> GraphOp | None:
+    graph = op.parent_op()
+    while graph is not None and not isinstance(graph, GraphOp):
+        graph = graph.parent_op()
+    return graph
+
+
+def _sizes_around(op: Operation) -> tuple[Size, ...]:
+    """The sizes of the module that an operation is in."""
+    graph = _graph_around(op)
+    module = None if graph is None else graph.parent_op()
+    return sizes_of(module) if isinstance(module, ModuleOp) else ()
+
+
 def running_of(op: Operation) -> dict[int, Extent]:
     """The loops of an operation that end where a size of the call says."""
     found = op.attributes.get(NAME)
@@ -125,11 +183,7 @@ def sizes_for(op: Operation) -> list[SSAValue]:
     numbers = ends_of(op)
     if not numbers:
         return []
-    graph = op.parent_op()
-    while graph is not None and not isinstance(graph, GraphOp):
-        graph = graph.parent_op()
+    graph = _graph_around(op)
     assert graph is not None, "sizes are inputs of a graph"
-    module = graph.parent_op()
-    assert isinstance(module, ModuleOp)
-    sizes = graph.block.args[-len(sizes_of(module)) :]
+    sizes = graph.block.args[-len(_sizes_around(op)) :]
     return [sizes[number] for number in numbers]

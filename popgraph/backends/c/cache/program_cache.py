@@ -21,7 +21,7 @@ from popgraph.support.arrays import Array, ArrayStore, SharedArrays
 from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size
 from popgraph.support.trust import open_trusted
 from popgraph.support.warnings import KINDS, Notice
 
@@ -111,7 +111,7 @@ class ProgramKey(Key):
         slots = tuple(_slot(row, weights, files) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         donations = dict(header["donations"])
-        sizes = tuple(map(_size, header["sizes"]))
+        sizes = tuple(map(Size.of_row, header["sizes"]))
         table = Table(slots, header["arena"], len(persistent), checks, donations, sizes)
         prepared = Prepared(persistent, _packings(table.packings, weights.shared, files))
         notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
@@ -211,11 +211,6 @@ def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
 
 def _check(row: dict[str, Any]) -> IndexCheck:
     return IndexCheck(**row | {"low": tuple(row["low"]), "last": tuple(row["last"])})
-
-
-def _size(row: dict[str, Any]) -> Size:
-    places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
-    return Size(row["name"], row["bound"], **places, least=row["least"])
 
 
 def _literal(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Literal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ctypes import addressof, c_char
 from itertools import accumulate
 from typing import Any
@@ -25,6 +25,14 @@ def aligned(size: int) -> Array:
     if size < LARGE_PAGE:
         return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
     return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE), size)
+
+
+def zeros(size: int) -> Array:
+    """The same, but all zero: where it is large, pages that nobody touches take no memory."""
+    if size < LARGE_PAGE:
+        raw = np.zeros(size + ALIGNMENT, np.uint8)
+        return _front(ALIGNMENT, raw, size)
+    return _front(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE, np.zeros), size)
 
 
 def together(sizes: Mapping[str, int]) -> dict[str, Array]:
@@ -49,11 +57,16 @@ def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, i
 
 
 def _at(alignment: int, raw: Array, size: int) -> Array:
-    start = -address(raw) % alignment
-    memory: Array = raw[start : start + size]
+    memory = _front(alignment, raw, size)
     if is_poisoned():
         fill_with_poison(memory)
     return memory
+
+
+def _front(alignment: int, raw: Array, size: int) -> Array:
+    """So much of some memory, from the first address on that is aligned."""
+    start = -address(raw) % alignment
+    return raw[start : start + size]
 
 
 def address(array: Array) -> int:
@@ -68,13 +81,15 @@ def _anywhere(size: int) -> Array:
     return np.empty(size, np.uint8)
 
 
-def _in_large_pages(size: int) -> Array:
-    """Memory of its own: pages that served others before would stay small."""
+def _in_large_pages(
+    size: int, otherwise: Callable[[int, type[np.uint8]], Array] = np.empty
+) -> Array:
+    """Memory of its own, all zero: pages that served others before would stay small."""
     try:
         mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         mapped.madvise(mmap.MADV_HUGEPAGE)
     except (AttributeError, OSError, ValueError, OverflowError):
-        return _anywhere(size)  # a system without large pages, or without so much memory
+        return otherwise(size, np.uint8)  # no large pages here, or not so much memory
     return np.frombuffer(mapped, np.uint8)
 
 

@@ -25,12 +25,14 @@ class ReadInPlace:
 
     def __setitem__(self, _: object, array: Array) -> None:
         if not (array.flags.c_contiguous and array.flags.aligned):
-            # There may be memory for more rows than these.
-            own = self._own[tuple(slice(0, size) for size in array.shape)]
-            own[...] = array
-            array = own
+            self._own[...] = array
+            array = self._own
         self._pointers[self._number] = address(array)
-        self._held = array  # Until the run has ended.
+        self._held: Array | None = array  # Until the run has ended.
+
+    def let_go(self) -> None:
+        """Forgets the array of the last run."""
+        self._held = None
 
 
 class MadeInPlace:
@@ -58,3 +60,7 @@ class MadeInPlace:
         made, self._next = self._next, None
         assert made is not None, "a run has made it"
         return made
+
+    def let_go(self) -> None:
+        """Forgets memory that no run has filled: the next run gets other memory."""
+        self._next = None

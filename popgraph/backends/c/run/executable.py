@@ -12,7 +12,7 @@ import numpy as np
 from popgraph.backends.base import ComputedBy, NativeExecutable
 from popgraph.backends.c.cache.program_cache import Prepared
 from popgraph.backends.c.memory.donations import donated, in_memory_of
-from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together
+from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned, to_huge_pages, together, zeros
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.exchanges import raise_failure
@@ -74,9 +74,10 @@ class CExecutable(NativeExecutable):
             name: row for name, row in self._signature("output").items() if name not in self._checks
         }
         self.variables = self._signature("variable")
-        self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
-        self._made = self._in_place("output", MadeInPlace)
-        self._outputs = self._views("output") | self._made
+        inputs, outputs = self._views("input"), self._views("output")
+        self._inputs = inputs | self._in_place("input", inputs, ReadInPlace)
+        self._made = self._in_place("output", outputs, MadeInPlace)
+        self._outputs = outputs | self._made
         self._variables = self._views("variable")
         self._scratch = self._unwritten() if is_poisoned() else ()
         """What is poisoned before each run."""
@@ -163,12 +164,11 @@ class CExecutable(NativeExecutable):
                 first = _in_huge_pages(slot.literal, first, weights.shared)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
-        array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
+        allocated = zeros if slot.space != "output" and first is None else aligned
+        array = allocated(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
         array = array.reshape(slot.shape)
         if first is not None:
             np.copyto(array, first)
-        elif slot.space != "output":
-            array.fill(0)
         return array
 
     def _release(self) -> None:
@@ -194,14 +194,14 @@ class CExecutable(NativeExecutable):
         return found
 
     def _in_place(
-        self, space: str, made: Callable[[Array, Pointers, int], Made]
+        self, space: str, views: Mapping[str, Array], made: Callable[[Array, Pointers, int], Made]
     ) -> dict[str, Made]:
-        """What stands for the large arrays, so that they are not copied."""
+        """Replaces the memory of large arrays, so that these are not copied."""
         numbers = self.table.named(space)
         return {
             name: made(view, self._pointers, numbers[name])
-            for name, view in self._views(space).items()
-            if view.nbytes >= LARGE
+            for name, view in views.items()
+            if view.nbytes >= LARGE and view.flags.c_contiguous
         }
 
     @property
@@ -239,7 +239,7 @@ class CExecutable(NativeExecutable):
     def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
         """`taken` are arrays of inputs in which outputs are made."""
         if len(inputs) != len(self._inputs):
-            inputs = self.fitted(inputs)
+            inputs = self._suited(inputs)
         for name, view in self._inputs.items():
             array = inputs.get(name)
             if (
@@ -247,8 +247,11 @@ class CExecutable(NativeExecutable):
                 or array.dtype is not view.dtype
                 or array.shape != view.shape
             ):
-                inputs = self.fitted(inputs)
-                array = inputs[name]
+                inputs = self._suited(inputs)
+                for name, view in self._inputs.items():  # They may be other views now.
+                    if name not in taken:
+                        view[...] = inputs[name]
+                break
             if name not in taken:
                 view[...] = array
         given = {self.donations[name]: array for name, array in taken.items()}
@@ -270,6 +273,10 @@ class CExecutable(NativeExecutable):
             name: given[name] if name in given else view.copy()
             for name, view in self._outputs.items()
         }
+
+    def _suited(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The inputs of a call as the memory that the next run reads and writes has them."""
+        return self.fitted(inputs)
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         views = {name: view for name, view in self._outputs.items() if isinstance(view, np.ndarray)}

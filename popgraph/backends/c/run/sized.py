@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,32 +12,59 @@ from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import Prepared, ProgramKey
 from popgraph.backends.c.memory.donations import donated
 from popgraph.backends.c.memory.table import Table
-from popgraph.backends.c.memory.zero_copy import MadeInPlace, ReadInPlace
-from popgraph.backends.c.run.exchanges import raise_failure
+from popgraph.backends.c.memory.zero_copy import MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import RunError
 from popgraph.support.given import as_array, fitted
-from popgraph.support.poison import fill_with_poison, is_poisoned
-from popgraph.support.shapes import Shape, prod, text
-from popgraph.support.sizes import Place, Size, sizes_in, with_sizes
+from popgraph.support.shapes import Shape, text
+from popgraph.support.sizes import fronts, sizes_in, with_sizes
 
 MOST_KNOWN = 256
-"""Combinations of shapes whose sizes are remembered: finding them takes several microseconds."""
+"""Combinations of sizes whose memory is remembered: to find it takes some 20 microseconds."""
 
 
 MOST_HELD = 4
 """An output holds at most so many times its own memory; a smaller part of the bound is copied."""
 
 
+class MadeInFront(MadeInPlace):
+    """An output that is the front of new memory for its bound: programs may write all of that."""
+
+    def __init__(self, own: Array, pointers: Pointers, number: int, shape: Shape) -> None:
+        super().__init__(own, pointers, number)
+        self._part = tuple(slice(0, size) for size in shape)
+
+    def copy(self) -> Array:
+        whole = super().copy()
+        made = whole[self._part]
+        return made if whole.nbytes <= MOST_HELD * made.nbytes else made.copy()
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """The memory of inputs and outputs as far as it goes for some sizes."""
+
+    numbers: Sequence[int]
+    """The sizes, in the order in which the program has them."""
+    inputs: dict[str, Array | ReadInPlace]
+    outputs: dict[str, Array | MadeInPlace]
+    made: dict[str, MadeInPlace]
+    """The outputs that each run makes in new memory."""
+    read: list[ReadInPlace]
+    """The inputs that are read where the caller has them."""
+
+
 class SizedExecutable(CExecutable):
     """
     A program whose loops end at sizes of the call.
 
-    Its memory is that of the bounds. Arrays of which a size is the outermost axis that has more
-    than one place are used where the caller has them; others are copied row by row.
+    Its memory is that of the bounds, and each run has the fronts of it that its sizes say: the
+    same sizes again cost no more than in a program of just these. Large arrays of which a size is
+    the outermost axis that has more than one place are used where they are; others are copied row
+    by row.
     """
 
     def __init__(
@@ -52,28 +80,15 @@ class SizedExecutable(CExecutable):
         self.sizes = table.sizes
         self._numbers = [self._views("input")[size.name] for size in self.sizes]
         for size in self.sizes:
-            del self.inputs[size.name], self._inputs[size.name]
-        for size in self.sizes:
-            self._inputs |= self._copied("input", self.inputs, size.inputs)
-            self._outputs |= self._copied("output", self.outputs, size.outputs)
-        self._made = {
-            name: made for name, made in self._made.items() if made is self._outputs[name]
-        }
-        self._scratch = self._unwritten() if is_poisoned() else ()
-        self._known: dict[tuple[Shape, ...], dict[str, int]] = {}
-        """The sizes that inputs of these shapes bring."""
-        self._ends = {name: _ends(self.sizes, name) for name in self.outputs}
-
-    def _copied(
-        self, space: str, known: Mapping[str, tuple[object, Shape]], places: Sequence[Place]
-    ) -> dict[str, Array]:
-        """The own memory of arrays that are copied row by row."""
-        own = self._views(space)
-        return {
-            place.tensor: own[place.tensor]
-            for place in places
-            if prod(known[place.tensor][1][: place.axis]) > 1
-        }
+            del self.inputs[size.name]
+        slots = [*table.named("input").values(), *table.named("output").values()]
+        self._own = [(slot, self._pointers[slot]) for slot in slots]
+        """Where the memory of inputs and outputs is that is no array of the caller's."""
+        self._known: dict[tuple[Shape, ...], Fronts] = {}
+        """Those of inputs of these shapes."""
+        self._fronts = Fronts((), {}, {}, {}, [])
+        """Those of the last run."""
+        self._turn_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
         """The sizes that inputs of these shapes bring; None if the program is not for them."""
@@ -89,34 +104,32 @@ class SizedExecutable(CExecutable):
     def _fitted(self, name: str, value: object) -> Array:
         return fitted(name, as_array(name, value), self.inputs[name][0])
 
-    def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
-        given = inputs if self._fits(inputs) else self.fitted(inputs)
-        key = tuple(given[name].shape for name in self._inputs)
-        numbers = self._known.get(key)
-        if numbers is None:
-            numbers = self._numbers_of(given)
+    def _suited(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        shapes = self._shapes(inputs)
+        if shapes is None:
+            inputs = self.fitted(inputs)
+            shapes = tuple([array.shape for array in inputs.values()])
+        found = self._known.get(shapes)
+        if found is None:
+            found = self._fronts_of(self._numbers_of(inputs))
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = numbers
-        for memory, number in zip(self._numbers, numbers.values(), strict=True):
-            memory[...] = number
-        for name, view in self._inputs.items():
-            _put(given[name], view)
-        for made in self._made.values():
-            made.allocate()
-        for scratch in self._scratch:
-            fill_with_poison(scratch)
-        self._entry(self._address)
-        if self._code.exchanges:
-            raise_failure()
-        return {name: self._taken(name, view, numbers) for name, view in self._outputs.items()}
+            self._known[shapes] = found
+        if found is not self._fronts:
+            self._turn_to(found)
+        return inputs
 
-    def _fits(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether inputs are arrays of the element types that the program has."""
-        return inputs.keys() == self._inputs.keys() and all(
-            type(array) is np.ndarray and array.dtype is self._inputs[name].dtype
-            for name, array in inputs.items()
-        )
+    def _shapes(self, inputs: Mapping[str, Array]) -> tuple[Shape, ...] | None:
+        """The shapes of inputs; None unless these are arrays of the program's element types."""
+        if len(inputs) != len(self._inputs):
+            return None
+        shapes = []
+        for name, view in self._inputs.items():
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype is not view.dtype:
+                return None
+            shapes.append(array.shape)
+        return tuple(shapes)
 
     def _numbers_of(self, given: Mapping[str, Array]) -> dict[str, int]:
         """The sizes that inputs bring; RunError if they bring none that the program is for."""
@@ -127,19 +140,40 @@ class SizedExecutable(CExecutable):
             raise RunError(f"this program is for {bounds}, not for inputs {shapes}")
         return numbers
 
-    def _taken(self, name: str, view: Array | MadeInPlace, numbers: Mapping[str, int]) -> Array:
-        """An output as far as the sizes go."""
-        ends = self._ends.get(name)
-        if not ends:
-            return view.copy()
-        part = tuple(
-            slice(None) if end is None else slice(0, numbers[end[0]] * end[1]) for end in ends
-        )
-        if isinstance(view, MadeInPlace):
-            whole = view.copy()
-            made = whole[part]
-            return made if whole.nbytes <= MOST_HELD * made.nbytes else made.copy()
-        return view[part].copy()
+    def _fronts_of(self, numbers: Mapping[str, int]) -> Fronts:
+        inputs = {name: view for name, view in self._views("input").items() if name in self.inputs}
+        outputs = self._views("output")
+        for size in self.sizes:
+            inputs = fronts(inputs, size.inputs, numbers[size.name])
+            outputs = fronts(outputs, size.outputs, numbers[size.name])
+        read = self._in_place("input", inputs, ReadInPlace)
+        made = self._in_place("output", outputs, self._made_in_front)
+        order = [numbers[size.name] for size in self.sizes]
+        return Fronts(order, inputs | read, outputs | made, made, [*read.values()])
+
+    def _made_in_front(self, view: Array, pointers: Pointers, number: int) -> MadeInPlace:
+        own = self._arrays[number]
+        assert own is not None, "outputs have memory"
+        return MadeInFront(own, pointers, number, view.shape)
+
+    def _turn_to(self, new: Fronts) -> None:
+        """From here on, runs have these sizes."""
+        old = self._fronts
+        if old.read or old.made or new.read or new.made:
+            for read in old.read:
+                read.let_go()
+            for made in (*old.made.values(), *new.made.values()):
+                made.let_go()
+            for slot, address in self._own:
+                self._pointers[slot] = address
+        for memory, number in zip(self._numbers, new.numbers, strict=True):
+            memory[...] = number
+        self._fronts = new
+        self._inputs, self._outputs, self._made = new.inputs, new.outputs, new.made
+
+    def _unwritten(self) -> tuple[Array, ...]:
+        arena, *_ = super()._unwritten()
+        return (arena, *self._views("output").values())  # No caller ever gets these.
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         return Executable.run_in_row(self, inputs, count)
@@ -152,25 +186,6 @@ class SizedExecutable(CExecutable):
     @property
     def donations(self) -> Mapping[str, str]:
         return {}
-
-
-def _ends(sizes: tuple[Size, ...], output: str) -> tuple[tuple[str, int] | None, ...]:
-    """For each axis of an output up to the last that ends at a size: its name and the factor."""
-    found = {
-        place.axis: (size.name, place.factor)
-        for size in sizes
-        for place in size.outputs
-        if place.tensor == output
-    }
-    return tuple(found.get(axis) for axis in range(max(found, default=-1) + 1))
-
-
-def _put(array: Array, view: Array | ReadInPlace) -> None:
-    """Gives an input its elements."""
-    if isinstance(view, ReadInPlace):
-        view[...] = array
-    else:
-        view[tuple(slice(0, size) for size in array.shape)] = array
 
 
 def executable(

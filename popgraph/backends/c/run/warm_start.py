@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
 from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
 from popgraph.support.files import State, is_settled, path_of, seen, state_of
+from popgraph.support.sizes import Size
 
 MAGIC = "popgraph shortcut 8"
 LIMIT = 16 << 20
@@ -150,6 +151,7 @@ def note_call(
         "shapes": {name: list(shape) for name, shape in call.shapes.items()},
         "values": {name: np.asarray(value).tolist() for name, value in call.values.items()},
         "threads": call.threads,
+        "sizes": [asdict(size) for size in call.sizes],
         "program": program.key,
     }
     _write(digest(MAGIC, "call", repr(note)), note)
@@ -164,7 +166,8 @@ def known_calls(model: Path) -> list[KnownCall]:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             note = json.loads(read_sealed(file))
             if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
-                found.append(KnownCall(note["shapes"], note["values"], note["threads"]))
+                sizes = tuple(map(Size.of_row, note["sizes"]))
+                found.append(KnownCall(note["shapes"], note["values"], note["threads"], sizes))
     return sorted(found, key=repr)
 
 

@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import NamedNumbers
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import YieldOp, yielded
@@ -86,7 +87,7 @@ class ChainOp(IRDLOperation):
     line_buffer = opt_prop_def(LineBufferAttr)
     body = region_def("single_block")
     output = result_def(TensorType)
-    traits = traits_def(IsolatedFromAbove(), Pure())
+    traits = traits_def(IsolatedFromAbove(), Pure(), EndsAtSizes())
     assembly_format = (
         "`ins` `(` $inputs `:` type($inputs) `)` `along` $along `step` $step "
         "(`line_buffer` $line_buffer^)? $body attr-dict `->` type($output)"
@@ -119,6 +120,11 @@ class ChainOp(IRDLOperation):
         found = [op for op in inner if isinstance(op, ContractOp)]
         assert len(found) == len(inner), "what does not run in a chain stands in one"
         return found
+
+    @property
+    def sizes(self) -> Shape:
+        """The extents of the loops of the last contraction, which are those of the chain."""
+        return self.chained[-1].sizes
 
     @property
     def yielded(self) -> tuple[SSAValue, ...]:

@@ -42,6 +42,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.attributes import NamedNumbers, ScheduleAttr
 from popgraph.dialects.tile.lanes import PickOp
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.scalars import widens
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
@@ -161,7 +162,7 @@ class ContractOp(Structured):
     block = opt_region_def("single_block")
     outputs = var_result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
         "$lhs `,` $rhs `:` type($lhs) `,` type($rhs) "
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "

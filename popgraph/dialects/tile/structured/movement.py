@@ -25,6 +25,7 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.shapes import Shape, prod
 
@@ -45,7 +46,7 @@ class AssembleOp(IRDLOperation):
     steps = prop_def(IntsAttr)
     fill = prop_def()
     output = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes(by_result=True))
     assembly_format = (
         "`(` $pieces `:` type($pieces) `)` `offsets` $offsets `steps` $steps `fill` $fill "
         "attr-dict `->` type($output)"
@@ -144,7 +145,7 @@ class _Relayout(IRDLOperation):
 
     source = operand_def(TensorType)
     output = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes(by_result=True))
     assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
 
     def __init__(self, source: SSAValue | Operation, result_type: TensorType[Attribute]) -> None:

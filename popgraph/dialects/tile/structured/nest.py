@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.ops import MapOp, ReduceOp, YieldOp, yielded
 from popgraph.support.shapes import Shape
@@ -48,7 +49,7 @@ class NestOp(IRDLOperation):
     step = prop_def(IntegerAttr)
     body = region_def("single_block")
     outputs = var_result_def(TensorType)
-    traits = traits_def(IsolatedFromAbove(), Pure())
+    traits = traits_def(IsolatedFromAbove(), Pure(), EndsAtSizes())
     assembly_format = (
         "`ins` `(` $inputs `:` type($inputs) `)` `domain` $domain `step` $step $body attr-dict "
         "`->` type($outputs)"

@@ -40,6 +40,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.affine import leaves
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.support.shapes import Shape
 
 
@@ -189,7 +190,7 @@ class MapOp(Structured):
     body = region_def("single_block")
     outputs = var_result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
         "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
         "(`tables` `(` $tables^ `:` type($tables) `)`)? "
@@ -250,7 +251,7 @@ class ReduceOp(Structured):
     epilogue = region_def("single_block")
     outputs = var_result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
         "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
@@ -326,7 +327,7 @@ class ScatterOp(Structured):
     combine = opt_region_def("single_block")
     output = result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
         "`ins` `(` $inputs `:` type($inputs) `)` (`initial` $initial^ `:` type($initial))? "
         "`domain` $domain `parallel` $parallel `maps` $maps $body (`combine` $combine^)? "
@@ -384,7 +385,7 @@ class TopKOp(IRDLOperation):
     rows = operand_def(TensorType)
     body = region_def("single_block")
     output = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = "$rows `:` type($rows) $body attr-dict `->` type($output)"
 
     def __init__(self, rows: SSAValue, count: int, body: Region) -> None:

@@ -29,6 +29,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
 from popgraph.support.shapes import prod
 
@@ -160,7 +161,7 @@ class TransformedTiles(Tiled):
     offset = prop_def(IntsAttr)
     size = prop_def(IntegerAttr)
     output = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes(by_result=True))
     assembly_format = (
         "$x `:` type($x) `domain` $domain `offset` $offset `size` $size attr-dict "
         "`->` type($output)"
@@ -250,7 +251,7 @@ class WinogradOp(Tiled):
     epilogue = region_def("single_block")
     output = result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), EndsAtSizes())
     assembly_format = (
         "$x `,` $u `:` type($x) `,` type($u) "
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "

@@ -1,0 +1,46 @@
+"""Tests that unknown names of arguments are errors which list the known ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import popgraph
+from popgraph.support.errors import ArgumentError
+
+PUBLIC = {
+    name: value
+    for name in popgraph._HOMES
+    if inspect.isfunction(value := getattr(popgraph, name))
+    and any(one.kind == one.KEYWORD_ONLY for one in inspect.signature(value).parameters.values())
+}
+METHODS = {name: getattr(popgraph.Trainer, name) for name in ("fit", "predict", "evaluate")}
+
+
+def test_public_functions_are_found() -> None:
+    assert {"compile", "train", "generate", "view"} <= PUBLIC.keys()
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, "Trainer", "Decoder", *METHODS])
+def test_unknown_names_are_said(name: str) -> None:
+    called = METHODS.get(name) or getattr(popgraph, name)
+    known = [one for one in inspect.signature(called).parameters if one != "self"]
+    with pytest.raises(ArgumentError) as failure:
+        called(**{f"{known[-1]}s": 1})
+    assert f"has no argument '{known[-1]}s'" in str(failure.value)
+    assert f"did you mean {known[-1]!r}? it has {', '.join(known)}" in str(failure.value)
+    assert isinstance(failure.value, TypeError | popgraph.PopgraphError)
+
+
+def test_names_of_other_frameworks_are_recognized() -> None:
+    with pytest.raises(ArgumentError, match="did you mean 'batch'"):
+        popgraph.train("model.onnx", {}, batch_size=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("call", [popgraph.compile, popgraph.train, popgraph.Trainer])
+def test_missing_arguments_stay_an_error_of_python(call: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="missing"):
+        call()
