@@ -1,4 +1,4 @@
-"""Keeps axes apart that reshapes merge into rows, so that sizes can be followed through them."""
+"""Sinks reshapes that merge axes into rows, so that sizes are followed through the axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def merged(*values: SSAValue) -> Shape | None:
 
 
 def apart(value: SSAValue, rows: int, outer: Shape) -> SSAValue:
-    """A matrix of so many rows with their axes apart; an operand of other shape is unchanged."""
+    """A matrix with this number of rows, split into their axes; other operands are unchanged."""
     shape = shape_of(value)
     if len(shape) != 2 or shape[0] != rows:
         return value
@@ -39,7 +39,7 @@ class MultiplyRowsApart(Rule[MatMulOp]):
     """
     (reshape x to [rows, k]) @ w  ->  reshape((reshape x to [a, b, k]) @ w)
 
-    Only in modules with sizes: if b is one, the rows of a call are not the first of all rows.
+    Only in modules with sizes. If b is one, the rows of a call are not the first of all rows.
     """
 
     ROOTS = (MatMulOp,)
