@@ -53,9 +53,13 @@ def text(
     return _graph(inputs, outputs, lines)
 
 
-def grouped(capacity: str = "P") -> str:
-    """GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models."""
-    half = [f"{one}: f32[N, 2, {capacity}, {SIZE}]" for one in PAST]
+def grouped(capacity: str = "P", size: str = str(SIZE)) -> str:
+    """
+    GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models.
+
+    Since 0.18, `size` is a name, because quantized caches have other sizes.
+    """
+    half = [f"{one}: f32[N, 2, {capacity}, {size}]" for one in PAST]
     inputs = ["input_ids: i64[N, L]", "attention_mask: i64[N, T]", *half]
     lines = [
         "e = words[input_ids]",

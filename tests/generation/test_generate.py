@@ -31,6 +31,7 @@ LAYOUTS: dict[str, str] = {
     "use_cache_branch": text(branch=True),
     "grouped": grouped(),
     "grouped, fixed capacity": grouped(capacity="130"),
+    "grouped, size in the present only": grouped(size="kv_cache_dim"),
 }
 WITHOUT_CACHE: dict[str, str] = {
     "no mask": text(mask=False),
