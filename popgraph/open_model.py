@@ -67,7 +67,7 @@ class Interface:
     types: Sequence[Sequence[Any]] = ()
     """The rows of `TensorSpec`s of the inputs, which a shortcut can keep."""
 
-    @property
+    @cached_property
     def specs(self) -> dict[str, TensorSpec]:
         """What the model says of its inputs."""
         return {row[0]: TensorSpec.of_row(row) for row in self.types}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,14 +13,12 @@ from popgraph.backends.registry import DEFAULT
 from popgraph.generation.sampling import Sampling
 from popgraph.generation.states import Cached, Model, PaddingMatters, Recomputed, Single, State
 from popgraph.generation.stops import Stops
+from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.warnings import NoCacheWarning
-
-if TYPE_CHECKING:
-    from popgraph.passes.options import Options
 
 RESERVED = 512
 """Tokens that get room in the cache at once; longer texts may end early."""
@@ -54,6 +53,8 @@ class Decoder:
         options: Options | None = None,
     ) -> None:
         if not isinstance(model, Runner):
+            # New keys and values alone come back: they are written into the cache in place.
+            options = replace(options or Options(), appended=True)
             model = compile(model, threads=threads, backend=backend, options=options)
         self.run: Runner = model
         """The compiled model."""

@@ -132,12 +132,12 @@ def _chosen(name: str, specs: list[TensorSpec]) -> TensorSpec | None:
 
 def _completed(past: TensorSpec, present: TensorSpec | None) -> TensorSpec:
     """The past with sizes of heads that only the present states, as in onnxruntime-genai 0.18."""
-    shapes = past.shape, present.shape if present else None
-    if any(shape is None or len(shape) != 4 for shape in shapes):
+    shape, known = past.shape, present.shape if present else None
+    if shape is None or known is None or len(shape) != 4 or len(known) != 4:
         return past
     sizes = [
-        known if isinstance(size, str | None) and axis in (1, 3) else size
-        for axis, (size, known) in enumerate(zip(*shapes, strict=True))
+        known[axis] if axis in (1, 3) and not isinstance(size, int) else size
+        for axis, size in enumerate(shape)
     ]
     return replace(past, shape=tuple(sizes))
 

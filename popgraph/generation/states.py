@@ -204,8 +204,10 @@ class Cached:
             return outputs
         if self._in_place is None:
             row, (name, array) = int(counts.argmax()), next(iter(self.arrays.items()))
-            slot = row, slice(None), int(self.lengths[row])
-            self._in_place = bool((outputs[_present(name)][slot] != array[slot]).any())
+            slot, made = (row, slice(None), int(self.lengths[row])), outputs[_present(name)]
+            self._in_place = made.shape[2] >= self.capacity and bool(
+                (made[slot] != array[slot]).any()
+            )
         program = ids.shape[1], self.capacity
         if self._in_place or not self.lengths.any() or program in self._checked:
             return outputs

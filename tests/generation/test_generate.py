@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from itertools import chain
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ def compiled(model: str) -> popgraph.Runner:
 
 
 @cache
+def decoder_of(model: str) -> popgraph.Decoder:
+    """Of the model itself: its programs return new keys and values only."""
+    return popgraph.Decoder(model)
+
+
+@cache
 def session(model: str) -> Any:
     runtime = pytest.importorskip("onnxruntime", reason="the oracle at exact lengths")
     document = parse(model)
@@ -84,7 +91,7 @@ def randoms(seed: int | None, count: int) -> list[np.random.Generator]:
 
 
 def check_tokens(model: str, count: int, seed: int | None = None, **how: Any) -> None:
-    found = popgraph.generate(compiled(model), PROMPTS, count, seed=seed, **how)
+    found = popgraph.generate(decoder_of(model), PROMPTS, count, seed=seed, **how)
     for row, tokens, random in zip(PROMPTS, found, randoms(seed, 3), strict=True):
         assert tokens.tolist() == expected(model, row, count, Sampling(**how), random)
 
@@ -119,6 +126,20 @@ def test_logits_are_those_without_padding(name: str) -> None:
         found, wanted = decoder.feed(part), expected_logits(model, row)
         assert np.allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
     assert np.array_equal(decoder.tokens[0], row)
+
+
+@pytest.mark.parametrize("name", ["cache", "positions in the mask", "use_cache_branch"])
+def test_the_cache_is_written_in_place(name: str) -> None:
+    """Programs neither return the tokens so far nor have room for a copy of them."""
+    decoder = popgraph.Decoder(LAYOUTS[name])
+    decoder.feed([3, 1, 4])
+    decoder.feed([1])
+    run, shapes = decoder.run, decoder.run.kept[-1].shapes
+    shape = shapes["past_key_values.0.key"]
+    assert shapes["input_ids"] == (1, 1) and shape == (1, 4, 128, SIZE)
+    program = run.program({one: np.zeros(shapes[one], run.inputs[one].dtype) for one in shapes})
+    assert program.outputs["present.0.key"][1] == (1, 4, 1, SIZE)
+    assert program.arena < 4 * prod(shape)
 
 
 def test_256_tokens_take_three_programs() -> None:
