@@ -30,6 +30,8 @@ LAYOUTS: dict[str, str] = {
     "fixed batch": text(batch="1"),
     "fixed capacity": text(capacity="130"),
     "use_cache_branch": text(branch=True),
+    "shared heads": text(shared=True),
+    "table of positions": text(table=128),
     "grouped": grouped(),
     "grouped, fixed capacity": grouped(capacity="130"),
     "grouped, size in the present only": grouped(size="kv_cache_dim"),
