@@ -65,6 +65,7 @@ class Decoder:
         self._model = Model(model, max_length)
         layout = self._model.layout
         self._caches = cache and bool(layout.past)
+        self._expected, self._at_end = 0, False
         if self._caches and layout.mask is None:
             self._drop_cache("it has past_key_values and no attention_mask")
         self.reset()
@@ -177,7 +178,8 @@ class Decoder:
         if fixed == 1 and batch > 1:
             return Single([self._start(1, expected) for _ in range(batch)])
         if self._caches:
-            return Cached(self._model, batch, min(expected, RESERVED))
+            self._expected = expected
+            return Cached(self._model, batch, min(expected, RESERVED), at_end=self._at_end)
         return Recomputed(self._model)
 
     def _advance(self) -> Array:
@@ -197,9 +199,11 @@ class Decoder:
         try:
             return self._state.advance(self._rows)
         except PaddingMatters:
-            self._drop_cache("its numbers depend on where the padding of the cache is")
-            self._state = self._start(len(self._rows), 0)
-            return self._state.advance(self._rows)
+            if self._at_end:
+                self._drop_cache("its numbers depend on where the padding of the cache is")
+            self._at_end = True
+            self._state = self._start(len(self._rows), self._expected)
+            return self._advanced()
 
     def _drop_cache(self, why: str) -> None:
         self._caches = False

@@ -183,17 +183,28 @@ class Cached:
     The cache is an array with room for more tokens than it has: masked slots do not change
     results, and a new token is written into the next one. Positions are explicit, or the model
     counts them in the mask; that it does not count slots is checked on the first tokens.
+
+    With `at_end`, tokens move so that the last one is in the last slot: the distance of slots is
+    that of tokens, as windows of attention need it, for a copy of the cache with each token.
     """
 
-    def __init__(self, model: Model, batch: int, expected: int, *, checked: bool = False) -> None:
-        self.model, self.expected = model, expected
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        expected: int,
+        *,
+        checked: bool = False,
+        at_end: bool = False,
+    ) -> None:
+        self.model, self.expected, self.at_end = model, expected, at_end
         """`expected` tokens get room at once."""
         self.lengths = np.zeros(batch, np.int64)
         """The number of cached tokens of each row."""
         self.capacity = model.layout.capacity or 0
         self.arrays = model.layout.empty(batch, self.capacity)
         self._logits: Array | None = None
-        self._counts_positions = checked or model.layout.positions is not None
+        self._counts_positions = checked or not (at_end or model.layout.positions is None)
         self._checked: set[tuple[int, int]] = set()
         self._in_place: bool | None = None
         """Whether the model writes new keys into the past (GroupQueryAttention), not after it."""
@@ -209,7 +220,10 @@ class Cached:
 
     def _check_positions(self, rows: Rows) -> None:
         """Compares a run of a token after cached ones with a run of all together."""
-        made = [Cached(self.model, len(rows), self.expected, checked=True) for _ in range(2)]
+        made = [
+            Cached(self.model, len(rows), self.expected, checked=True, at_end=self.at_end)
+            for _ in range(2)
+        ]
         made[0].advance([row[:-1] for row in rows])
         if not self.model.close(made[1].advance(rows), made[0].advance(rows)):
             raise PaddingMatters
@@ -247,10 +261,14 @@ class Cached:
         before = logits if self._logits is None else self._logits
         self._logits = np.where(counts[:, None] > 0, logits, before)
 
+    @property
+    def _starts(self) -> Array:
+        """The slot of the first token of each row."""
+        return self.capacity - self.lengths if self.at_end else np.zeros_like(self.lengths)
+
     def _run(self, ids: Array, counts: Array) -> dict[str, Array]:
-        none = np.zeros_like(self.lengths)
-        outputs = self.model.run(ids, counts, self.arrays, self.lengths, none)
-        if not self.capacity:
+        outputs = self.model.run(ids, counts, self.arrays, self.lengths, self._starts)
+        if not self.capacity or self.at_end:
             return outputs
         if self._in_place is None:
             row, (name, array) = int(counts.argmax()), next(iter(self.arrays.items()))
@@ -294,7 +312,8 @@ class Cached:
         self.capacity = size
         self.arrays = self.model.layout.empty(len(self.lengths), size)
         for name, array in before.items():
-            self.arrays[name][:, :, :kept] = array[:, :, :kept]
+            old, new = (array.shape[2] - kept, size - kept) if self.at_end else (0, 0)
+            self.arrays[name][:, :, new : new + kept] = array[:, :, old : old + kept]
 
     def _store(self, outputs: dict[str, Array], counts: Array, width: int) -> None:
         """Copies the new keys and values into the cache."""
@@ -303,6 +322,9 @@ class Cached:
             after = made.shape[2] - width
             for row, (start, count) in enumerate(zip(self.lengths, counts, strict=True)):
                 source = start if self._in_place else after
+                if self.at_end:
+                    array[row, :, : self.capacity - count] = array[row, :, count:]
+                    start = self.capacity - count
                 array[row, :, start : start + count] = made[row, :, source : source + count]
         self.lengths = self.lengths + counts
 
