@@ -7,6 +7,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks quantized                networks in bytes
     python benchmarks halves                   networks in bf16 and f16
     python benchmarks architectures            networks of torchvision, timm and transformers
+    python benchmarks decode                   language models, token by token
     python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
     python benchmarks export                   exported C, beside emx-onnx-cgen's
 """
@@ -31,6 +32,7 @@ import architectures
 import operator_cases
 import packaged
 from halved_models import HALVED
+from language_models import LANGUAGES
 from models import CNNS, FROM_TORCH, TRAINED
 from quantized_models import QUANTIZED
 from spent import Spent
@@ -55,6 +57,7 @@ KINDS = {
     "halves": HALVED,
     "architectures": tuple(architectures.ARCHITECTURES),
     "training": STEPS,
+    "decode": tuple(LANGUAGES),
     "ops": OPERATORS,
     "export": EXPORTED,
 }
@@ -78,9 +81,14 @@ EXPORT = (
     *("model", "ours ms", "emx-onnx-cgen ms", "theirs / ours", "code, kB", "theirs, kB"),
     *("our RAM, kB", "results differ by"),
 )
+DECODE = (
+    *("model", "new tokens", "ours ms a token", "onnxruntime ms a token", "theirs / ours"),
+    *("programs", "first token s", "own CPU s", "C compiler CPU s", "logits differ by"),
+)
 HEADINGS = {
     **dict.fromkeys(("inference", *SCRIPTS), INFERENCE),
     "training": TRAINING,
+    "decode": DECODE,
     "export": EXPORT,
 }
 SLOW = 0.8
@@ -151,6 +159,18 @@ def training_row(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def decode_row(found: dict[str, Any]) -> list[str]:
+    ours, theirs = found["ours_ms"], found["theirs_ms"]
+    return [
+        str(LANGUAGES[found["model"]].tokens),
+        *(milliseconds(took) for took in (ours, theirs)),
+        f"**{theirs / ours:.2f}**",
+        str(found["programs"]),
+        *cold_cells(found["cold"]),
+        f"{found['differ_by']:.1e}",
+    ]
+
+
 def export_row(found: dict[str, Any]) -> list[str]:
     ours, theirs = found["ours_ms"], found["theirs_ms"]
     return [
@@ -164,6 +184,7 @@ def export_row(found: dict[str, Any]) -> list[str]:
 ROWS = {
     **dict.fromkeys(("inference", *SCRIPTS), inference_row),
     "training": training_row,
+    "decode": decode_row,
     "export": export_row,
 }
 

@@ -144,6 +144,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "contract_in_floats": "canonicalize whole_sums",
         "pack_words": "",
         "contract_in_words": "canonicalize fold_constants pack_words whole_sums",
+        "return_appended": "",
         "skip_padding": "canonicalize",
         "fold_depth": "canonicalize",
         "contract_quantized": "canonicalize fold_constants whole_sums",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,15 +13,13 @@ from popgraph.backends.registry import DEFAULT
 from popgraph.generation.sampling import Sampling
 from popgraph.generation.states import Cached, Model, PaddingMatters, Recomputed, Single, State
 from popgraph.generation.stops import Stops
+from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.names import names_arguments
 from popgraph.support.warnings import NoCacheWarning
-
-if TYPE_CHECKING:
-    from popgraph.passes.options import Options
 
 RESERVED = 512
 """Tokens that get room in the cache at once; longer texts may end early."""
@@ -56,6 +55,8 @@ class Decoder:
         options: Options | None = None,
     ) -> None:
         if not isinstance(model, Runner):
+            # New keys and values alone come back: they are written into the cache in place.
+            options = replace(options or Options(), appended=True)
             model = compile(model, threads=threads, backend=backend, options=options)
         self.run: Runner = model
         """The compiled model."""
@@ -66,6 +67,7 @@ class Decoder:
         self._model = Model(model, max_length)
         layout = self._model.layout
         self._caches = cache and bool(layout.past)
+        self._expected, self._at_end = 0, False
         if self._caches and layout.mask is None:
             self._drop_cache("it has past_key_values and no attention_mask")
         self.reset()
@@ -178,7 +180,8 @@ class Decoder:
         if fixed == 1 and batch > 1:
             return Single([self._start(1, expected) for _ in range(batch)])
         if self._caches:
-            return Cached(self._model, batch, min(expected, RESERVED))
+            self._expected = expected
+            return Cached(self._model, batch, min(expected, RESERVED), at_end=self._at_end)
         return Recomputed(self._model)
 
     def _advance(self) -> Array:
@@ -198,9 +201,11 @@ class Decoder:
         try:
             return self._state.advance(self._rows)
         except PaddingMatters:
-            self._drop_cache("its numbers depend on where the padding of the cache is")
-            self._state = self._start(len(self._rows), 0)
-            return self._state.advance(self._rows)
+            if self._at_end:
+                self._drop_cache("its numbers depend on where the padding of the cache is")
+            self._at_end = True
+            self._state = self._start(len(self._rows), self._expected)
+            return self._advanced()
 
     def _drop_cache(self, why: str) -> None:
         self._caches = False

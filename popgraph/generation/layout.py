@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,7 +41,11 @@ class Layout:
     @staticmethod
     def of(inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]) -> Layout:
         """The layout of a model with these inputs and outputs; ModelError if it is none."""
-        past = tuple(spec for name, spec in inputs.items() if PAST.fullmatch(name))
+        past = tuple(
+            _completed(spec, outputs.get(PAST.sub(r"present.\1", name)))
+            for name, spec in inputs.items()
+            if PAST.fullmatch(name)
+        )
         present = tuple(PAST.sub(r"present.\1", spec.name) for spec in past)
         named = {"attention_mask", "position_ids", "use_cache_branch", *(one.name for one in past)}
         ids = _chosen("input_ids", [spec for name, spec in inputs.items() if name not in named])
@@ -124,6 +128,18 @@ def _chosen(name: str, specs: list[TensorSpec]) -> TensorSpec | None:
     """The one of this name, or the only one."""
     named = [spec for spec in specs if spec.name == name] or specs
     return named[0] if len(named) == 1 else None
+
+
+def _completed(past: TensorSpec, present: TensorSpec | None) -> TensorSpec:
+    """The past with sizes of heads that only the present states, as in onnxruntime-genai 0.18."""
+    shape, known = past.shape, present.shape if present else None
+    if shape is None or known is None or len(shape) != 4 or len(known) != 4:
+        return past
+    sizes = [
+        known[axis] if axis in (1, 3) and not isinstance(size, int) else size
+        for axis, size in enumerate(shape)
+    ]
+    return replace(past, shape=tuple(sizes))
 
 
 def _is_array(spec: TensorSpec, rank: int, kinds: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from popgraph.generation.layout import Layout
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
-from popgraph.support.errors import IndicesError, ModelError, RunError
+from popgraph.support.errors import IndicesError, ModelError, RunError, TypeMismatchError
 
 FIRST_BUCKET, GROWTH = 32, 4
 """
@@ -45,13 +45,29 @@ class Model:
         fixed = layout.capacity if layout.past else layout.length
         self.bound = min((one for one in (max_length, fixed) if one is not None), default=None)
         """The largest number of tokens, new ones included."""
+        self.positions: int | None = None
+        """The largest number of positions, padding included, if larger ones ended in errors."""
+        self._repeats = False
+        """Whether the same run gives the same logits again."""
 
-    def bucket(self, length: int, first: int = FIRST_BUCKET) -> int:
-        """The padded length for this number of tokens."""
+    def bucket(self, length: int, first: int = FIRST_BUCKET, *, others: int = 0) -> int:
+        """The padded length for this number of tokens, beside other positions."""
         size = first
         while size < length:
             size *= GROWTH
-        return size if self.bound is None else max(length, min(size, self.bound))
+        bounds = self.bound, None if self.positions is None else self.positions - others
+        return max(length, min([size, *(one for one in bounds if one is not None)]))
+
+    def pads_less(self, size: int, needed: int) -> bool:
+        """
+        Whether less padding can help after an error with so many positions.
+
+        Tables of positions mostly have a power of two of them.
+        """
+        if size <= needed:
+            return False
+        self.positions = max(needed, 1 << ((size - 1).bit_length() - 1))
+        return True
 
     def run(
         self, ids: Array, counts: Array, past: dict[str, Array], before: Array, starts: Array
@@ -68,8 +84,10 @@ class Model:
         mask = np.concatenate([cached, new < counts[:, None]], axis=1)
         # Padding repeats the last position: tables of positions may end there.
         positions = before[:, None] + np.minimum(new, np.maximum(counts - 1, 0)[:, None])
+        inputs = self.layout.inputs(ids, mask, positions, past)
         try:
-            outputs = self.runner(self.layout.inputs(ids, mask, positions, past))
+            outputs = self.runner(inputs)
+            self._check_repetition(inputs, outputs)
         except IndicesError as error:
             hint = "set max_length to the size of the table of positions, or give other tokens"
             raise IndicesError(error.what, error.where, hint) from error
@@ -81,6 +99,19 @@ class Model:
                 "export the model with logits of all positions",
             )
         return outputs
+
+    def _check_repetition(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> None:
+        """ModelError if the same run again gives other logits."""
+        name = self.layout.logits.name
+        if not self._repeats and self.runner.program(inputs).variables:
+            again = self.runner(inputs)[name]
+            if not np.array_equal(again, outputs[name], equal_nan=True):
+                raise ModelError(
+                    "the logits differ from run to run: the model draws random numbers",
+                    f"output {name!r}",
+                    "export it for inference: model.eval() leaves Dropout out",
+                )
+        self._repeats = True
 
     def last_logits(self, outputs: dict[str, Array], counts: Array) -> Array:
         """The logits at the last real position of each row."""
@@ -118,8 +149,14 @@ class Recomputed:
     def advance(self, rows: Rows) -> Array:
         """The logits after the last token of each row."""
         counts = np.array([len(row) for row in rows])
-        width = self.model.layout.length or self.model.bucket(int(counts.max()))
-        logits = self._logits(rows, counts, width, 0)
+        longest = int(counts.max())
+        width = self.model.layout.length or self.model.bucket(longest)
+        try:
+            logits = self._logits(rows, counts, width, 0)
+        except (IndicesError, TypeMismatchError):
+            if self.model.layout.length or not self.model.pads_less(width, longest):
+                raise
+            return self.advance(rows)
         if not self._is_causal and (counts < width).any():
             last = (self.model.layout.vocabulary or max(map(max, rows)) + 1) - 1
             again = self._logits(rows, counts, width, last)
@@ -146,17 +183,28 @@ class Cached:
     The cache is an array with room for more tokens than it has: masked slots do not change
     results, and a new token is written into the next one. Positions are explicit, or the model
     counts them in the mask; that it does not count slots is checked on the first tokens.
+
+    With `at_end`, tokens move so that the last one is in the last slot: the distance of slots is
+    that of tokens, as windows of attention need it, for a copy of the cache with each token.
     """
 
-    def __init__(self, model: Model, batch: int, expected: int, *, checked: bool = False) -> None:
-        self.model, self.expected = model, expected
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        expected: int,
+        *,
+        checked: bool = False,
+        at_end: bool = False,
+    ) -> None:
+        self.model, self.expected, self.at_end = model, expected, at_end
         """`expected` tokens get room at once."""
         self.lengths = np.zeros(batch, np.int64)
         """The number of cached tokens of each row."""
         self.capacity = model.layout.capacity or 0
         self.arrays = model.layout.empty(batch, self.capacity)
         self._logits: Array | None = None
-        self._counts_positions = checked or model.layout.positions is not None
+        self._counts_positions = checked or not (at_end or model.layout.positions is None)
         self._checked: set[tuple[int, int]] = set()
         self._in_place: bool | None = None
         """Whether the model writes new keys into the past (GroupQueryAttention), not after it."""
@@ -172,7 +220,10 @@ class Cached:
 
     def _check_positions(self, rows: Rows) -> None:
         """Compares a run of a token after cached ones with a run of all together."""
-        made = [Cached(self.model, len(rows), self.expected, checked=True) for _ in range(2)]
+        made = [
+            Cached(self.model, len(rows), self.expected, checked=True, at_end=self.at_end)
+            for _ in range(2)
+        ]
         made[0].advance([row[:-1] for row in rows])
         if not self.model.close(made[1].advance(rows), made[0].advance(rows)):
             raise PaddingMatters
@@ -185,27 +236,46 @@ class Cached:
         most = layout.length or (1 if self._in_place is not False and not first else None)
         new = [row[:most] for row in new]
         counts = np.array([len(row) for row in new])
-        longest = int(counts.max())
-        width = layout.length or (1 if longest == 1 else self.model.bucket(longest))
+        longest, total = int(counts.max()), int((self.lengths + counts).max())
+        cached, width = int(self.lengths.max()), layout.length or 1
+        if longest > 1 and not layout.length:
+            width = self.model.bucket(longest, others=self.capacity)
         if not first or layout.capacity:
-            self._reserve(int((self.lengths + counts).max()))
+            # A free slot shows whether the model is an in-place one.
+            shows = self._in_place is None and self.model.positions is None
+            self._reserve(total if layout.capacity or shows else cached, width)
         ids = padded(new, width)
-        outputs = self._run(ids, counts)
+        try:
+            outputs = self._run(ids, counts)
+        except (IndicesError, TypeMismatchError):
+            size, fixed = self.capacity + width, layout.length or layout.capacity
+            if fixed or not self.model.pads_less(size, cached + longest):
+                raise
+            if self.capacity:
+                self._resize(cached, width)
+            self._step(new)
+            return
         logits = self.model.last_logits(outputs, counts)
-        self._reserve(int((self.lengths + counts).max()))
+        self._reserve(total, width)
         self._store(outputs, counts, width)
         before = logits if self._logits is None else self._logits
         self._logits = np.where(counts[:, None] > 0, logits, before)
 
+    @property
+    def _starts(self) -> Array:
+        """The slot of the first token of each row."""
+        return self.capacity - self.lengths if self.at_end else np.zeros_like(self.lengths)
+
     def _run(self, ids: Array, counts: Array) -> dict[str, Array]:
-        none = np.zeros_like(self.lengths)
-        outputs = self.model.run(ids, counts, self.arrays, self.lengths, none)
-        if not self.capacity:
+        outputs = self.model.run(ids, counts, self.arrays, self.lengths, self._starts)
+        if not self.capacity or self.at_end:
             return outputs
         if self._in_place is None:
             row, (name, array) = int(counts.argmax()), next(iter(self.arrays.items()))
-            slot = row, slice(None), int(self.lengths[row])
-            self._in_place = bool((outputs[_present(name)][slot] != array[slot]).any())
+            at, made = int(self.lengths[row]), outputs[_present(name)]
+            self._in_place = at < self.capacity <= made.shape[2] and bool(
+                (made[row, :, at] != array[row, :, at]).any()
+            )
         program = ids.shape[1], self.capacity
         if self._in_place or not self.lengths.any() or program in self._checked:
             return outputs
@@ -221,8 +291,8 @@ class Cached:
             raise PaddingMatters
         return outputs
 
-    def _reserve(self, needed: int) -> None:
-        """Grows the cache if it has less room than needed."""
+    def _reserve(self, needed: int, width: int) -> None:
+        """Grows the cache if it has less room than needed, beside new tokens of some width."""
         if needed <= self.capacity:
             return
         if self.model.layout.capacity:
@@ -231,11 +301,19 @@ class Cached:
                 f"input {self.model.layout.past[0].name!r}",
                 "the model was exported for so many; fewer tokens, or an export of open size",
             )
-        before = self.arrays
-        self.capacity = self.model.bucket(max(needed, self.expected), FIRST_CAPACITY)
-        self.arrays = self.model.layout.empty(len(self.lengths), self.capacity)
+        self._resize(needed, width)
+
+    def _resize(self, needed: int, width: int) -> None:
+        """Moves the cache into arrays with more room than needed, or with less than before."""
+        before, kept = self.arrays, int(self.lengths.max())
+        size = self.model.bucket(max(needed, self.expected), FIRST_CAPACITY)
+        if self.model.positions is not None:
+            size = max(needed, min(size, self.model.positions - width))
+        self.capacity = size
+        self.arrays = self.model.layout.empty(len(self.lengths), size)
         for name, array in before.items():
-            self.arrays[name][:, :, : array.shape[2]] = array
+            old, new = (array.shape[2] - kept, size - kept) if self.at_end else (0, 0)
+            self.arrays[name][:, :, new : new + kept] = array[:, :, old : old + kept]
 
     def _store(self, outputs: dict[str, Array], counts: Array, width: int) -> None:
         """Copies the new keys and values into the cache."""
@@ -244,6 +322,9 @@ class Cached:
             after = made.shape[2] - width
             for row, (start, count) in enumerate(zip(self.lengths, counts, strict=True)):
                 source = start if self._in_place else after
+                if self.at_end:
+                    array[row, :, : self.capacity - count] = array[row, :, count:]
+                    start = self.capacity - count
                 array[row, :, start : start + count] = made[row, :, source : source + count]
         self.lengths = self.lengths + counts
 

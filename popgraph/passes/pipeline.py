@@ -24,6 +24,7 @@ from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fold_depth import FoldDepth
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
+from popgraph.passes.graphcore.return_appended import ReturnAppended
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.scale_sums import ScaleSums
 from popgraph.passes.graphcore.skip_padding import SkipPadding
@@ -128,6 +129,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", ScaleSums, "what is left of them, for the same reason", optional=True),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
+    Step("graphcore", ReturnAppended, "once nothing is between a cache and what is appended"),
     Step(
         "graphcore",
         RoundStochastically,

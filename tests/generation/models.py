@@ -24,38 +24,66 @@ def text(
     capacity: str = "P",
     length: str = "L",
     logits: str = "h @ head",
+    shared: bool = False,
+    table: int = 0,
 ) -> str:
-    """One layer of attention with learned positions."""
+    """
+    One layer of attention with learned positions.
+
+    With `shared`, two heads of keys and values serve four of queries, as transformers repeats
+    them. With a `table` of so many positions, rows of it say which keys are visible, as in
+    GPT-2's and GPT-Neo's eager attention: cache and new tokens must not be longer.
+    """
+    kept = 2 if shared else HEADS
     inputs = [f"input_ids: i64[{batch}, {length}]"]
     inputs += [f"attention_mask: i64[{batch}, T]"] * mask
     inputs += [f"position_ids: i64[{batch}, {length}]"] * (positions == "given")
     inputs += ["use_cache_branch: bool[1]"] * branch
-    inputs += [f"{one}: f32[{batch}, {HEADS}, {capacity}, {SIZE}]" for one in PAST] * past
+    inputs += [f"{one}: f32[{batch}, {kept}, {capacity}, {SIZE}]" for one in PAST] * past
     outputs = "logits, `present.0.key`, `present.0.value`" if past else "logits"
     pairs = zip("kv", PAST, strict=True)
     joined = [f"{one} = Concat({old}, new_{one}, axis=2)" for one, old in pairs]
     seen = "visible and Unsqueeze(Cast(attention_mask, to=bool), [1, 2])" if mask else "visible"
     places = POSITIONS[positions]
+    visible = f"distance >= 0{f' and distance < {window}' if window else ''}"
+    if table:
+        end = "Unsqueeze(total, [0])"
+        rows = f"Slice(triangle, Unsqueeze(past, [0]), {end}, [0])"
+        visible = f"Slice({rows}, [0], {end}, [1]) > 0"
+
+    def spread(value: str) -> str:
+        """Each head twice."""
+        twice = f"Expand(Unsqueeze({value}, [2]), [1, 1, 2, 1, 1])"
+        return f"Reshape({twice}, [0, {HEADS}, -1, {SIZE}])" if shared else value
+
     lines = [
         f"past = Shape({PAST[0]})[2]" if past else "past = Shape(input_ids)[1] * 0",
         "total = past + Shape(input_ids)[1]",
         f"e = words[input_ids] + places[{places}]",
-        *(f"new_{one} = e @ {one}_w |> split" for one in "kv"),
+        *(f"new_{one} = (e @ {one}_w |> split)[:, 0:{kept}]" for one in "kv"),
         *(joined if past else ["k = Identity(new_k)", "v = Identity(new_v)"]),
         "distance = Unsqueeze(Range(past, total, 1), [1]) - Unsqueeze(Range(0, total, 1), [0])",
-        f"visible = distance >= 0{f' and distance < {window}' if window else ''}",
-        f"scores = (e @ q_w |> split) @ Transpose(k, perm=[0, 1, 3, 2]) / {SIZE**0.5}",
-        f"read = Softmax(scores if {seen} else -1e9) @ v",
+        f"visible = {visible}",
+        f"scores = (e @ q_w |> split) @ Transpose({spread('k')}, perm=[0, 1, 3, 2]) / {SIZE**0.5}",
+        f"read = Softmax(scores if {seen} else -1e9) @ {spread('v')}",
         "h = e + (Transpose(read, perm=[0, 2, 1, 3]) |> Reshape([0, 0, width]))",
         f"logits = {logits}",
         *["`present.0.key` = Identity(k)", "`present.0.value` = Identity(v)"] * past,
     ]
-    return _graph(inputs, outputs, lines)
+    ones = ", ".join(
+        f"[{', '.join(['1'] * at + ['0'] * (table - at))}]" for at in range(1, table + 1)
+    )
+    triangle = [f"triangle: f32[{table}, {table}] = [{ones}]"] * bool(table)
+    return _graph(inputs, outputs, lines, triangle)
 
 
-def grouped(capacity: str = "P") -> str:
-    """GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models."""
-    half = [f"{one}: f32[N, 2, {capacity}, {SIZE}]" for one in PAST]
+def grouped(capacity: str = "P", size: str = str(SIZE)) -> str:
+    """
+    GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models.
+
+    Since 0.18, `size` is a name, because quantized caches have other sizes.
+    """
+    half = [f"{one}: f32[N, 2, {capacity}, {size}]" for one in PAST]
     inputs = ["input_ids: i64[N, L]", "attention_mask: i64[N, T]", *half]
     lines = [
         "e = words[input_ids]",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -94,3 +97,23 @@ def test_a_text_ends_with_the_first_stop_sequence(tokens: list[int], stop: list)
     places = [text.find("".join(map(str, one))) + len(one) for one in stop]
     found = [end for end, one in zip(places, stop, strict=True) if end >= len(one)]
     assert ends[:1] == ([min(found)] if found else [])
+
+
+@pytest.mark.parametrize("how", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
+def test_tokens_are_drawn_as_often_as_transformers_draws_them(how: dict[str, Any]) -> None:
+    """Warped as transformers does: temperature, then top-k, then top-p on what is left."""
+    logits, temperature, count = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -3.0]), 0.8, 20_000
+    scores = logits / temperature
+    order = np.argsort(-scores)
+    if "top_k" in how:
+        scores[order[how["top_k"] :]] = -np.inf
+    wanted = np.exp(scores) / np.exp(scores).sum()
+    if "top_p" in how:
+        cut = np.cumsum(wanted[order]) - wanted[order] >= how["top_p"]
+        wanted[order[cut]] = 0
+        wanted /= wanted.sum()
+    random = np.random.default_rng(7)
+    drawn = [Sampling(temperature, **how).token(logits, [], random) for _ in range(count)]
+    counts = np.bincount(drawn, minlength=len(logits))
+    deviation = np.sqrt(count * wanted * (1 - wanted))
+    assert (np.abs(counts - count * wanted) <= 5 * deviation).all()

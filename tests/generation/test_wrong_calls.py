@@ -204,12 +204,25 @@ def test_a_mistake_leaves_the_decoder_as_it_was() -> None:
     assert np.array_equal(decoder.logits, before) and len(decoder.tokens[0]) == 2
 
 
-def test_a_table_of_positions_that_is_shorter_than_the_padding() -> None:
+def test_a_text_that_is_longer_than_the_table_of_positions() -> None:
     network = text(past=False, mask=False, positions="shape").replace("f32[512,", "f32[20,")
+    assert len(popgraph.generate(network, [1, 2, 3], 5)) == 5
     with pytest.raises(IndicesError) as error:
-        popgraph.generate(network, [1, 2, 3], 5)
+        popgraph.generate(network, list(range(21)), 1)
     assert str(error.value) == (
-        "index 31 is out of range: -20 to 19 are legal\n  at: node 'e/4' (Gather)\n"
+        "index 20 is out of range: -20 to 19 are legal\n  at: node 'e/4' (Gather)\n"
         "  try: set max_length to the size of the table of positions, or give other tokens"
     )
     assert len(popgraph.generate(network, [1, 2, 3], 17, max_length=20)) == 17
+
+
+def test_a_model_that_was_exported_for_training() -> None:
+    """Dropout of a module that was not told `eval()`."""
+    network = text(past=False, logits="Dropout(h, 0.5, true) @ head")
+    with pytest.raises(ModelError) as error:
+        popgraph.generate(network, [1, 2])
+    assert str(error.value) == (
+        "the logits differ from run to run: the model draws random numbers\n"
+        "  at: output 'logits'\n"
+        "  try: export it for inference: model.eval() leaves Dropout out"
+    )

@@ -12,6 +12,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
     branches,
+    caches,
     lookups,
     loops,
     movement,
@@ -39,6 +40,7 @@ RULES = (
     *branches.RULES,
     *loops.RULES,
     *projections.RULES,
+    *caches.RULES,
     *rows.RULES,
 )
 
@@ -52,8 +54,8 @@ class Canonicalize(Pass):
     Algebra: what changes nothing goes, chains become one, constant scales move into weights.
 
     Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py`,
-    `operand_scales.py`, `powers.py` and `projections.py`, which round differently, and in
-    `pieces.py`, which keep a -0.
+    `operand_scales.py`, `powers.py`, `projections.py` and `caches.py`, which round differently, and
+    in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

@@ -1,0 +1,45 @@
+"""Returns what is appended to caches, instead of caches with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from popgraph.dialects.graphcore import ConcatOp
+from popgraph.dialects.program import graphs_of
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+
+
+@dataclass(frozen=True)
+class ReturnAppended(Pass):
+    """
+    return concat(x, new)  ->  return new
+
+    Only when x is an input of the program. Whoever calls it has x, and writes the new rows after
+    it in place; returned with x, all of it would be copied for each token of a decoder.
+    """
+
+    name = "return-appended"
+    KEEPS_MEANING = False
+
+    @classmethod
+    def of(cls, options: Options) -> ReturnAppended | None:
+        return cls() if options.appended else None
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in graphs_of(module):
+            returned = graph.block.last_op
+            assert returned is not None, "a graph ends with its outputs"
+            for number, value in enumerate(returned.operands):
+                returned.operands[number] = appended(value)
+
+
+def appended(value: SSAValue) -> SSAValue:
+    """What follows an input of the program in a value; the value if it does not begin with one."""
+    op = value.owner
+    if isinstance(op, ConcatOp) and len(op.xs) == 2 and isinstance(op.xs[0].owner, Block):
+        return op.xs[1]
+    return value
