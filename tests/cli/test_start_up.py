@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from popgraph.cli import COMMANDS
 from popgraph.compat import ALIASES
@@ -196,6 +198,26 @@ import popgraph
 
 popgraph.compile(sys.argv[1])(x=np.ones((4, 3), np.float32))
 """
+
+
+def test_a_cold_run_imports_only_what_a_small_network_needs(tmp_path: Path) -> None:
+    """About 480 modules of this package, and none of those for training or other operators."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 2])],
+        [numpy_helper.from_array(np.ones((3, 2), np.float32), "w")],
+    )
+    model = tmp_path / "net.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
+    found = imported(tmp_path, COLD_RUN, str(model))
+    assert not found & (UNUSED | {"lark", "popgraph.engine", "popgraph.training"})
+    assert len([name for name in found if name.startswith("popgraph")]) < 490
+    assert len([name for name in found if name.startswith("onnx")]) < 35
+
+
 MAPPED = """
 from xdsl.parser import Parser
 
