@@ -76,15 +76,16 @@ def describe(body: Block) -> str:
 
 def _operations(block: Block) -> Iterator[Operation]:
     """All operations in program order; `walk` resumes a generator per enclosing loop for each."""
-    waiting = [iter(block.ops)]
+    waiting = [block.first_op]
     while waiting:
-        op = next(waiting[-1], None)
-        if op is None:
-            waiting.pop()
-            continue
-        yield op
-        for region in reversed(op.regions):
-            waiting += [iter(inner.ops) for inner in reversed(region.blocks)]
+        op = waiting.pop()
+        while op is not None:
+            yield op
+            first = [inner.first_op for region in op.regions for inner in region.blocks]
+            op = op.next_op
+            if first:
+                waiting += [op, *reversed(first)]
+                op = None
 
 
 @cache

@@ -27,10 +27,12 @@ from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.structured.to_loops.emit.create import (
     create_same_type,
     create_unchecked,
+    fill,
     numeric_attribute,
 )
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.tuning import Target
+from popgraph.support.memo import by_identity
 
 Bound = int | SSAValue
 INDEX = IndexType()
@@ -47,12 +49,8 @@ class Level:
     """What was computed here already."""
 
     def close(self) -> None:
-        """
-        Fills the block, before the loop around it is in a block.
-
-        xDSL checks all ancestors of a block for each operation that joins it.
-        """
-        self.block.add_ops(self.operations)
+        """Moves the operations into the block."""
+        fill(self.block, self.operations)
 
 
 @dataclass
@@ -83,6 +81,8 @@ class Writer:
         self.target = target
         self.levels = [Level(block)]
         self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
+        self.literal = by_identity(self._literal)
+        """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
 
     def close(self) -> None:
         """Puts everything into the body of the kernel."""
@@ -95,7 +95,7 @@ class Writer:
         """Inserts an operation of one result, at the innermost level unless told otherwise."""
         depth = len(self.levels) - 1 if depth is None else depth
         self.levels[depth].operations.append(op)
-        result: SSAValue = op.results[0]
+        (result,) = op.results
         self.depths[result] = depth
         return result
 
@@ -143,8 +143,7 @@ class Writer:
             found = known[value] = self.literal(numeric_attribute(value, INDEX))
         return found
 
-    def literal(self, value: Attribute) -> SSAValue:
-        """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
+    def _literal(self, value: Attribute) -> SSAValue:
         if isinstance(value, ArrayAttr):
             type_ = ComplexType(value.data[0].type)
             return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
