@@ -80,8 +80,10 @@ class Body:
 
     def block(self, block: Block) -> None:
         """All statements of a block but those of its terminator."""
-        for op in block.ops:
+        op = block.first_op
+        while op is not None:
             self.statement(op)
+            op = op.next_op
 
     def statement(self, op: Operation) -> None:
         """What one operation does."""

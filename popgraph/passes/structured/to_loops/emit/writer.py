@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 from xdsl.dialects import arith, complex, memref, scf, vector
 from xdsl.dialects.builtin import (
@@ -168,16 +169,20 @@ class Writer:
 
     def value(self, index: Index) -> SSAValue:
         """The number that an index is; each loop adds its own part, in its own block."""
-        total: SSAValue | None = None
-        for counter in sorted(index.terms, key=self.depths.__getitem__):
-            factor = index.terms[counter]
-            part = counter if factor == 1 else self._multiple(counter, factor)
-            total = part if total is None else self._sum(total, part)
-        if total is None:
+        if not index.terms:
             return self.constant(index.constant)
-        if index.constant:
-            total = self._sum(total, self.constant(index.constant))
-        return total
+        total = self._sum_of_terms(index.terms)
+        return self._sum(total, self.constant(index.constant)) if index.constant else total
+
+    def _sum_of_terms(self, terms: Mapping[SSAValue, int]) -> SSAValue:
+        """Multiples of counters, outer loops first; most sums are needed again, further on."""
+        counters = sorted(terms, key=self.depths.__getitem__)
+        known, key = self.levels[self.depths[counters[-1]]].known, tuple(terms.items())
+        found = known.get(key)
+        if found is None:
+            parts = (self.times(counter, terms[counter]) for counter in counters)
+            found = known[key] = reduce(self._sum, parts)
+        return found
 
     def times(self, value: SSAValue, factor: int) -> SSAValue:
         """A multiple of an index."""
