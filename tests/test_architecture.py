@@ -227,8 +227,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "copy": "emit",
         "winograd": "emit contraction",
         "fused": "emit elementwise reduction contraction",
-        "kernels": "",
-        "emitters": "kernel_functions kernels emit elementwise reduction contraction copy "
+        "emitters": "kernel_functions emit elementwise reduction contraction copy "
                     "winograd fused",
     },
     "viewer": {

@@ -24,8 +24,12 @@ from popgraph.passes.analysis.structural_hash import SpelledStructure, Structura
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.blocks import take_apart
-from popgraph.passes.structured.to_loops.kernel_functions import Functions
-from popgraph.passes.structured.to_loops.kernels import is_nested, kernels_of, runs_once
+from popgraph.passes.structured.to_loops.kernel_functions import (
+    Functions,
+    is_nested,
+    kernels_of,
+    runs_once,
+)
 from popgraph.passes.tuning import Target
 from popgraph.support.cache_files import digest
 

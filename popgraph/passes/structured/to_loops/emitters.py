@@ -31,8 +31,7 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
-from popgraph.passes.structured.to_loops.kernel_functions import describe
-from popgraph.passes.structured.to_loops.kernels import runs_once
+from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_once
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
