@@ -92,7 +92,7 @@ def spelled(attribute: Attribute) -> str:
 
 @cache
 def _speller(kind: type[Attribute]) -> Callable[[Any], str]:
-    """What spells attributes of a class; `isinstance` of xDSL's abstract classes is slow."""
+    """The speller for a class of attributes; `isinstance` of abstract classes is slow."""
     if issubclass(kind, FloatData):
         return lambda attribute: pack("<d", attribute.data).hex()
     if issubclass(kind, ArrayAttr):

@@ -16,17 +16,17 @@ from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
 _NUMBER = re.compile(r"_\d+$")
-"""What tells kernels of one module apart; their content does that for C."""
+"""The number that distinguishes kernels of one module; in C, their content does."""
 
 _SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
 """The sizes in the names of kernels, see `kernel_functions.describe`."""
 
 DIGITS = 12
-"""Of the digest of a kernel's content: one in 2^48 is another's."""
+"""Digits of the digest of a kernel: two kernels have the same digits once in 2^48."""
 
 
 def kernel_name(symbol: str) -> str:
-    """The C name of a kernel: its own, kept apart from the names of libc."""
+    """The C name of a kernel: no name of libc begins like it."""
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
 
 
