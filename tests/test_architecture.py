@@ -228,6 +228,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "copy": "emit",
         "winograd": "emit contraction",
         "fused": "emit elementwise reduction contraction",
+        "emitters": "kernel_functions emit elementwise reduction contraction copy "
+                    "winograd fused",
     },
     "viewer": {
         "marks": "",
@@ -420,11 +422,20 @@ def package_of(module: str) -> str:
     return module.split(".")[0]
 
 
-def test_only_one_place_changes_what_is_private_to_xdsl() -> None:
+@pytest.mark.parametrize(
+    "names, place",
+    [
+        ("type", "dialects/value_types.py"),
+        (
+            "operands|operand_uses|next_op|prev_op|first_op|last_op",
+            "passes/structured/to_loops/emit/create.py",
+        ),
+    ],
+)
+def test_only_one_place_changes_what_is_private_to_xdsl(names: str, place: str) -> None:
     """Its releases may rename that: `make xdsl` then points to one line."""
-    private = re.compile(r"\b(?!self\.)\w+\._type = ")
-    found = {name_of(path) for path in FILES if private.search(path.read_text())}
-    assert found == {"dialects/value_types.py"}
+    private = re.compile(rf"\b(?!self\.)\w+\._({names}) = ")
+    assert {name_of(path) for path in FILES if private.search(path.read_text())} == {place}
 
 
 def test_one_place_makes_kernels_of_what_emitters_write() -> None:
@@ -435,7 +446,7 @@ def test_one_place_makes_kernels_of_what_emitters_write() -> None:
         for path in (PACKAGE / "passes").rglob("*.py")
         if made.search(path.read_text())
     }
-    assert found == {"passes/structured/to_loops/__init__.py"}
+    assert found == {f"passes/structured/to_loops/{name}.py" for name in ("__init__", "emitters")}
 
 
 def test_support_knows_no_ir() -> None:

@@ -102,6 +102,10 @@ class Executable(ABC):
     def write(self, variable: str, value: Array) -> None:
         """Gives a variable a value."""
 
+    def share(self, other: Self) -> None:
+        """From here on both have the same variables, whose values are the other's."""
+        raise AssertionError(f"{type(self).__name__} has variables of its own")
+
     def fitted(self, inputs: Mapping[str, object]) -> dict[str, Array]:
         """The inputs in their element types; RunError unless these fit, names and shapes, too."""
         check_names(inputs, self.inputs)

@@ -12,7 +12,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.backends.base import Executable, NativeExecutable
-from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog, Deferred
 from popgraph.compiler import BuildRequest, for_this_machine, lower
@@ -129,15 +128,11 @@ class ProgramCode:
             Rewriter.erase_op(update)
         set_outputs(graph, {name: one for name, one in graph.outputs.items() if name in results})
         made = request.executable()
-        match trained, made:
-            case InTurns(), NativeExecutable():
-                trained.lend(made)
-            case NativeExecutable(), NativeExecutable():
-                made.share(trained)
-            case ReferenceExecutable(), ReferenceExecutable():
-                made.share(trained)
-            case _:
-                raise AssertionError("both programs are of one backend")
+        if isinstance(trained, InTurns):
+            assert isinstance(made, NativeExecutable), "both programs are of one backend"
+            trained.lend(made)
+        else:
+            made.share(trained)
         return made
 
     def _turn(

@@ -30,13 +30,14 @@ def objection(found: os.stat_result) -> str:
 
 def objection_to_folder(folder: Path) -> str:
     """Why what lies in a folder is not to be believed: it, or one above it, is another's."""
-    for one in (folder, *folder.parents):
-        if one in _trusted:
-            return ""
-        if problem := _may_be_changed(one):
-            return problem
-    _trusted.update((folder, *folder.parents))
-    return ""
+    if folder in _trusted:
+        return ""
+    problem = _may_be_changed(folder)
+    if not problem and folder != folder.parent:
+        problem = objection_to_folder(folder.parent)
+    if not problem:
+        _trusted.add(folder)
+    return problem
 
 
 def _may_be_changed(folder: Path) -> str:

@@ -24,7 +24,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build import toolchain
-from popgraph.backends.c.print.module import print_kernel
+from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.statements import STACK_BYTES
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType, f32
 from xdsl.ir import Block, SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c.print.module import print_kernel
+from popgraph.backends.c.print import print_kernel
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.support.arrays import Array
 from tests.backends.c_kernels import index

@@ -21,7 +21,7 @@ import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build import compiling, target, toolchain
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.cache import folder as cache_folder
-from popgraph.backends.c.print.module import print_kernel
+from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
 from popgraph.backends.c.run.elf import machine_of
 from popgraph.backends.c.run.library import load

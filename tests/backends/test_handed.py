@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph import compiler
 from popgraph.backends.c.print import handed as handing
-from popgraph.backends.c.print.module import print_kernel, print_kernels
+from popgraph.backends.c.print import print_kernel
+from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.levels import PROGRAM
 from popgraph.passes.base import Compilation

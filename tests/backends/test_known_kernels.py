@@ -25,7 +25,6 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.analysis.structural_hash import spelled
 from popgraph.passes.options import Options
-from popgraph.passes.structured import to_loops
 from popgraph.passes.structured.schedule import schedule_contractions
 from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.schedule_contractions import (
@@ -33,6 +32,7 @@ from popgraph.passes.structured.schedule.schedule_contractions import (
     read_candidate,
     spelled_candidate,
 )
+from popgraph.passes.structured.to_loops import emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
 from popgraph.passes.structured.winograd import use_winograd
 from popgraph.passes.tuning import Target
@@ -58,13 +58,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The operations whose loops are written."""
     found: list[str] = []
-    emitter_of = to_loops.emitter_of
+    emitter_of = emitters.emitter_of
 
     def noted(op: Operation, target: Target) -> Emitter:
         found.append(op.name)
         return emitter_of(op, target)
 
-    monkeypatch.setattr(to_loops, "emitter_of", noted)
+    monkeypatch.setattr(emitters, "emitter_of", noted)
     return found
 
 

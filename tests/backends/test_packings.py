@@ -22,7 +22,7 @@ from popgraph.backends.c.print import packings as sharing
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.run.executable import CExecutable
-from popgraph.backends.reference import ReferenceExecutable
+from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.compiler import parse_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp

@@ -17,8 +17,7 @@ from popgraph.dialects.tile import LaunchOp, MapOp
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
-from popgraph.passes.structured import to_loops
-from popgraph.passes.structured.to_loops import StructuredToLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops, emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
 from popgraph.passes.tuning import Target
 from tests.checking import check_ir
@@ -73,13 +72,13 @@ def test_equal_operations_are_one_function() -> None:
 
 def test_loops_of_equal_operations_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Operation] = []
-    emitter_of = to_loops.emitter_of
+    emitter_of = emitters.emitter_of
 
     def noted(op: Operation, target: Target) -> Emitter:
         written.append(op)
         return emitter_of(op, target)
 
-    monkeypatch.setattr(to_loops, "emitter_of", noted)
+    monkeypatch.setattr(emitters, "emitter_of", noted)
     module = structured(sums, 4)
     assert sum(isinstance(op, MapOp) for op in module.walk()) == 3
     StructuredToLoops().run(Compilation(), module)

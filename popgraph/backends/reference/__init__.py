@@ -1,4 +1,8 @@
-"""The reference backend: any level run by NumPy, slowly, with every access checked."""
+"""
+The reference backend: any level run by NumPy, slowly, with every access checked.
+
+Its rooms are imported when something runs: to compile a model takes the types of its inputs alone.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,10 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.backends.reference.executable import ReferenceExecutable, input_types, run, runnable
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
-__all__ = ["ReferenceExecutable", "evaluate", "first_state", "output_types", "signature"]
+__all__ = ["can_evaluate", "evaluate", "first_state", "output_types", "signature"]
 
 
 def evaluate(
@@ -29,12 +32,18 @@ def evaluate(
         from popgraph.backends.reference.onnx_level import run_onnx
 
         return run_onnx(module, inputs, weights), {}
+    from popgraph.backends.reference.executable import run
+
     return run(module, inputs, weights, state)
 
 
 def first_state(module: ModuleOp, weights: WeightStore) -> dict[str, Array]:
     """The variables before the first step; a model as it was written has none."""
-    return {} if is_onnx(module) else runnable(module, weights).state()
+    if is_onnx(module):
+        return {}
+    from popgraph.backends.reference.executable import runnable
+
+    return runnable(module, weights).state()
 
 
 def can_evaluate(module: ModuleOp) -> bool:
@@ -53,6 +62,8 @@ def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
 
         found = onnx_input_types(module)
         return {name: type_ for name, type_ in found.items() if isinstance(type_, TensorType)}
+    from popgraph.backends.reference.executable import input_types
+
     return input_types(module)
 
 
@@ -69,6 +80,8 @@ def output_types(module: ModuleOp, weights: WeightStore) -> list[tuple[str, Tens
             for name, type_ in zip(graph.output_names, types, strict=True)
             if isinstance(type_, TensorType)
         ]
+    from popgraph.backends.reference.executable import runnable
+
     return list(runnable(module, weights).outputs.items())
 
 

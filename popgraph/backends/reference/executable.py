@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -91,8 +91,7 @@ class ReferenceExecutable(Executable):
         self._state.update(state)
         return {name: np.array(array) for name, array in outputs.items()}
 
-    def share(self, other: ReferenceExecutable) -> None:
-        """From here on both have the same variables, whose values are the other's."""
+    def share(self, other: Self) -> None:
         self._state = other._state
 
     def read(self, variable: str) -> Array:

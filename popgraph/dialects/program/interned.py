@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    IntAttr,
     IntegerAttr,
     NoneAttr,
     SymbolRefAttr,
@@ -31,7 +32,13 @@ def tensor_type(
 def _tensor_type(
     element: Attribute, shape: tuple[int, ...], encoding: Attribute
 ) -> TensorType[Attribute]:
-    return TensorType(element, shape, encoding)
+    return TensorType(element, map(integer, shape), encoding)
+
+
+@lru_cache(maxsize=1 << 12)
+def integer(number: int) -> IntAttr:
+    """An integer as a parameter of types and other attributes."""
+    return IntAttr(number)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.program.interned import integer, tensor_type
 from popgraph.support.shapes import Shape, prod
 
 
@@ -47,7 +47,7 @@ class LayoutAttr(ParametrizedAttribute):
 
     @staticmethod
     def of(map_: AffineMap, physical: Sequence[int], part: int = -1) -> LayoutAttr:
-        return LayoutAttr(AffineMapAttr(map_), IntsAttr.of(physical), IntAttr(part))
+        return LayoutAttr(AffineMapAttr(map_), IntsAttr.of(physical), integer(part))
 
     @staticmethod
     def moved(low: Sequence[int], physical: Sequence[int], part: int = -1) -> LayoutAttr:
@@ -97,7 +97,7 @@ class NamedNumbers(ParametrizedAttribute):
     def of(cls, **numbers: int) -> Self:
         """The attribute with these fields; the rare ones may be left out."""
         numbers = {**cls.RARE, **numbers}
-        return cls.new([IntAttr(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)])
+        return cls.new([integer(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)])
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cache
 from struct import pack
+from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, FloatData
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, Region, SSAValue
@@ -85,13 +87,17 @@ class SpelledStructure(StructuralHasher):
 
 def spelled(attribute: Attribute) -> str:
     """An attribute as text, with every bit of its numbers: IR prints some of them rounded."""
-    match attribute:
-        case FloatData():
-            return pack("<d", attribute.data).hex()
-        case ArrayAttr():
-            return f"[{', '.join(map(spelled, attribute.data))}]"
-        case ParametrizedAttribute():
-            return f"{attribute.name}<{', '.join(map(spelled, attribute.parameters))}>"
-        case Data():
-            return f"{attribute.name} {attribute.data!r}"
-    raise AssertionError(f"{attribute.name} has no data")
+    return _speller(type(attribute))(attribute)
+
+
+@cache
+def _speller(kind: type[Attribute]) -> Callable[[Any], str]:
+    """The speller for a class of attributes; `isinstance` of abstract classes is slow."""
+    if issubclass(kind, FloatData):
+        return lambda attribute: pack("<d", attribute.data).hex()
+    if issubclass(kind, ArrayAttr):
+        return lambda attribute: f"[{', '.join(map(spelled, attribute.data))}]"
+    if issubclass(kind, ParametrizedAttribute):
+        return lambda attribute: f"{kind.name}<{', '.join(map(spelled, attribute.parameters))}>"
+    assert issubclass(kind, Data), f"{kind.name} has no data"
+    return lambda attribute: f"{kind.name} {attribute.data!r}"

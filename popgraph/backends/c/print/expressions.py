@@ -15,6 +15,7 @@ from popgraph.backends.c.print.literals import literal
 from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, clamped, find, greater_of
 from popgraph.backends.c.print.types import Element
 from popgraph.dialects.tile import ConvertOp, DotOp, PickOp
+from popgraph.support.memo import by_identity
 from popgraph.support.words import WORDS
 
 
@@ -27,9 +28,28 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
     found, count = types.element(type_), types.lanes(type_)
     row = find(op, found)
     if count is not None and row.vector is not None and found.kind != "half":
-        fields = {**_vector_fields(found, count), **dict(zip("abc", operands, strict=False))}
-        return _as_mask(op, row.vector.format_map(fields))
+        known = _templates(type_)
+        template = known.get(row.vector)
+        if template is None:
+            template = known[row.vector] = row.vector.format_map(
+                {**_vector_fields(found, count), **_MARKS}
+            )
+        for mark, operand in zip(_MARKS.values(), operands, strict=False):
+            template = template.replace(mark, operand)
+        return _as_mask(op, template)
     return _by_lanes(op, operands, lambda names: _computed(op, found, row, names))
+
+
+_MARKS = {name: f"\0{name}" for name in "abc"}
+"""The operands in a template that knows all else."""
+
+
+def _no_templates(type_: Attribute) -> dict[str, str]:
+    return {}
+
+
+_templates = by_identity(_no_templates)
+"""Templates for vectors of a type, with its names filled in."""
 
 
 def _element(op: Operation) -> Element:

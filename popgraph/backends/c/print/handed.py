@@ -63,14 +63,15 @@ def handed(function: func.FuncOp) -> dict[Place, int]:
 
 def _look_through(block: Block, around: scf.ForOp | None, found: list[_Found]) -> int:
     """Finds such operations, those of a loop behind it; how many operations there are."""
-    count = 0
-    for op in block.ops:
+    count, op = 0, block.first_op
+    while op is not None:
         count += 1
         if type(op) in _ASKED:
             found.append((op, around))
         for region in op.regions:
             for inner in region.blocks:
                 count += _look_through(inner, op if isinstance(op, scf.ForOp) else around, found)
+        op = op.next_op
     return count
 
 

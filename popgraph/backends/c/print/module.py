@@ -1,74 +1,21 @@
-"""C of a module: a function per kernel, and the translation unit of a program."""
+"""C of a module: its kernels, and the translation unit of a program."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.print import types
-from popgraph.backends.c.print.handed import handed, named
+from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
-from popgraph.backends.c.print.statements import Body
-from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct, vectors_in
+from popgraph.backends.c.print.unit import POOL, SERIAL, Kernel, Unit, distinct
 from popgraph.dialects.locations import source
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.dialects.tile.loops.known import key_of
-from popgraph.support.cache_files import digest
-from popgraph.support.errors import PopgraphError
-
-_NUMBER = re.compile(r"_\d+$")
-"""What tells kernels of one module apart; their content does that for C."""
-
-_SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
-"""The sizes in the names of kernels, see `kernel_functions.describe`."""
-
-DIGITS = 12
-"""Of the digest of a kernel's content: one in 2^48 is another's."""
-
-
-def kernel_name(symbol: str) -> str:
-    """The C name of a kernel: its own, kept apart from the names of libc."""
-    return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
-
-
-def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
-    """
-    One kernel as C; equal ones have the same name in every program.
-
-    One that is `shared` is handed numbers, so that kernels of other sizes are equal.
-    """
-    location = source(function.location)
-    symbol = function.sym_name.data
-    numbers = handed(function) if shared else {}
-    body = Body(named(numbers))
-    parameters = []
-    try:
-        for number, argument in enumerate(function.body.block.args):
-            if isinstance(argument.type, MemRefType):
-                body.bind(argument, f"a{number - 1}")
-                parameters.append(f"{types.pointer(argument.type)}a{number - 1}")
-            else:
-                body.bind(argument, "chunk")
-                body.natural.add(argument)
-                parameters.append(f"{types.value(argument.type)} chunk")
-        body.block(function.body.block)
-    except PopgraphError as error:
-        where = f"kernel {symbol}" + (f", from {location}" if location else "")
-        raise type(error)(error.what, error.where or where, error.hint) from error
-    parameters += [f"i64 p{at}" for at in range(len(numbers))]
-    content = digest(*parameters, *body.lines)[:DIGITS]
-    about = _NUMBER.sub("", symbol)
-    name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
-    prototype = f"void {name}({', '.join(parameters)})"
-    text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
-    handed_numbers, vectors = tuple(numbers.values()), vectors_in(text)
-    return Kernel(symbol, name, text, prototype, location, handed_numbers, vectors)
 
 
 def print_kernels(

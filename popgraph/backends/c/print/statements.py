@@ -80,8 +80,10 @@ class Body:
 
     def block(self, block: Block) -> None:
         """All statements of a block but those of its terminator."""
-        for op in block.ops:
+        op = block.first_op
+        while op is not None:
             self.statement(op)
+            op = op.next_op
 
     def statement(self, op: Operation) -> None:
         """What one operation does."""
@@ -175,8 +177,9 @@ def _for(body: Body, op: Operation) -> None:
 def _assign(body: Body, targets: Sequence[SSAValue], sources: Sequence[SSAValue]) -> None:
     """All assignments at once: a target that is also a source is read before it is written."""
     texts = [body.name(source) for source in sources]
+    written = set(targets)
     for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
-        if source in targets and source is not target:
+        if source in written and source is not target:
             saved = f"{body.name(target)}_next"
             body.line(f"const {types.value(target.type)} {saved} = {texts[number]};")
             texts[number] = saved

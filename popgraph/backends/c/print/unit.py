@@ -108,17 +108,18 @@ def also_included(kernels: str) -> tuple[str, ...]:
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     """A translation unit of kernels."""
     texts = "".join(kernel.text for kernel in kernels)
-    text = (
-        PREAMBLE
-        + "".join(f'#include "{name}"\n\n' for name in also_included(texts))
-        + vector_typedefs(kernels)
-        + "\n"
-    )
-    begins = []
+    parts = [
+        PREAMBLE,
+        *(f'#include "{name}"\n\n' for name in also_included(texts)),
+        vector_typedefs(kernels),
+        "\n",
+    ]
+    line, begins = 1 + sum(part.count("\n") for part in parts), []
     for kernel in distinct(kernels):
-        begins.append((text.count("\n") + 1, kernel))
-        text += f"{WEAK}{kernel.text}\n"
-    return Unit(text, tuple(begins))
+        begins.append((line, kernel))
+        parts.append(f"{WEAK}{kernel.text}\n")
+        line += parts[-1].count("\n")
+    return Unit("".join(parts), tuple(begins))
 
 
 LITTLE_TEXT = 20_000

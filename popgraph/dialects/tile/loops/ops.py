@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -26,9 +27,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.interned import symbol
+from popgraph.dialects.program.interned import NOTHING, integer, symbol
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.dialects.tile.loops.soundness import called, check_body, check_chunks
+
+_INDEX = IndexType()
 
 
 def memory_type(value: SSAValue) -> MemRefType[Attribute]:
@@ -44,13 +47,17 @@ def memory_type(value: SSAValue) -> MemRefType[Attribute]:
 
 @functools.cache
 def _memory(element: Attribute, size: int) -> MemRefType[Attribute]:
-    """Made once: xDSL checks every type that is made, and programs name the same ones again."""
-    return MemRefType(element, [size])
+    """
+    Made once: xDSL checks every type that is made, and programs name the same ones again.
+
+    `MemRefType(element, [size])` builds a constraint to look whether the shape is an attribute.
+    """
+    return MemRefType.new([ArrayAttr([integer(size)]), element, NOTHING, NOTHING])
 
 
 def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> list[Attribute]:
     """The chunk number, then the memory of every operand and every result."""
-    return [IndexType(), *map(memory_type, operands), *map(memory_type, results)]
+    return [_INDEX, *map(memory_type, operands), *map(memory_type, results)]
 
 
 @irdl_op_definition

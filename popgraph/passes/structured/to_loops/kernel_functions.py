@@ -1,4 +1,4 @@
-"""Kernels as functions of a module, and their names."""
+"""Operations that become kernels, and kernels as functions of a module."""
 
 from __future__ import annotations
 
@@ -15,11 +15,44 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from popgraph.dialects import element_types
+from popgraph.dialects import element_types, tile
+from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile import MESSAGES
+from popgraph.passes.structured.analysis.inplace_concat import Joins
 
 NAMED_OPERATIONS = 3
 """The number of operations in the name of a kernel."""
+
+STRUCTURED = {
+    *(tile.MapOp, tile.ReduceOp, tile.ContractOp, tile.PackOp, tile.UnpackOp, tile.WinogradOp),
+    *(tile.NestOp, tile.ChainOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
+    *(tile.PositionsOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
+    *(tile.TransformTilesOp, tile.TransformGradientTilesOp),
+    *(tile.StartExchangeOp, tile.FinishExchangeOp),
+}
+"""The operations that have emitters, see `emitters`."""
+
+
+def kernels_of(module: Operation) -> list[Operation]:
+    """The operations that become kernels, in their order; joins are work for plan-memory."""
+    joins = Joins()
+    return [
+        op
+        for op in module.walk()
+        if type(op) in STRUCTURED
+        and not is_nested(op)
+        and not (isinstance(op, tile.AssembleOp) and op in joins)
+    ]
+
+
+def is_nested(op: Operation) -> bool:
+    """Whether an operation is part of a nest or a chain, which is written as a whole."""
+    return isinstance(op.parent_op(), tile.NestOp | tile.ChainOp)
+
+
+def runs_once(op: Operation) -> bool:
+    """Whether an operation runs when the program is loaded, not whenever it is called."""
+    return isinstance(op.parent_op(), PrepareOp)
 
 
 class Functions:
@@ -76,15 +109,16 @@ def describe(body: Block) -> str:
 
 def _operations(block: Block) -> Iterator[Operation]:
     """All operations in program order; `walk` resumes a generator per enclosing loop for each."""
-    waiting = [iter(block.ops)]
+    waiting = [block.first_op]
     while waiting:
-        op = next(waiting[-1], None)
-        if op is None:
-            waiting.pop()
-            continue
-        yield op
-        for region in reversed(op.regions):
-            waiting += [iter(inner.ops) for inner in reversed(region.blocks)]
+        op = waiting.pop()
+        while op is not None:
+            yield op
+            first = [inner.first_op for region in op.regions for inner in region.blocks]
+            op = op.next_op
+            if first:
+                waiting += [op, *reversed(first)]
+                op = None
 
 
 @cache

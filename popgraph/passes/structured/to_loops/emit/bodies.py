@@ -29,6 +29,7 @@ from popgraph.dialects.tile.scalars import (
 )
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
+from popgraph.passes.structured.to_loops.emit.create import create_unchecked
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 
@@ -179,12 +180,9 @@ def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSA
     if lanes:
         made = on_lanes(op, [in_lanes(writer, value, lanes) for value in operands], lanes)
     else:
-        made = type(op).create(
-            operands=operands,
-            result_types=[result.type for result in op.results],
-            properties=op.properties.copy(),
-            attributes=op.attributes.copy(),
-        )
+        types = [result.type for result in op.results]
+        made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
+        made.attributes.update(op.attributes)
     if is_side_effect_free(made) and not is_trapping(op):
         return writer.once(made)
     return writer.add(made)

@@ -1,9 +1,14 @@
-"""Constructs operations without verification, for kernels that hold thousands of them."""
+"""
+Constructs operations without verification, for kernels that hold thousands of them.
+
+The only place that links operations to operands and blocks itself: how is private to xDSL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from xdsl.dialects import arith
@@ -15,7 +20,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
 )
-from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue, SSAValues
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSAValues, Use
 
 Made = TypeVar("Made", bound=Operation)
 
@@ -38,7 +43,7 @@ def create_unchecked(
     for name, value in default_properties:
         properties.setdefault(name, value)
     op = kind.__new__(kind)
-    op.operands = operands
+    _link(op, operands)
     op.results = SSAValues([OpResult(type_, op, number) for number, type_ in enumerate(types)])
     op.properties = properties
     op.attributes = dict(default_attributes)
@@ -46,6 +51,34 @@ def create_unchecked(
     for region in regions:
         op.add_region(region)
     return op
+
+
+def _link(op: Operation, operands: Sequence[SSAValue]) -> None:
+    """
+    Gives a new operation its operands.
+
+    `op.operands = operands` takes twice as long: it also unlinks earlier ones.
+    """
+    op._operands = SSAValues(operands)
+    op._operand_uses = uses = tuple([Use(op, number) for number in range(len(operands))])
+    for operand, use in zip(operands, uses, strict=True):
+        operand.add_use(use)
+
+
+def fill(block: Block, operations: Sequence[Operation]) -> None:
+    """
+    Moves new operations into an empty block.
+
+    `Block.add_ops` takes four times as long: for each operation it checks all ancestors.
+    """
+    for op in operations:
+        op.parent = block
+    for before, after in pairwise(operations):
+        before._next_op = after
+        after._prev_op = before
+    if operations:
+        block._first_op = operations[0]
+        block._last_op = operations[-1]
 
 
 _Named: TypeAlias = tuple[tuple[str, Attribute], ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 from xdsl.dialects import arith, complex, memref, scf, vector
 from xdsl.dialects.builtin import (
@@ -27,10 +28,12 @@ from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.structured.to_loops.emit.create import (
     create_same_type,
     create_unchecked,
+    fill,
     numeric_attribute,
 )
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.tuning import Target
+from popgraph.support.memo import by_identity
 
 Bound = int | SSAValue
 INDEX = IndexType()
@@ -47,12 +50,8 @@ class Level:
     """What was computed here already."""
 
     def close(self) -> None:
-        """
-        Fills the block, before the loop around it is in a block.
-
-        xDSL checks all ancestors of a block for each operation that joins it.
-        """
-        self.block.add_ops(self.operations)
+        """Moves the operations into the block."""
+        fill(self.block, self.operations)
 
 
 @dataclass
@@ -86,6 +85,8 @@ class Writer:
         self.sizes: Mapping[int, SSAValue] = {}
         self.levels = [Level(block)]
         self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
+        self.literal = by_identity(self._literal)
+        """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
 
     def close(self) -> None:
         """Puts everything into the body of the kernel."""
@@ -98,7 +99,7 @@ class Writer:
         """Inserts an operation of one result, at the innermost level unless told otherwise."""
         depth = len(self.levels) - 1 if depth is None else depth
         self.levels[depth].operations.append(op)
-        result: SSAValue = op.results[0]
+        (result,) = op.results
         self.depths[result] = depth
         return result
 
@@ -146,8 +147,7 @@ class Writer:
             found = known[value] = self.literal(numeric_attribute(value, INDEX))
         return found
 
-    def literal(self, value: Attribute) -> SSAValue:
-        """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
+    def _literal(self, value: Attribute) -> SSAValue:
         if isinstance(value, ArrayAttr):
             type_ = ComplexType(value.data[0].type)
             return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
@@ -172,16 +172,20 @@ class Writer:
 
     def value(self, index: Index) -> SSAValue:
         """The number that an index is; each loop adds its own part, in its own block."""
-        total: SSAValue | None = None
-        for counter in sorted(index.terms, key=self.depths.__getitem__):
-            factor = index.terms[counter]
-            part = counter if factor == 1 else self._multiple(counter, factor)
-            total = part if total is None else self._sum(total, part)
-        if total is None:
+        if not index.terms:
             return self.constant(index.constant)
-        if index.constant:
-            total = self._sum(total, self.constant(index.constant))
-        return total
+        total = self._sum_of_terms(index.terms)
+        return self._sum(total, self.constant(index.constant)) if index.constant else total
+
+    def _sum_of_terms(self, terms: Mapping[SSAValue, int]) -> SSAValue:
+        """Multiples of counters, outer loops first; most sums are needed again, further on."""
+        counters = sorted(terms, key=self.depths.__getitem__)
+        known, key = self.levels[self.depths[counters[-1]]].known, tuple(terms.items())
+        found = known.get(key)
+        if found is None:
+            parts = (self.times(counter, terms[counter]) for counter in counters)
+            found = known[key] = reduce(self._sum, parts)
+        return found
 
     def times(self, value: SSAValue, factor: int) -> SSAValue:
         """A multiple of an index."""

@@ -1,0 +1,110 @@
+"""The emitters of structured operations' loops, and the kernels that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.cut import chunks_of
+from popgraph.dialects.tile.loops.known import Kernel
+from popgraph.dialects.tile.loops.ops import kernel_arguments
+from popgraph.dialects.tile.running import ends_of
+from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
+from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
+from popgraph.passes.structured.to_loops.copy.exchange import (
+    FinishExchangeLoops,
+    StartExchangeLoops,
+)
+from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
+from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
+from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
+from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
+from popgraph.passes.structured.to_loops.elementwise.segments import SegmentsLoops
+from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
+from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
+from popgraph.passes.structured.to_loops.emit.access import spans
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
+from popgraph.passes.structured.to_loops.emit.equal_inputs import merge_equal_inputs
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
+from popgraph.passes.structured.to_loops.fused.nest import NestLoops
+from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_once
+from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
+from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
+from popgraph.passes.tuning import Target
+
+EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
+    tile.WinogradOp: WinogradLoops,
+    tile.NestOp: NestLoops,
+    tile.ChainOp: ChainLoops,
+    tile.ScatterOp: ScatterLoops,
+    tile.TopKOp: TopKLoops,
+    tile.PositionsOp: PositionsLoops,
+    tile.SuppressOp: SuppressLoops,
+    tile.OrderOp: OrderLoops,
+    tile.SegmentsOp: SegmentsLoops,
+    tile.AssembleOp: AssembleLoops,
+    tile.TransformTilesOp: TransformLoops,
+    tile.TransformGradientTilesOp: TransformLoops,
+    tile.StartExchangeOp: StartExchangeLoops,
+    tile.FinishExchangeOp: FinishExchangeLoops,
+}
+"""The emitters of operations that have only one."""
+
+
+def emitter_of(op: Operation, target: Target) -> Emitter:
+    """The emitter of an operation's loops."""
+    match op:
+        case tile.MapOp():
+            return MapLoops(op, target, once=runs_once(op))
+        case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
+            return ContractLoops(op, op.schedule, target)
+        case tile.ReduceOp() | tile.ContractOp():
+            return ReduceLoops(op, target)
+        case tile.PackOp() | tile.UnpackOp():
+            return RelayoutLoops(op, target, once=runs_once(op))
+    return EMITTERS[type(op)](op, target)
+
+
+def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
+    """The loops that threads may share; None where one thread does it all."""
+    emitter = emitter_of(op, target)
+    loops, zeroed = emitter.loops, () if emitter.covers_memory else emitter.outputs
+    if loops is None or any(map(has_gaps, zeroed)):
+        return None
+    return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
+
+
+def kernel_of(
+    op: Operation, target: Target, sizes: Sequence[SSAValue] = ()
+) -> tuple[Kernel, Block]:
+    """
+    The kernel of an operation, with one body for all chunks of its cut.
+
+    `sizes` are the memories of the sizes at which its loops end, see `running`.
+    """
+    emitter = emitter_of(op, target)
+    body = Block(arg_types=kernel_arguments([*emitter.inputs, *sizes], emitter.outputs))
+    chunk, *memories = body.args
+    writer, count = Writer(body, target), len(emitter.inputs)
+    inputs, outputs = memories[:count], memories[count + len(sizes) :]
+    ends = zip(ends_of(op), memories[count:], strict=False)
+    writer.sizes = {number: writer.size(memory) for number, memory in ends}
+    if not emitter.covers_memory:
+        short = emitter.writes_short_pieces
+        zero_unwritten(writer, emitter.outputs, outputs, emitter.cut, short=short)
+    parts = spans(writer, emitter.groups, emitter.cut, chunk, writer.sizes)
+    emitter.write(Body(writer, inputs, outputs, parts))
+    writer.close()
+    read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
+    operands = [*op.operands]
+    numbers = [operands.index(value) for value in read]
+    return Kernel(describe(body), numbers, chunks_of(emitter.cut), inplace), body
