@@ -7,12 +7,14 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from popgraph.backends.reference import onnx_level
 from tests import sampling
 
 BUDGET = 15 * 60
@@ -42,6 +44,20 @@ os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 # What no kernel has written is NaN, in every program that a test runs.
 os.environ.setdefault("POPGRAPH_POISON", "1")
+
+
+def _by_onnx(*arguments: Any) -> Any:
+    from tests.onnx_reference import run_onnx
+
+    return run_onnx(*arguments)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def levels_are_compared_with_onnx() -> Iterator[None]:
+    """Modules of the onnx level mean what onnx.reference says, not what they lower to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_level, "run_onnx", _by_onnx)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""Interprets onnx modules with onnx's reference evaluator, node by node."""
+"""Interprets onnx modules in Python, node by node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.backends.reference.classical import Given, meaning_of
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
@@ -19,7 +18,6 @@ from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import DEFINITIONS, body_of_call, function_of, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
-from popgraph.dialects.onnx.protos import write_function
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
@@ -133,8 +131,6 @@ class Interpreter:
             found = self.scan(op, values) if op.since_version > 8 else self.batch(op, values)
         elif op.op_type == "SequenceMap" and op.domain == "":
             found = self.map(op, values)
-        elif (meaning := meaning_of(op)) is not None:
-            found = [meaning(Given(op, self.store), *[values[value] for value in op.operands])]
         elif self._draw is not None and draws(op):
             found = self._draw(op, values)
         else:
@@ -284,24 +280,22 @@ class Interpreter:
         return [_stacked(op, column) for column in [*zip(*finals, strict=True), *made]]
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
-        """By onnx's reference, or by the function that defines the operator."""
-        functions = (
-            [write_function(one, self.store) for one in self.functions.values()]
-            if op.regions
-            else []
-        )
+        """By a function of the operator, its lowering, or the function that defines it."""
         try:
-            return evaluate_node(op, values, self.store, self.model.opset_versions, functions)
+            found = evaluate_node(op, values, self.store, self.model.opset_versions)
         except PopgraphError as error:
-            raise RunError(error.what, op.where(), error.hint) from error
+            raise type(error)(error.what, op.where(), error.hint) from error
         except Exception as error:
-            if (body := self.defined(op)) is not None:
-                return self.call(op, body, values)
             raise RunError(
-                f"{op.op_type}-{op.since_version} cannot be computed: {error}",
-                op.where(),
-                "the reference follows onnx.reference, which refuses these inputs",
+                f"{op.op_type}-{op.since_version} cannot be computed: {error}", op.where()
             ) from error
+        if found is not None:
+            return found
+        if (body := self.defined(op)) is None:
+            raise UnsupportedError(
+                f"{op.op_type}-{op.since_version} cannot be computed in Python", op.where()
+            )
+        return self.call(op, body, values)
 
     def defined(self, op: OnnxOp) -> Function | None:
         """The function that the operator's schema defines it by, if any."""
