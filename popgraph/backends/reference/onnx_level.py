@@ -13,11 +13,12 @@ from xdsl.traits import Pure
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.evaluation import evaluate_node
+from popgraph.dialects.onnx.evaluation import alone, evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import DEFINITIONS, body_of_call, function_of, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
+from popgraph.dialects.onnx.schema_inference import ANSWERS
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
@@ -67,7 +68,7 @@ class Interpreter:
         self.store = store
         self.functions = model.functions
         self._draw = draw
-        self._bodies: dict[OnnxOp, Function] = {}
+        self._bodies: dict[tuple[OnnxOp, tuple[Attribute, ...]], Function] = {}
         """What calls run: one copy for each, whose nodes are the same in every turn."""
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -140,9 +141,11 @@ class Interpreter:
                 values[result] = array
 
     def call(self, op: OnnxOp, function: Function, values: Values) -> list[Any]:
-        if op not in self._bodies:
-            self._bodies[op] = body_of_call(function, op)
-        body = self._bodies[op]
+        if (op, ()) not in self._bodies:
+            self._bodies[op, ()] = body_of_call(function, op)
+        return self._called(op, self._bodies[op, ()], values)
+
+    def _called(self, op: OnnxOp, body: Function, values: Values) -> list[Any]:
         inner: Values = dict.fromkeys(body.block.args)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             inner[argument] = None if value is None else values[value]
@@ -291,11 +294,25 @@ class Interpreter:
             ) from error
         if found is not None:
             return found
-        if (body := self.defined(op)) is None:
-            raise UnsupportedError(
-                f"{op.op_type}-{op.since_version} cannot be computed in Python", op.where()
-            )
-        return self.call(op, body, values)
+        return self._by_definition(op, values)
+
+    def _by_definition(self, op: OnnxOp, values: Values) -> list[Any]:
+        """By the function of its schema, which may depend on the types of the operands."""
+        node = op
+        if isinstance(op, SchemaOp) and not op.regions:
+            operands = [None if one is None else values[one] for one in op.input_values()]
+            _, node = alone(op, operands)
+        types = tuple(value.type for value in node.operands)
+        if (op, types) not in self._bodies:
+            function = self.defined(node)
+            if function is None:
+                raise UnsupportedError(
+                    f"{op.op_type}-{op.since_version} cannot be computed in Python", op.where()
+                )
+            if len(self._bodies) >= ANSWERS:
+                self._bodies.clear()
+            self._bodies[op, types] = body_of_call(function, op)
+        return self._called(op, self._bodies[op, types], values)
 
     def defined(self, op: OnnxOp) -> Function | None:
         """The function that the operator's schema defines it by, if any."""

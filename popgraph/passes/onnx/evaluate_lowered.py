@@ -8,26 +8,23 @@ from typing import Any
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore import CheckIndicesOp
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control, yield_of
-from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.evaluation import alone
 from popgraph.dialects.onnx.evaluation.registry import LOWERED
 from popgraph.dialects.onnx.inference import Inference, needs_store
-from popgraph.dialects.onnx.op import Graph, Yield
 from popgraph.dialects.onnx.schema_inference import ANSWERS, elements
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.dialects.program import ConstantOp, UpdateOp, VariableOp, WeightStore, YieldOp
 from popgraph.passes.base import LOWERING
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.onnx.to_graphcore.node import Nowhere
 from popgraph.passes.onnx.to_graphcore.registry import is_lowered, structural_operands
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import KNOWN_ELEMENTS
 
@@ -99,29 +96,21 @@ class Program:
         opsets: Mapping[str, int],
     ) -> Program:
         """Lowers a copy of the node; of structural operands, it is for these values alone."""
-        source, block, given = Block(), Block(), []
-        inputs: list[SSAValue | None] = []
+        block = Block()
+        with ImplicitBuilder(Nowhere(InsertPoint.at_end(block))):
+            graph, node = alone(op, arrays)
+            insert_checks(node, Inference(opsets, weights))
+        given: list[int] = []
         values: list[SSAValue] = []
-        for at, array in enumerate(arrays):
-            if array is None:
-                inputs.append(None)
-                continue
-            type_ = tensor_type(dtypes.from_numpy(array.dtype), array.shape)
-            inputs.append(source.insert_arg(type_, len(source.args)))
+        types = [argument.type for argument in graph.block.args]
+        there = ((at, one) for at, one in enumerate(arrays) if one is not None)
+        for (at, array), type_ in zip(there, types, strict=True):
             if at in structural:
                 with ImplicitBuilder(block):
                     values.append(ConstantOp(weights.attribute(array)).result)
             else:
                 given.append(at)
                 values.append(block.insert_arg(type_, len(block.args)))
-        types = [UNKNOWN] * len(op.output_names)
-        label = {name: value for name, value in op.attributes.items() if name == "name"}
-        with ImplicitBuilder(Nowhere(InsertPoint.at_end(source))):
-            node = op.make(inputs, op.onnx_attributes(), {}, op.output_names, types, label)
-            source.add_op(node)
-            insert_checks(node, Inference(opsets, weights))
-            source.add_op(Yield(node.results))
-            graph = _graph(source)
         lowering = Lowering(weights, training=False, opsets=opsets, home=block, block=block)
         with ImplicitBuilder(block):
             found = lowering.place(graph, values)
@@ -155,15 +144,6 @@ class Program:
     def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
         values = self._run(block, arrays)
         return [values[value] for value in yield_of(block).values]
-
-
-def _graph(block: Block) -> Graph:
-    """The graph of one node."""
-    last = block.last_op
-    assert isinstance(last, Yield)
-    inputs = [ValueInfoAttr.of(f"x{at}", one.type) for at, one in enumerate(block.args)]
-    outputs = [ValueInfoAttr.of(f"y{at}", one.type) for at, one in enumerate(last.operands)]
-    return Graph("node", inputs, outputs, Region(block))
 
 
 LOWERED.function = evaluate_lowered

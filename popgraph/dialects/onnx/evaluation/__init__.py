@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from onnx import TensorProto
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.evaluation.given import Given, holds_text
 from popgraph.dialects.onnx.evaluation.registry import FUNCTIONS, LOWERED, TEXTS
-from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.dialects.program import WeightStore
+from popgraph.support import dtypes
 
 SHAPES = ("Shape", "Size")
 """Operators that read no elements."""
@@ -31,6 +35,33 @@ def evaluate_node(
     return evaluate(op, operands, store, opsets)
 
 
+def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
+    """A graph of a copy of the node, whose inputs have the types of these operands."""
+    block = Block()
+    inputs: list[SSAValue | None] = [
+        None if one is None else block.insert_arg(_type(one), len(block.args)) for one in operands
+    ]
+    label = {name: value for name, value in op.attributes.items() if name == "name"}
+    types = [UNKNOWN] * len(op.output_names)
+    node = op.make(inputs, op.onnx_attributes(), {}, op.output_names, types, label)
+    block.add_ops([node, Yield(node.results)])
+    given = [ValueInfoAttr.of(f"x{at}", one.type) for at, one in enumerate(block.args)]
+    made = [ValueInfoAttr.of(f"y{at}", one.type) for at, one in enumerate(node.results)]
+    return Graph(op.op_type, given, made, Region(block)), node
+
+
+def makes_text(op: OnnxOp) -> bool:
+    """Whether a node writes numbers as strings."""
+    is_cast = (op.domain, op.op_type) == ("", "Cast")
+    return is_cast and op.attribute_values()["to"] in (TensorProto.STRING, "STRING")
+
+
+def _type(value: Any) -> Attribute:
+    if not isinstance(value, np.ndarray | np.generic) or holds_text(value):
+        return UNKNOWN
+    return tensor_type(dtypes.from_numpy(value.dtype), value.shape)
+
+
 def evaluate(
     op: OnnxOp, operands: Sequence[Any], store: WeightStore, opsets: Mapping[str, int]
 ) -> list[Any] | None:
@@ -42,6 +73,6 @@ def evaluate(
         return list(found) if isinstance(found, tuple) else [found]
     if not isinstance(op, SchemaOp):
         return None
-    evaluated = TEXTS if any(map(holds_text, operands)) else LOWERED
+    evaluated = TEXTS if any(map(holds_text, operands)) or makes_text(op) else LOWERED
     outputs: list[Any] | None = evaluated(op, operands, store, opsets)
     return outputs

@@ -81,6 +81,8 @@ def _translated(pattern: str) -> Iterator[str]:
             if after:
                 raise re.error(f"bad repetition {token['repeat']!r}")
             yield token["repeat"]
+        elif token["plain"] == "[":
+            raise re.error("missing ]")
         elif token["plain"] == "(":
             groups.append([])
             yield "("
@@ -93,7 +95,7 @@ def _translated(pattern: str) -> Iterator[str]:
         elif token["plain"] == "$" and not lines:
             yield r"\Z"  # Python's `$` also matches before a last newline.
         else:
-            yield re.escape(token["plain"]) if token["plain"] in "{}[" else token["plain"]
+            yield re.escape(token["plain"]) if token["plain"] in "{}" else token["plain"]
     yield ")" * len(groups[0])
 
 

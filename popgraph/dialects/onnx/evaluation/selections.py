@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from popgraph.dialects.onnx.evaluation.given import Given, holds_text, objects, texts
+from popgraph.dialects.onnx.evaluation.given import Given, holds_text, texts
 from popgraph.dialects.onnx.evaluation.registry import computes
 from popgraph.support.arrays import Array
 
 
 @computes("NonZero")
 def non_zero(given: Given, x: Array) -> Array:
-    """Of a scalar, (0, 1) or (0, 0) as ONNX says, where NumPy has one row."""
+    """Of a scalar, no rows as ONNX says; onnxruntime has one."""
     if not x.ndim:
         return np.zeros((0, np.count_nonzero(x)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
@@ -36,11 +36,11 @@ def unique(given: Given, x: Array) -> tuple[Array, ...]:
     """
     Elements, or slices along `axis`, their first places, the way back, and their counts.
 
-    NaN are equal here and in ONNX's reference; in onnxruntime each is an element of its own.
+    NaN are equal, as in ONNX's reference; onnxruntime takes them for the least number.
     """
-    axis, words = given.get("axis"), np.zeros(0)
+    axis, words = given.get("axis"), None
     if holds_text(x):  # NumPy sorts no slices of Python's values: places in a sorted list do.
-        words, places = np.unique(texts(x).astype(str), return_inverse=True)
+        words, places = np.unique(texts(x), return_inverse=True)
         x = places.reshape(x.shape)
     found = np.unique(x, True, True, True, axis)
     values, first, back, counts = found[0], found[1], found[2].reshape(-1), found[3]
@@ -48,8 +48,8 @@ def unique(given: Given, x: Array) -> tuple[Array, ...]:
         order = np.argsort(first)
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         back = np.argsort(order)[back]
-    if words.dtype.kind == "U":
-        values = objects(words[values.reshape(-1)].tolist(), values.shape)
+    if words is not None:
+        values = words[values]
     return values, *(numbers.astype(np.int64) for numbers in (first, back, counts))
 
 

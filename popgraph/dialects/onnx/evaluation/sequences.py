@@ -76,7 +76,7 @@ def split(given: Given, x: Array, sizes: Array | None = None) -> list[Array]:
         )
     whole = x.shape[axis]
     if sizes is None and not given["keepdims"]:
-        return [np.take(x, place, axis) for place in range(whole)]
+        return [np.asarray(np.take(x, place, axis)) for place in range(whole)]
     step = 1 if sizes is None else sizes
     if np.ndim(step):
         ends = np.cumsum(step)

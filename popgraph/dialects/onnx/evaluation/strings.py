@@ -22,11 +22,13 @@ def string_split(given: Given, x: Array) -> tuple[Array, Array]:
     """
     Substrings along a new axis, filled up with empty strings, and how many there are.
 
-    Without a delimiter, what Python takes for whitespace separates: of Unicode, too, where
-    onnxruntime knows ASCII's alone.
+    Without a delimiter, Python's whitespace separates, and none remains at the ends: ONNX's
+    reference keeps it after the last of `maxsplit` splits, and onnxruntime knows ASCII's only. With
+    a delimiter an empty string is one substring, as in the reference; onnxruntime counts none.
     """
     delimiter, most = given.get("delimiter") or None, given.get("maxsplit", -1)
-    parts = [text.split(delimiter, most) for text in texts(x).reshape(-1)]
+    whole = texts(x).reshape(-1)
+    parts = [(one if delimiter else one.strip()).split(delimiter, most) for one in whole]
     longest = max(map(len, parts), default=0)
     filled = [one for part in parts for one in part + [""] * (longest - len(part))]
     counts = np.array([len(part) for part in parts], np.int64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from popgraph.dialects.onnx.evaluation import makes_text
 from popgraph.dialects.onnx.evaluation.given import holds_text, objects, texts
 from popgraph.dialects.onnx.evaluation.registry import LOWERED, TEXTS
 from popgraph.dialects.onnx.op import OnnxOp
@@ -25,9 +26,6 @@ from popgraph.support.errors import RunError
 SPECIAL = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
 """Texts of numbers that ONNX writes otherwise than NumPy."""
 
-STRING = 8
-"""The number of the type in ONNX."""
-
 
 def evaluate_texts(
     op: SchemaOp, operands: Sequence[Any], store: WeightStore, opsets: Mapping[str, int]
@@ -36,20 +34,14 @@ def evaluate_texts(
     if op.op_type in ("Cast", "CastLike") and not op.domain:
         return [_cast(op, *operands)]
     strings = [texts(one).reshape(-1) for one in operands if holds_text(one)]
-    words = np.unique(np.concatenate([[""], *strings]).astype(str))
-    codes = [
-        np.searchsorted(words, texts(one).astype(str)) if holds_text(one) else one
-        for one in operands
-    ]
+    words = np.unique(np.concatenate([objects([""], (1,)), *strings]))
+    codes = [np.searchsorted(words, texts(one)) if holds_text(one) else one for one in operands]
     outputs: list[Any] | None = LOWERED(op, codes, store, opsets)
     if outputs is None:
         return None
     kinds = {_kind(op.SCHEMA.inputs, at) for at, one in enumerate(operands) if holds_text(one)}
-    table = words.tolist()
     return [
-        objects((table[code] for code in one.reshape(-1).tolist()), one.shape)
-        if one is not None and _kind(op.SCHEMA.outputs, at) in kinds
-        else one
+        words[one] if one is not None and _kind(op.SCHEMA.outputs, at) in kinds else one
         for at, one in enumerate(outputs)
     ]
 
@@ -60,35 +52,32 @@ def _kind(formals: Sequence[Any], at: int) -> str:
 
 
 def _cast(op: OnnxOp, x: Array, like: Array | None = None) -> Array:
-    """To strings, or from them; `like` has the type wanted, else the attribute `to`."""
-    if like is not None:
-        dtype = None if holds_text(like) else like.dtype
-    else:
-        to: Any = op.attribute_values()["to"]
-        dtype = None if to in (STRING, "STRING") else _dtype(to)
-    if dtype is None:
+    """
+    To strings, or from them; `like` has the type wanted, else the attribute `to`.
+
+    Integers may be written with a fraction, which goes; ONNX's reference refuses them. Booleans are
+    the numbers 0 and 1, as in onnxruntime; to the reference, every string but "" is true.
+    """
+    if makes_text(op) or (like is not None and holds_text(like)):
         return texts(x) if holds_text(x) else objects(map(_written, x.reshape(-1)), x.shape)
+    dtype = _dtype(op.attribute_values()["to"]) if like is None else like.dtype
+    read = _whole if dtype.kind in "iu" else float
     try:
-        numbers = [float(text) for text in texts(x).reshape(-1)]
+        numbers = [read(text) for text in texts(x).reshape(-1)]
     except ValueError as error:
-        raise RunError(str(error), op.where(), "strings become numbers if they spell one") from None
-    if dtype.kind in "iu":  # Integers above 2^53 are not read through floats.
-        exact = [_whole(text) for text in texts(x).reshape(-1)]
-        return (
-            np.array(exact, np.int64 if dtype.kind == "i" else np.uint64)
-            .astype(dtype)
-            .reshape(x.shape)
-        )
+        raise RunError(
+            f"{op.op_type}: {error}", op.where(), "strings must spell numbers to become some"
+        ) from None
     return np.array(numbers).astype(dtype).reshape(x.shape)
 
 
-def _dtype(to: int | str) -> np.dtype[Any]:
-    """Of a number of ONNX, or a name as version 1 has it."""
-    found = to if isinstance(to, int) else TensorProto.DataType.Value(to)
-    return dtypes.BY_ONNX[found].numpy
+def _dtype(to: Any) -> np.dtype[Any]:
+    """The element type of a number of ONNX, or of a name in version 1."""
+    return dtypes.BY_ONNX[to if isinstance(to, int) else TensorProto.DataType.Value(to)].numpy
 
 
 def _whole(text: str) -> int:
+    """Integers above 2^53 are not read as floats."""
     try:
         return int(text)
     except ValueError:
@@ -96,8 +85,12 @@ def _whole(text: str) -> int:
 
 
 def _written(number: Any) -> str:
-    """The shortest text that reads as the number, where onnxruntime writes 8 or 17 digits."""
-    text = str(number)
+    """
+    The shortest text that reads as the number: "0.1", "1e-05", "3.0".
+
+    onnxruntime writes up to 8 or 17 digits of floats, and whole ones without a point.
+    """
+    text = str(int(number) if number.dtype == bool else number)
     return SPECIAL.get(text, text)
 
 
