@@ -140,6 +140,8 @@ def test_string_concat(shapes: npst.BroadcastableShapes, data: st.DataObject) ->
 def test_string_normalizer(
     x: Array, stops: list[str], case: str, sensitive: int, row: bool
 ) -> None:
+    if stops and not sensitive:  # The reference folds the case of stop words only.
+        x, stops = np.vectorize(str.lower, otypes=[object])(x), [word.lower() for word in stops]
     attributes = {"stopwords": stops} if stops else {}
     folds = case != "NONE" or (stops and not sensitive)
     check(
@@ -330,7 +332,9 @@ def test_unique(x: Array, sorted: int, data: st.DataObject) -> None:
     axis = data.draw(st.one_of(st.none(), st.integers(-x.ndim, x.ndim - 1)))
     if axis is not None and not x.size:
         axis = None  # onnxruntime may end the process.
-    check("Unique", x, outputs=4, sorted=sorted, **({} if axis is None else {"axis": axis}))
+    attributes = {"sorted": sorted} | ({} if axis is None else {"axis": axis})
+    unsure = not x.size or not (sorted or axis is None)
+    check("Unique", x, outputs=4, but="onnx.reference" if unsure else "", **attributes)
 
 
 @given(st.integers(1, 2), st.integers(1, 2), st.integers(0, 6), st.integers(0, 1), st.data())

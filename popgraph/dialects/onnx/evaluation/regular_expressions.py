@@ -92,8 +92,9 @@ def _translated(pattern: str) -> Iterator[str]:
             yield ")" * (len(groups.pop()) + 1)
         elif token["plain"] == "|":
             yield ")" * len(groups[-1]) + "|" + "".join(groups[-1])
-        elif token["plain"] == "$" and not lines:
-            yield r"\Z"  # Python's `$` also matches before a last newline.
+        elif token["plain"] in ("^", "$"):  # Python repeats no bare `^` or `$`, RE2 does.
+            # Python's `$` also matches before a last newline.
+            yield r"(?:\Z)" if token["plain"] == "$" and not lines else f"(?:{token['plain']})"
         else:
             yield re.escape(token["plain"]) if token["plain"] in "{}" else token["plain"]
     yield ")" * len(groups[0])
@@ -110,8 +111,8 @@ def _escaped(escape: str, *, inside: bool = False) -> str:
         return f"[{'^' if code == 'S' else ''}{SPACE}]"
     if code in "sS":
         return SPACE if code == "s" else r"\S\v"
-    if code == "z" and not inside:
-        return r"\Z"
+    if code in "AbBz" and not inside:
+        return r"(?:\Z)" if code == "z" else f"(?:{escape})"
     if code in "123456789pPCZ" or (inside and code in "bB"):
         raise re.error(f"unknown escape {escape}")
     return escape
