@@ -54,7 +54,7 @@ def _by_onnx(*arguments: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def levels_are_compared_with_onnx() -> Iterator[None]:
-    """Modules of the onnx level mean what onnx.reference says, not what they lower to."""
+    """onnx.reference, not the lowering that is tested, is the meaning of the onnx level."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx_level, "run_onnx", _by_onnx)
         yield

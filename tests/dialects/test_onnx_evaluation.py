@@ -52,7 +52,7 @@ def model(op: str, operands: Sequence[Any], outputs: int = 1, **attributes: Any)
 
 
 def answers(op: str, *operands: Any, outputs: int = 1, **attributes: Any) -> list[Any]:
-    """What this package, onnx.reference and onnxruntime compute; an error where one refuses."""
+    """The results of this package, onnx.reference and onnxruntime, or their errors."""
     proto = model(op, operands, outputs, **attributes)
     given = {f"x{at}": one for at, one in enumerate(operands) if one is not None}
     evaluators = (_by_popgraph, _by_reference, _by_onnxruntime)
@@ -103,7 +103,7 @@ def check(op: str, *operands: Any, outputs: int = 1, but: str = "", **attributes
 
 
 def refused(op: str, *operands: Any, **attributes: Any) -> str:
-    """What this package says of operands that onnxruntime refuses, too."""
+    """The error of this package for operands that onnxruntime refuses, too."""
     ours, _, other = answers(op, *operands, **attributes)
     assert isinstance(other, Exception)
     assert isinstance(ours, PopgraphError) and ours.where and ours.hint
@@ -341,7 +341,7 @@ def test_unique(x: Array, sorted: int, data: st.DataObject) -> None:
 def test_non_max_suppression(
     batch: int, classes: int, count: int, centered: int, data: st.DataObject
 ) -> None:
-    """Of whole corners and quarters of scores, so that none is nearly at a threshold."""
+    """Corners are integers and scores are quarters, so that none is nearly at a threshold."""
     corners = npst.arrays(np.float32, (batch, count, 4), elements=st.integers(0, 4))
     scores = npst.arrays(np.float32, (batch, classes, count), elements=st.integers(-2, 4))
     threshold = st.sampled_from([0.0, 0.26, 0.51, 1.0])

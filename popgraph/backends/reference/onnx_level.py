@@ -287,10 +287,13 @@ class Interpreter:
         try:
             found = evaluate_node(op, values, self.store, self.model.opset_versions)
         except PopgraphError as error:
-            raise type(error)(error.what, op.where(), error.hint) from error
+            kind = type(error) if isinstance(error, RunError) else RunError
+            raise kind(error.what, op.where(), error.hint) from error
         except Exception as error:
             raise RunError(
-                f"{op.op_type}-{op.since_version} cannot be computed: {error}", op.where()
+                f"{op.op_type}-{op.since_version} cannot be computed: {error}",
+                op.where(),
+                f"its operands are {', '.join(_shown(values[one]) for one in op.operands)}",
             ) from error
         if found is not None:
             return found
@@ -307,7 +310,9 @@ class Interpreter:
             function = self.defined(node)
             if function is None:
                 raise UnsupportedError(
-                    f"{op.op_type}-{op.since_version} cannot be computed in Python", op.where()
+                    f"{op.op_type}-{op.since_version} cannot be computed in Python",
+                    op.where(),
+                    "`popgraph ops` lists the operators that can",
                 )
             if len(self._bodies) >= ANSWERS:
                 self._bodies.clear()
@@ -319,6 +324,13 @@ class Interpreter:
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def _shown(value: Any) -> str:
+    """An operand, as messages name it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype}{list(value.shape)}"
+    return type(value).__name__
 
 
 def draws(op: OnnxOp) -> bool:

@@ -134,7 +134,7 @@ class Constants:
         return op.array(self.store) if is_fixed and not _is_large(op.result) else None
 
     def _evaluated(self, op: SchemaOp, given: dict[SSAValue, Any]) -> list[Array | None]:
-        """What a node makes of constants; nothing if it refuses them, in NumPy's many ways."""
+        """The results of a node on constants; None for each if it refuses them, as NumPy may."""
         nothing: list[Array | None] = [None] * len(op.results)
         try:
             found = evaluate_node(op, given, self.store, self.model.opset_versions)

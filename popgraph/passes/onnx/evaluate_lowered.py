@@ -29,7 +29,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import KNOWN_ELEMENTS
 
 _programs: dict[Hashable, Program] = {}
-"""What nodes lowered to: equal ones, of a loop's iterations or of layers, lower once."""
+"""Lowered nodes: equal ones, of a loop's iterations or of layers, lower once."""
 
 
 def evaluate_lowered(
@@ -82,7 +82,7 @@ class Program:
 
     block: Block
     given: Sequence[int]
-    """Which operands are its arguments: the others are constants in it."""
+    """The operands that are its arguments; the others are constants in it."""
     outputs: Sequence[SSAValue | None]
     weights: WeightStore
 

@@ -1,4 +1,4 @@
-"""Evaluates one node: by a NumPy function of its operator, or by what it lowers to."""
+"""Evaluates one node: by a NumPy function of its operator, or by its lowering."""
 
 from __future__ import annotations
 
@@ -26,13 +26,22 @@ def evaluate_node(
     op: OnnxOp, values: Mapping[SSAValue, Any], store: WeightStore, opsets: Mapping[str, int]
 ) -> list[Any] | None:
     """
-    The node's outputs in order, None for those that are absent.
+    The node's outputs in order, None for absent ones.
 
-    `values` holds its operands; an operand that is None is absent. The result is None if nothing
-    computes the operator, unless the function does that its schema defines it by.
+    `values` holds its operands; an operand that is None is absent. The result is None if only the
+    function in the operator's schema, if any, defines the operator.
     """
     operands = [None if value is None else values[value] for value in op.input_values()]
-    return evaluate(op, operands, store, opsets)
+    function = FUNCTIONS.get((op.domain, op.op_type))
+    if function is not None:
+        with np.errstate(all="ignore"):
+            found = function(Given(op, store), *operands)
+        return list(found) if isinstance(found, tuple) else [found]
+    if not isinstance(op, SchemaOp):
+        return None
+    evaluated = TEXTS if any(map(holds_text, operands)) or makes_text(op) else LOWERED
+    outputs: list[Any] | None = evaluated(op, operands, store, opsets)
+    return outputs
 
 
 def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
@@ -60,19 +69,3 @@ def _type(value: Any) -> Attribute:
     if not isinstance(value, np.ndarray | np.generic) or holds_text(value):
         return UNKNOWN
     return tensor_type(dtypes.from_numpy(value.dtype), value.shape)
-
-
-def evaluate(
-    op: OnnxOp, operands: Sequence[Any], store: WeightStore, opsets: Mapping[str, int]
-) -> list[Any] | None:
-    """As `evaluate_node`, of operands in order."""
-    function = FUNCTIONS.get((op.domain, op.op_type))
-    if function is not None:
-        with np.errstate(all="ignore"):
-            found = function(Given(op, store), *operands)
-        return list(found) if isinstance(found, tuple) else [found]
-    if not isinstance(op, SchemaOp):
-        return None
-    evaluated = TEXTS if any(map(holds_text, operands)) or makes_text(op) else LOWERED
-    outputs: list[Any] | None = evaluated(op, operands, store, opsets)
-    return outputs

@@ -125,7 +125,7 @@ def _character(code: int) -> str:
 
 
 def _class(negated: str, members: str) -> str:
-    """A class in brackets; one of POSIX that is negated must stand alone."""
+    """A class in brackets; a negated class of POSIX must be its only member."""
     found = list(MEMBER.finditer(members))
     for member in found:
         if member["posix"] and member["posix"] not in POSIX:

@@ -11,7 +11,7 @@ from popgraph.support.arrays import Array
 
 @computes("NonZero")
 def non_zero(given: Given, x: Array) -> Array:
-    """Of a scalar, no rows as ONNX says; onnxruntime has one."""
+    """The indices; a scalar has no rows of them, as ONNX says, where onnxruntime has one."""
     if not x.ndim:
         return np.zeros((0, np.count_nonzero(x)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
@@ -63,7 +63,7 @@ def non_max_suppression(
     least: Array | None = None,
 ) -> Array:
     """
-    Boxes by falling score, without those that overlap one before by more than the threshold.
+    Selects boxes by falling score; a box that overlaps a selected one beyond the threshold goes.
 
     Of equal scores the first box comes first. A score must exceed the threshold, as in onnxruntime;
     ONNX's reference keeps equal ones, too.

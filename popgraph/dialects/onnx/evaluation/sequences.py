@@ -45,7 +45,8 @@ def insert(
     """
     Negative positions count from the last tensor: -1 is the place before it.
 
-    A position may be one behind the last tensor, and is there if there is none.
+    Without a position the tensor goes to the end. onnx.reference puts it in front if the position
+    is the end.
     """
     size = len(sequence)
     place = size if position is None else _position(given, position, size, extra=1)

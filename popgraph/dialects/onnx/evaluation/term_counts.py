@@ -14,10 +14,11 @@ from popgraph.support.arrays import Array
 @computes("TfIdfVectorizer")
 def term_counts(given: Given, x: Array) -> Array:
     """
-    How often each n-gram of the pool occurs in each row, weighted as the mode says.
+    Counts each n-gram of the pool in each row, and weights the counts as the mode says.
 
-    The words of an n-gram are next to each other, or every (s + 1)-th for all s up to
-    `max_skip_count`. The weight of an n-gram is that of its place in the pool.
+    An n-gram is n adjacent words, or every (s + 1)-th word for all s up to `max_skip_count`.
+    Weights
+    follow the order of the pool, as in onnxruntime; ONNX's reference takes them by column.
     """
     columns, pool = given.many("ngram_indexes"), dict(_pool(given))
     counts = np.zeros((*x.shape[:-1], max(columns, default=-1) + 1), np.float32)
