@@ -17,8 +17,7 @@ def term_counts(given: Given, x: Array) -> Array:
     Counts each n-gram of the pool in each row, and weights the counts as the mode says.
 
     An n-gram is n adjacent words, or every (s + 1)-th word for all s up to `max_skip_count`.
-    Weights
-    follow the order of the pool, as in onnxruntime; ONNX's reference takes them by column.
+    Weights follow the order of the pool, as in onnxruntime; ONNX's reference takes them by column.
     """
     columns, pool = given.many("ngram_indexes"), dict(_pool(given))
     counts = np.zeros((*x.shape[:-1], max(columns, default=-1) + 1), np.float32)
