@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from popgraph.backends.reference import onnx_level
 from tests import sampling
 
 BUDGET = 15 * 60
@@ -43,6 +45,20 @@ os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 # What no kernel has written is NaN, in every program that a test runs.
 os.environ.setdefault("POPGRAPH_POISON", "1")
+
+
+def _by_onnx(*arguments: Any) -> Any:
+    from tests.onnx_reference import run_onnx
+
+    return run_onnx(*arguments)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def levels_are_compared_with_onnx() -> Iterator[None]:
+    """onnx.reference, not the lowering that is tested, is the meaning of the onnx level."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_level, "run_onnx", _by_onnx)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -58,7 +58,6 @@ def record(outcomes: list[Outcome], known: dict[str, Any]) -> dict[str, Any]:
     return {
         "onnx": onnx.__version__,
         "conformance": counts(outcomes),
-        "by_onnx": sum(each.status == Status.PASSED and bool(each.by_onnx) for each in outcomes),
         "operators": operators,
         "types": known.get("types") or measured_types(),
     }

@@ -336,7 +336,7 @@ def test_what_python_cannot_compute_names_its_node() -> None:
     node = helper.make_node("SequenceAt", ["pieces", "at"], ["x"], name="third")
     pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
     run = popgraph.compile(model([node], [pieces, tensor("at", [], INT)], [tensor("x", None)]))
-    with pytest.raises(RunError, match="SequenceAt-11 cannot be computed") as error:
+    with pytest.raises(RunError, match="SequenceAt: position 3 is out of bounds") as error:
         run(pieces=[np.zeros(1, np.float32)], at=np.array(3))  # type: ignore[arg-type]
     assert "third" in error.value.where
 

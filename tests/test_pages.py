@@ -45,8 +45,9 @@ assert found and not wrong, wrong
     [
         ("popgraph.passes.onnx.to_graphcore", "registry", "lowers"),
         ("popgraph.dialects.onnx.contrib", "call", "defines"),
+        ("popgraph.dialects.onnx.evaluation", "registry", "computes"),
     ],
-    ids=["lowerings", "definitions"],
+    ids=["lowerings", "definitions", "functions"],
 )
 def test_a_table_lists_what_the_modules_register(arguments: tuple[str, str, str]) -> None:
     """In a process of its own, since a module registers its functions when it is imported."""

@@ -13,7 +13,6 @@ from onnx import compose, helper
 from onnx.defs import OpSchema
 
 import popgraph
-from popgraph.backends.reference.onnx_level import run_onnx
 from popgraph.builder.onnx.read import import_model
 from popgraph.conformance.cases import DRAWN
 from popgraph.conformance.outcome import Status
@@ -21,6 +20,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 from popgraph.support.errors import PopgraphError
 from tests.every_type import BY_ONNX_NAME, Trial, element, schemas, trials, variables
+from tests.onnx_reference import run_onnx
 
 DIGITS = {"f64": 1e-7, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e8m0": 0.0}
 """By how much results may differ; of floats of eight bits and fewer, by two of their steps."""

@@ -25,15 +25,9 @@ class ComputedBy:
     """Whether there is a program in C."""
     in_python: frozenset[str] = frozenset()
     """The operators of the nodes that Python has computed so far."""
-    by_onnx: frozenset[str] = frozenset()
-    """Those of them whose results `onnx.reference` has computed."""
 
     def __or__(self, other: ComputedBy) -> ComputedBy:
-        return ComputedBy(
-            self.in_c or other.in_c,
-            self.in_python | other.in_python,
-            self.by_onnx | other.by_onnx,
-        )
+        return ComputedBy(self.in_c or other.in_c, self.in_python | other.in_python)
 
 
 def refuse_donations(donate: Collection[str], why: str) -> None:

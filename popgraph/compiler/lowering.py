@@ -12,7 +12,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.base import LOWERING, Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.partition import host_nodes, is_bounded
@@ -27,10 +27,7 @@ from popgraph.support.errors import (
     PassError,
     UnsupportedError,
 )
-from popgraph.support.locks import Lock
 
-LOWERING = Lock()
-"""Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
 SETTLING = (EvaluateConstants, SelectKnown)
 """The passes that decide which nodes Python computes, see `settle_constants`."""
 

@@ -16,7 +16,7 @@ from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
 from popgraph.compiler.generalize import GRAPHCORE, SMALL, STRUCTURED, agree, probes_of, prove
 from popgraph.compiler.interfaces import check_tensors, interface_of
-from popgraph.compiler.lowering import LOWERING, lower, settle_constants, verify
+from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx.containers import input_types
@@ -25,7 +25,7 @@ from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
-from popgraph.passes.base import Compilation
+from popgraph.passes.base import LOWERING, Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise

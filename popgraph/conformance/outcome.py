@@ -71,8 +71,6 @@ class Outcome:
     """What has computed it, where a backend in C ran it to its end."""
     in_python: tuple[str, ...] = ()
     """The operators that Python has computed."""
-    by_onnx: tuple[str, ...] = ()
-    """Those that `onnx.reference` has computed: ONNX's code is compared with itself."""
 
     @classmethod
     def of(cls, case: Case, status: Status, reason: str = "", seconds: float = 0.0) -> Outcome:
@@ -85,7 +83,6 @@ class Outcome:
             self,
             computed=Computed.of(by),
             in_python=tuple(sorted(by.in_python)),
-            by_onnx=tuple(sorted(by.by_onnx)),
         )
 
     @property

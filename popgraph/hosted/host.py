@@ -40,12 +40,11 @@ class Host(Interpreter):
         self._drawing: dict[tuple[OnnxOp, tuple[Attribute, ...]], Part] = {}
         """Nodes that draw, each compiled for inputs of these types."""
         self._computed: set[str] = set()
-        self._by_onnx: set[str] = set()
 
     @property
     def computed_by(self) -> ComputedBy:
         """The nodes that it has computed so far, and the programs of graphs inside them."""
-        own = ComputedBy(False, frozenset(self._computed), frozenset(self._by_onnx))
+        own = ComputedBy(False, frozenset(self._computed))
         parts = [*filter(None, self._parts.values()), *self._drawing.values()]
         return reduce(or_, (part.computed_by for part in parts), own)
 
@@ -53,11 +52,6 @@ class Host(Interpreter):
         if not is_literal(op):
             self._computed.add(op.op_type)
         super().node(op, values)
-
-    def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
-        if not is_literal(op):
-            self._by_onnx.add(op.op_type)
-        return super().evaluate(op, values)
 
     def body(self, graph: Graph, arguments: Sequence[Any], values: Values) -> list[Any]:
         inner = dict(values)

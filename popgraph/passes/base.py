@@ -17,8 +17,12 @@ from popgraph.dialects.registry import IRContext
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target, Tuning
+from popgraph.support.locks import Lock
 from popgraph.support.machine import Machine
 from popgraph.support.warnings import Notice, PopgraphWarning
+
+LOWERING = Lock()
+"""Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
 
 VECTORS = ("vector_bytes", "registers")
 _HOLDERS: dict[str, tuple[str, ...]] = {"target": ("machine", "tuning"), "tuning": ("tuning",)}

@@ -16,7 +16,7 @@ from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.module import print_kernels, program_unit
 from popgraph.backends.c.print.program import comment
 from popgraph.backends.c.run.profile import Profile
-from popgraph.backends.reference import ReferenceExecutable
+from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.builder.pgraph import parse as parse_pgraph
 from popgraph.compiler import for_this_machine, lower, parse_ir
 from popgraph.dialects.check import check_ir

@@ -8,7 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
+from popgraph.backends.reference import evaluate, signature
+from popgraph.backends.reference.executable import ReferenceExecutable
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import BackendError, RunError
 

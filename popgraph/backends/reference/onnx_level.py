@@ -1,4 +1,4 @@
-"""Interprets onnx modules with onnx's reference evaluator, node by node."""
+"""Interprets onnx modules in Python, node by node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.backends.reference.classical import Given, meaning_of
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.evaluation import evaluate_node
+from popgraph.dialects.onnx.evaluation import alone, evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import DEFINITIONS, body_of_call, function_of, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
-from popgraph.dialects.onnx.protos import write_function
+from popgraph.dialects.onnx.schema_inference import ANSWERS
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
@@ -70,7 +69,7 @@ class Interpreter:
         self.store = store
         self.functions = model.functions
         self._draw = draw
-        self._bodies: dict[OnnxOp, Function] = {}
+        self._bodies: dict[tuple[OnnxOp, tuple[Attribute, ...]], Function] = {}
         """What calls run: one copy for each, whose nodes are the same in every turn."""
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -142,8 +141,6 @@ class Interpreter:
             found = self.scan(op, values) if op.since_version > 8 else self.batch(op, values)
         elif op.op_type == "SequenceMap" and op.domain == "":
             found = self.map(op, values)
-        elif (meaning := meaning_of(op)) is not None:
-            found = [meaning(Given(op, self.store), *[values[value] for value in op.operands])]
         elif self._draw is not None and draws(op):
             found = self._draw(op, values)
         else:
@@ -153,9 +150,11 @@ class Interpreter:
                 values[result] = array
 
     def call(self, op: OnnxOp, function: Function, values: Values) -> list[Any]:
-        if op not in self._bodies:
-            self._bodies[op] = body_of_call(function, op)
-        body = self._bodies[op]
+        if (op, ()) not in self._bodies:
+            self._bodies[op, ()] = body_of_call(function, op)
+        return self._called(op, self._bodies[op, ()], values)
+
+    def _called(self, op: OnnxOp, body: Function, values: Values) -> list[Any]:
         inner: Values = dict.fromkeys(body.block.args)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             inner[argument] = None if value is None else values[value]
@@ -293,30 +292,54 @@ class Interpreter:
         return [_stacked(op, column) for column in [*zip(*finals, strict=True), *made]]
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
-        """By onnx's reference, or by the function that defines the operator."""
-        functions = (
-            [write_function(one, self.store) for one in self.functions.values()]
-            if op.regions
-            else []
-        )
+        """By a function of the operator, its lowering, or the function that defines it."""
         try:
-            return evaluate_node(op, values, self.store, self.model.opset_versions, functions)
+            found = evaluate_node(op, values, self.store, self.model.opset_versions)
         except PopgraphError as error:
-            raise RunError(error.what, op.where(), error.hint) from error
+            kind = type(error) if isinstance(error, RunError) else RunError
+            raise kind(error.what, op.where(), error.hint) from error
         except Exception as error:
-            if (body := self.defined(op)) is not None:
-                return self.call(op, body, values)
             raise RunError(
                 f"{op.op_type}-{op.since_version} cannot be computed: {error}",
                 op.where(),
-                "the reference follows onnx.reference, which refuses these inputs",
+                f"its operands are {', '.join(_shown(values[one]) for one in op.operands)}",
             ) from error
+        if found is not None:
+            return found
+        return self._by_definition(op, values)
+
+    def _by_definition(self, op: OnnxOp, values: Values) -> list[Any]:
+        """By the function of its schema, which may depend on the types of the operands."""
+        node = op
+        if isinstance(op, SchemaOp) and not op.regions:
+            operands = [None if one is None else values[one] for one in op.input_values()]
+            _, node = alone(op, operands)
+        types = tuple(value.type for value in node.operands)
+        if (op, types) not in self._bodies:
+            function = self.defined(node)
+            if function is None:
+                raise UnsupportedError(
+                    f"{op.op_type}-{op.since_version} cannot be computed in Python",
+                    op.where(),
+                    "`popgraph ops` lists the operators that can",
+                )
+            if len(self._bodies) >= ANSWERS:
+                self._bodies.clear()
+            self._bodies[op, types] = body_of_call(function, op)
+        return self._called(op, self._bodies[op, types], values)
 
     def defined(self, op: OnnxOp) -> Function | None:
         """The function that the operator's schema defines it by, if any."""
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def _shown(value: Any) -> str:
+    """An operand, as messages name it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype}{list(value.shape)}"
+    return type(value).__name__
 
 
 def draws(op: OnnxOp) -> bool:

@@ -46,10 +46,6 @@ from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 """Finds the body that stands for an operator of another domain."""
 
 
-CLASSICAL = "ai.onnx.ml"
-"""The domain of which onnx's reference means other things than onnxruntime."""
-
-
 _results: dict[InferenceQuery, Sequence[Any]] = {}
 """What nodes compute of small constants: equal layers ask the same, and so does every length."""
 
@@ -232,7 +228,7 @@ class Inference:
     def _follow(self, op: SchemaOp) -> None:
         """Evaluates a node of which every operand is known and every result small."""
         values = self._operands(op)
-        if values is None or not op.has_trait(Pure) or op.domain == CLASSICAL:
+        if values is None or not op.has_trait(Pure):
             return
         for result in op.results:
             shape = static_shape(result.type)
@@ -246,8 +242,8 @@ class Inference:
                     self.changing.add(value)
 
     def _evaluated(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
-        """The results of a node whose operands are known; none where the reference refuses it."""
-        if op.GRAPHS or any(map(_is_large, op.properties.values())):
+        """The results of a node whose operands are known; none if nothing computes them."""
+        if op.GRAPHS or any(map(needs_store, op.properties.values())):
             return self._computed(op, values)
         question = InferenceQuery.about(op, self.known, self.opsets)
         found = _results.get(question)
@@ -260,8 +256,8 @@ class Inference:
 
     def _computed(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
         try:
-            found = evaluate_node(op, values, self.store, self.opsets)
-        except Exception:  # the reference refuses in many ways; then nothing is known
+            found = evaluate_node(op, values, self.store, self.opsets) or ()
+        except Exception:  # NumPy refuses in many ways; then nothing is known
             return ()
         for array in found:
             if isinstance(array, np.ndarray):
@@ -488,7 +484,7 @@ def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
     return tensor_type(type_.element_type, [*shape[:axis], count, *shape[axis:]])
 
 
-def _is_large(attribute: Attribute) -> bool:
+def needs_store(attribute: Attribute) -> bool:
     """Whether only a store may know all that it stands for."""
     if isinstance(attribute, TensorAttr):
         return isinstance(attribute.held, BlobAttr)

@@ -134,11 +134,14 @@ class Constants:
         return op.array(self.store) if is_fixed and not _is_large(op.result) else None
 
     def _evaluated(self, op: SchemaOp, given: dict[SSAValue, Any]) -> list[Array | None]:
-        """What a node makes of constants; nothing if the reference refuses, in its many ways."""
+        """The results of a node on constants; None for each if it refuses them, as NumPy may."""
+        nothing: list[Array | None] = [None] * len(op.results)
         try:
             found = evaluate_node(op, given, self.store, self.model.opset_versions)
         except Exception:
-            return [None] * len(op.results)
+            return nothing
+        if found is None:
+            return nothing
         there = zip(op.output_values(), found, strict=False)
         arrays = [array for value, array in there if value is not None]
         return [

@@ -22,7 +22,7 @@ from popgraph.support.errors import NeedsHostError, TypeMismatchError, Unsupport
 from popgraph.support.shapes import Shape
 
 
-class _Nowhere(Builder):
+class Nowhere(Builder):
     """Within this one, operations stand alone when they are made, for others to place."""
 
     def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
@@ -181,7 +181,7 @@ class Node:
         writer = GraphWriter({"": opset, domain: opset}, self.lowering.weights, name=op_type)
         given: list[SSAValue] = []
         names: list[str | None] = []
-        with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
+        with ImplicitBuilder(Nowhere(InsertPoint.at_end(Block()))):
             for number, one in enumerate(inputs):
                 names.append(None if one is None else f"x{number}")
                 if one is None:

@@ -1,63 +1,22 @@
-"""The meaning of the operators of ai.onnx.ml on strings, dictionaries and lookup tables."""
+"""Evaluates operators of ai.onnx.ml on strings, dictionaries and lookup tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
 
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.evaluation.given import Given, holds_text, plain
+from popgraph.dialects.onnx.evaluation.registry import computes
 from popgraph.dialects.onnx.types import STRING, MapType
-from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError
 
 ML = "ai.onnx.ml"
 FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
 """What CastMap puts where a sparse map has nothing; the text is onnxruntime's."""
-
-
-class Given:
-    """A node's attributes as Python values."""
-
-    def __init__(self, op: OnnxOp, store: WeightStore) -> None:
-        self.op = op
-        self._values = op.attribute_values(store)
-
-    def __getitem__(self, name: str) -> Any:
-        return _plain(self._values[name])
-
-    def many(self, name: str) -> list[Any]:
-        """A list, empty if the node gives none; of a tensor its elements."""
-        found: Any = _plain(self._values.get(name, []))
-        return list(found.reshape(-1)) if isinstance(found, np.ndarray) else list(found)
-
-    def first(self, *names: str) -> tuple[str, list[Any]]:
-        """The first of some lists that the node gives."""
-        for name in names:
-            if found := self.many(name):
-                return name, found
-        return names[-1], []
-
-    def fail(self, what: str, hint: str) -> RunError:
-        return RunError(what, self.op.where(), hint)
-
-
-def _plain(value: object) -> object:
-    """Strings are texts, not bytes."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
-        return np.array([_plain(one) for one in value.reshape(-1)], object).reshape(value.shape)
-    return value
-
-
-Meaning: TypeAlias = Callable[[Given, Any], Any]
 
 
 def _looked_up(
@@ -67,21 +26,18 @@ def _looked_up(
     table: dict[object, Any] = {}
     for key, value in zip(keys, values, strict=True):
         table.setdefault(_key(key), value)
-    found = [table.get(_key(one), default) for one in np.asarray(_plain(x)).reshape(-1).tolist()]
+    found = [table.get(_key(one), default) for one in np.asarray(plain(x)).reshape(-1).tolist()]
     made = np.empty(len(found), dtype)
     made[:] = found
     return made.reshape(np.shape(x))
 
 
 def _key(value: Any) -> object:
-    plain = value.item() if isinstance(value, np.generic) else _plain(value)
-    return "NaN" if isinstance(plain, float) and plain != plain else plain
+    own = value.item() if isinstance(value, np.generic) else plain(value)
+    return "NaN" if isinstance(own, float) and own != own else own
 
 
-def _holds_text(x: Array) -> bool:
-    return np.asarray(x).dtype.kind in "OSU"
-
-
+@computes("LabelEncoder", domain=ML)
 def label_encoder(given: Given, x: Array) -> Array:
     if given.op.since_version == 1:
         classes = given.many("classes_strings")
@@ -114,6 +70,7 @@ def _default(given: Given, kind: str, values: Sequence[Any]) -> tuple[object, An
     return given[f"default_{names[kind]}"], dtypes[kind]
 
 
+@computes("CategoryMapper", domain=ML)
 def category_mapper(given: Given, x: Array) -> Array:
     return _between(given, x, given.many("cats_strings"), given.many("cats_int64s"))
 
@@ -125,20 +82,21 @@ def _between(given: Given, x: Array, strings: Sequence[str], numbers: Sequence[i
             f"{given.op.op_type} has {len(strings)} strings for {len(numbers)} numbers",
             "give every string its number",
         )
-    if _holds_text(x):
+    if holds_text(np.asarray(x)):
         return _looked_up(x, strings, numbers, given["default_int64"], np.int64)
     return _looked_up(x, numbers, strings, given["default_string"], object)
 
 
+@computes("OneHotEncoder", domain=ML)
 def one_hot_encoder(given: Given, x: Array) -> Array:
-    is_text = _holds_text(x)
+    is_text = holds_text(np.asarray(x))
     categories = given.many("cats_strings" if is_text else "cats_int64s")
     if not categories:
         raise given.fail(
             f"OneHotEncoder has no categories of {'strings' if is_text else 'integers'}",
             "`cats_strings` are for strings, `cats_int64s` for numbers",
         )
-    whole = np.asarray(_plain(x)) if is_text else np.asarray(x).astype(np.int64)
+    whole = np.asarray(plain(x)) if is_text else np.asarray(x).astype(np.int64)
     made = np.stack([whole == one for one in categories], axis=-1).astype(np.float32)
     unknown = whole[made.sum(axis=-1) == 0]
     if unknown.size and not given["zeros"]:
@@ -149,6 +107,7 @@ def one_hot_encoder(given: Given, x: Array) -> Array:
     return made
 
 
+@computes("DictVectorizer", domain=ML)
 def dict_vectorizer(given: Given, x: Mapping[Any, Any]) -> Array:
     """The values of a dictionary in the order of a vocabulary, nothing where there is none."""
     _, words = given.first("string_vocabulary", "int64_vocabulary")
@@ -166,10 +125,11 @@ def _values_of(type_: Attribute) -> Any:
     return object if held is None or held == STRING else element_types.from_ir(held).numpy
 
 
+@computes("CastMap", domain=ML)
 def cast_map(given: Given, x: Mapping[int, Any]) -> Array:
     """The values of a dictionary by their keys, without gaps or as far as `max_map`."""
     to = given["cast_to"]
-    cells = {int(key): _cast(_plain(value), to) for key, value in x.items()}
+    cells = {int(key): _cast(plain(value), to) for key, value in x.items()}
     if any(key < 0 for key in cells):
         raise given.fail("CastMap has a negative key", "keys are places, counted from 0")
     if given["map_form"] == "DENSE":
@@ -196,6 +156,7 @@ def _cast(value: Any, to: str) -> object:
     return value if isinstance(value, str) else f"{float(value):f}"
 
 
+@computes("ZipMap", domain=ML)
 def zip_map(given: Given, x: Array) -> list[dict[Any, float]]:
     """A dictionary from labels to numbers for each row."""
     name, labels = given.first("classlabels_strings", "classlabels_int64s")
@@ -206,18 +167,3 @@ def zip_map(given: Given, x: Array) -> list[dict[Any, float]]:
             f"`{name}` has a label for each column",
         )
     return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
-
-
-MEANINGS: dict[str, Meaning] = {
-    "CastMap": cast_map,
-    "CategoryMapper": category_mapper,
-    "DictVectorizer": dict_vectorizer,
-    "LabelEncoder": label_encoder,
-    "OneHotEncoder": one_hot_encoder,
-    "ZipMap": zip_map,
-}
-"""Those of which onnx's reference has none, or another one than onnxruntime."""
-
-
-def meaning_of(op: OnnxOp) -> Meaning | None:
-    return MEANINGS.get(op.op_type) if op.domain == ML else None

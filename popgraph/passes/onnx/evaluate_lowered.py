@@ -1,0 +1,149 @@
+"""Evaluates a node of ONNX by the graphcore operations that it lowers to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from popgraph.dialects.graphcore import CheckIndicesOp
+from popgraph.dialects.graphcore.base import GraphcoreOp
+from popgraph.dialects.graphcore.control import Control, yield_of
+from popgraph.dialects.onnx.evaluation import alone
+from popgraph.dialects.onnx.evaluation.registry import LOWERED
+from popgraph.dialects.onnx.inference import Inference, needs_store
+from popgraph.dialects.onnx.schema_inference import ANSWERS, elements
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.program import ConstantOp, UpdateOp, VariableOp, WeightStore, YieldOp
+from popgraph.passes.base import LOWERING
+from popgraph.passes.onnx.index_bounds import insert_checks
+from popgraph.passes.onnx.to_graphcore.lowering import Lowering
+from popgraph.passes.onnx.to_graphcore.node import Nowhere
+from popgraph.passes.onnx.to_graphcore.registry import is_lowered, structural_operands
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import KNOWN_ELEMENTS
+
+_programs: dict[Hashable, Program] = {}
+"""Lowered nodes: equal ones, of a loop's iterations or of layers, lower once."""
+
+
+def evaluate_lowered(
+    op: SchemaOp, operands: Sequence[Any], store: WeightStore, opsets: Mapping[str, int]
+) -> list[Array | None] | None:
+    """
+    The outputs of a node for these operands; None if its operator has no lowering.
+
+    Indices out of bounds are errors. A node that draws random numbers draws those of a first step.
+    """
+    if not is_lowered(op) or op.regions:
+        return None
+    arrays = [None if one is None else np.asarray(one) for one in operands]
+    with LOWERING:
+        program = _program(op, arrays, store, opsets)
+    with np.errstate(all="ignore"):
+        return program.run(arrays)
+
+
+def _program(
+    op: SchemaOp, arrays: Sequence[Array | None], store: WeightStore, opsets: Mapping[str, int]
+) -> Program:
+    structural = structural_operands(op)
+    known = [one for at, one in enumerate(arrays) if at in structural and one is not None]
+    large = sum(one.size for one in known) > KNOWN_ELEMENTS
+    if large or any(map(needs_store, op.properties.values())):
+        return Program.of(op, arrays, structural, WeightStore(store), opsets)
+    question = (
+        type(op),
+        tuple(op.onnx_attributes().items()),
+        tuple(map(bool, op.output_names)),
+        tuple(
+            None if one is None else elements(one) if at in structural else (one.dtype, one.shape)
+            for at, one in enumerate(arrays)
+        ),
+        tuple(opsets.items()),
+    )
+    found = _programs.get(question)
+    if found is None:
+        found = Program.of(op, arrays, structural, WeightStore(), opsets)
+        if len(_programs) >= ANSWERS:
+            _programs.clear()
+        _programs[question] = found
+    return found
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operations that compute the outputs of a node."""
+
+    block: Block
+    given: Sequence[int]
+    """The operands that are its arguments; the others are constants in it."""
+    outputs: Sequence[SSAValue | None]
+    weights: WeightStore
+
+    @classmethod
+    def of(
+        cls,
+        op: SchemaOp,
+        arrays: Sequence[Array | None],
+        structural: frozenset[int],
+        weights: WeightStore,
+        opsets: Mapping[str, int],
+    ) -> Program:
+        """Lowers a copy of the node; of structural operands, it is for these values alone."""
+        block = Block()
+        with ImplicitBuilder(Nowhere(InsertPoint.at_end(block))):
+            graph, node = alone(op, arrays)
+            insert_checks(node, Inference(opsets, weights))
+        given: list[int] = []
+        values: list[SSAValue] = []
+        types = [argument.type for argument in graph.block.args]
+        there = ((at, one) for at, one in enumerate(arrays) if one is not None)
+        for (at, array), type_ in zip(there, types, strict=True):
+            if at in structural:
+                with ImplicitBuilder(block):
+                    values.append(ConstantOp(weights.attribute(array)).result)
+            else:
+                given.append(at)
+                values.append(block.insert_arg(type_, len(block.args)))
+        lowering = Lowering(weights, training=False, opsets=opsets, home=block, block=block)
+        with ImplicitBuilder(block):
+            found = lowering.place(graph, values)
+        made: dict[SSAValue, SSAValue | None] = dict(zip(node.results, found, strict=True))
+        return cls(block, given, [one and made[one] for one in node.output_values()], weights)
+
+    def run(self, arrays: Sequence[Array | None]) -> list[Array | None]:
+        values = self._run(self.block, [arrays[at] for at in self.given])
+        return [None if one is None else np.array(values[one]) for one in self.outputs]
+
+    def _run(self, block: Block, arrays: Sequence[Any]) -> dict[SSAValue, Array]:
+        values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
+        for op in block.ops:
+            operands = [values[operand] for operand in op.operands]
+            match op:
+                case YieldOp() | UpdateOp():
+                    continue
+                case ConstantOp() | VariableOp():
+                    results: Sequence[Array] = [self.weights.array(op.literal)]
+                case Control():
+                    results = op.execute(self._run_body, *operands)
+                case GraphcoreOp():
+                    if isinstance(op, CheckIndicesOp) and (error := op.error(*operands)):
+                        raise error
+                    results = op.evaluate(*operands)
+                case _:
+                    raise AssertionError(f"{op.name} has no meaning in a node")
+            values.update(zip(op.results, results, strict=True))
+        return values
+
+    def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
+        values = self._run(block, arrays)
+        return [values[value] for value in yield_of(block).values]
+
+
+LOWERED.function = evaluate_lowered
