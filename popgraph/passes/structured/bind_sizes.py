@@ -21,7 +21,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
-from popgraph.passes.structured.analysis.size_flow import SizeFlow, callers, unsized
+from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, unsized
 from popgraph.passes.structured.to_loops import emitter_of, is_nested
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -62,16 +62,31 @@ class BindSizes(Pass):
             _bind(module, graph, flow)
 
     def _check(self, op: Operation, flow: SizeFlow) -> None:
-        """The loops of an operation can end at sizes; copies may go up to some bounds instead."""
+        """
+        The loops of an operation can end at sizes.
+
+        Those that pack may go up to some bounds instead: of a copy, where the caller has no more.
+        """
         if self._ends(op):
             return
-        ends = flow.of(op.source) if isinstance(op, tile.PackOp | tile.UnpackOp) else {}
-        for loops in (*({axis: end} for axis, end in sorted(ends.items())), {}) if ends else ():
-            set_running(op, loops)
-            left = ends.keys() - loops.keys()
-            if all(_has_memory(op.operands[0], axis) for axis in left) and self._ends(op):
+        if isinstance(op, tile.PackOp | tile.UnpackOp):
+            ends = flow.of(op.source)
+            if self._packs(op, ends):
+                return
+            copy = _copy_operand(op, 0)
+            set_running(copy, ends)
+            if self._ends(copy) and self._packs(op, ends):
                 return
         raise unsized("has no loop that can end anywhere", op)
+
+    def _packs(self, op: tile.PackOp | tile.UnpackOp, ends: Ends) -> bool:
+        """Whether some loops end, and there is memory for the others to go up to the bounds."""
+        for loops in (*({axis: end} for axis, end in sorted(ends.items())), {}):
+            set_running(op, loops)
+            left = ends.keys() - loops.keys()
+            if all(_has_memory(op.source, axis) for axis in left) and self._ends(op):
+                return True
+        return False
 
     def _ends(self, op: Operation) -> bool:
         return emitter_of(op, self.target).ends_at_sizes
@@ -161,7 +176,7 @@ def _copy_carried(graph: GraphOp) -> None:
                     _copy_operand(op, number)
 
 
-def _copy_operand(op: Operation, number: int) -> None:
+def _copy_operand(op: Operation, number: int) -> tile.MapOp:
     """Gives an operation a copy of an operand."""
     value = op.operands[number]
     shape = tensor(value).get_shape()
@@ -169,6 +184,7 @@ def _copy_operand(op: Operation, number: int) -> None:
     copy.location = op.location
     Rewriter.insert_op(copy, InsertPoint.before(op))
     op.operands[number] = copy.outputs[0]
+    return copy
 
 
 def _memory_of(value: SSAValue) -> SSAValue:
