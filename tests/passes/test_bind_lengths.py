@@ -93,6 +93,11 @@ graph places(x: f32[L], z: f32[L]) -> y {
     y = ScatterElements([0.0, 0.0, 0.0], Cast(Min(Abs(x), 2.0), to=7), z, reduction="add")
 }
 """,
+    "itself": """
+graph itself(x: f32[L, 24]) -> y {
+    y = Softmax(x @ Transpose(x))
+}
+""",
     "both": """
 graph both(x: f32[N, L, 8], y: f32[N, L, 12]) -> (a, b, c) {
     a = Transpose(x, perm=[0, 2, 1]) @ y
