@@ -286,6 +286,29 @@ def test_sizes_are_followed_into_merged_rows() -> None:
     assert bounds(run) == [{"N": 16}]
 
 
+STEPS = """
+opset 21
+graph steps(x: f32[T, N, 8], lengths: i32[N]) -> (scores, cell) {
+    weight w: f32[1, 24, 8] = glorot_uniform
+    weight r: f32[1, 24, 6] = glorot_uniform
+    weight w2: f32[1, 30, 6] = glorot_uniform
+    weight r2: f32[1, 30, 10] = glorot_uniform
+    weight dense: f32[10, 3] = glorot_uniform
+    (ys, _, cell) = LSTM(x, w, r, _, lengths, hidden_size=6)
+    (zs, _) = GRU(Squeeze(ys, [1]), w2, r2, hidden_size=10)
+    scores = Transpose(Squeeze(zs, [1]), perm=[1, 0, 2]) @ dense
+}
+"""
+
+
+def test_recurrent_layers_run_for_every_number_of_steps() -> None:
+    run = popgraph.compile(STEPS, bounds={"N": 8, "T": 20})
+    for steps, size in ((20, 8), (2, 3), (13, 5), (3, 2), (19, 7)):
+        x = rows(steps, size * 8).reshape(steps, size, 8)
+        assert_right(run, STEPS, x=x, lengths=np.arange(size, dtype=np.int32) % steps + 1)
+    assert bounds(run) == [{"T": 20, "N": 8}]
+
+
 def test_recurrent_layers_run_for_every_batch() -> None:
     run = popgraph.compile(RECURRENT, bounds={"N": 16})
     for size in (16, 1, 2, 7, 13):

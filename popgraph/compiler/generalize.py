@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import compress, product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ from popgraph.dialects.program import (
     graphs_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.control import Looping
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.passes.analysis.replace import replace_op
@@ -88,7 +89,8 @@ def agree(
     """`UnsizedError` unless a module of graphcore is, but for its sizes, that of this number."""
     bounds = [size.bound for size in sizes_of(module)]
     numbers = [number] * len(bounds)
-    Comparison(bounds, numbers, weights, other_weights).of_modules(module, other)
+    compared = Comparison(bounds, numbers, weights, other_weights, joins=True)
+    compared.of_modules(module, other)
 
 
 def prove(
@@ -104,7 +106,7 @@ def prove(
     probes = [*probes_of(bounds).values()]
     comparison = Comparison([*bounds.values()], probes, weights, other_weights)
     comparison.of_modules(module, other)
-    check_flow(module, comparison.ends)
+    check_flow(module, comparison.ends, comparison.trips)
     for graph in callers(module):
         add_size_inputs(graph, sizes_of(module))
         put_counts(graph, comparison.counts, [*bounds])
@@ -123,10 +125,14 @@ class Comparison:
     others: Sequence[int]
     weights: WeightStore
     other_weights: WeightStore
+    joins: bool = False
+    """Whether axes may be products of sizes; canonicalize takes such rows apart later."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
     counts: dict[Operation, set[Power | Index | None]] = field(default_factory=dict)
     """How constants are made of sizes: as one reader has them, and as another does."""
+    trips: dict[Operation, Extent] = field(default_factory=dict)
+    """The loops that run as often as a size says."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     _compared: set[tuple[ConstantOp, ConstantOp]] = field(default_factory=set)
 
@@ -162,6 +168,9 @@ class Comparison:
                 continue
             if isinstance(op, arith.ConstantOp):
                 self._count(op, attribute, its_attribute)
+            elif isinstance(op, Looping) and name == "trips":
+                assert isinstance(other, Looping)
+                (self.trips[op],) = self._shapes((op.turns,), (other.turns,), op).values()
             elif isinstance(attribute, IntsAttr) and _may_differ(op, name):
                 assert isinstance(its_attribute, IntsAttr)
                 self._shapes(attribute.data, its_attribute.data, op)
@@ -201,9 +210,19 @@ class Comparison:
                 for number, (bound, probe) in enumerate(zip(self.bounds, self.others, strict=True))
                 if mine % bound == 0 and mine // bound * probe == its
             ]
-            self._same(bool(ends), op)
-            found[axis] = ends[0]
+            if ends:
+                found[axis] = ends[0]
+            else:
+                self._same(self.joins and self._is_product(mine, its), op)
         return found
+
+    def _is_product(self, mine: int, its: int) -> bool:
+        """Whether a number is a multiple of a product of sizes, which reshapes make of axes."""
+        for chosen in product((False, True), repeat=len(self.bounds)):
+            whole, other = (math.prod(compress(of, chosen)) for of in (self.bounds, self.others))
+            if mine % whole == 0 and mine // whole * other == its:
+                return True
+        return False
 
     def _constants(self, op: ConstantOp, other: ConstantOp) -> None:
         """
@@ -438,7 +457,9 @@ def _powered(
     return ops
 
 
-def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
+def check_flow(
+    module: ModuleOp, ends: Mapping[SSAValue, Ends], trips: Mapping[Operation, Extent]
+) -> None:
     """
     `UnsizedError` unless sizes reach, from the inputs, all that must end at one.
 
@@ -446,6 +467,9 @@ def check_flow(module: ModuleOp, ends: Mapping[SSAValue, Ends]) -> None:
     too much, and wrong only where it is added up, or given to the caller.
     """
     flow = SizeFlow.of_module(module)
+    for op, end in trips.items():
+        if not isinstance(op, CallLoopOp) or flow.trips.get(op) != end:
+            raise _depends(op)
     for value, found in flow.ends.items():
         if not found.items() <= ends.get(value, {}).items():
             raise UnsizedError("a size reaches what does not depend on it", source_of(value))

@@ -61,6 +61,10 @@ def test_nothing_behind_an_array_is_read(name: str, monkeypatch: pytest.MonkeyPa
 PASSED_ON = {
     "a loop": "y = loop i in 0..often with y = x {\n  y = Tanh(y) * 2.0\n }\n",
     "a branch": "y = if often > 1 {\n  y = Tanh(x)\n } else {\n  y = x\n }\n",
+    "rows": (
+        "start = ReduceMax(x, [0], keepdims=0)\n (h, y) = loop row in x with h = start {\n"
+        "  h = Tanh(h + row)\n  y = h * 2.0\n }\n"
+    ),
     "an iteration": "y = loop i in 0..often with y = Tanh(x) {\n  y = x\n }\n",
 }
 

@@ -93,6 +93,19 @@ graph places(x: f32[L], z: f32[L]) -> y {
     y = ScatterElements([0.0, 0.0, 0.0], Cast(Min(Abs(x), 2.0), to=7), z, reduction="add")
 }
 """,
+    "steps": """
+graph steps(x: f32[L, N, 12], z: f32[L, 12]) -> (y, last, outs) {
+    weight w: f32[1, 80, 12] = glorot_uniform
+    weight r: f32[1, 80, 20] = glorot_uniform
+    weight v: f32[12, 12] = glorot_uniform
+    (y, last, _) = LSTM(x, w, r, hidden_size=20)
+    start = ReduceMax(z, [0], keepdims=0)
+    (h, outs) = loop row in z with h = start {
+        h = Tanh(h @ v + row)
+        outs = h * 2.0
+    }
+}
+""",
     "itself": """
 graph itself(x: f32[L, 24]) -> y {
     y = Softmax(x @ Transpose(x))

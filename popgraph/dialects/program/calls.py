@@ -121,6 +121,13 @@ class CallLoopOp(Looping):
 
     def capturing(self, more: Sequence[SSAValue]) -> CallLoopOp:
         """The same loop, with a body that takes `more` behind what it takes."""
+        return self._with(more, self.limit)
+
+    def limited(self, limit: SSAValue) -> CallLoopOp:
+        """The same loop, with no more turns than that."""
+        return self._with((), limit)
+
+    def _with(self, more: Sequence[SSAValue], limit: SSAValue | None) -> CallLoopOp:
         return CallLoopOp(
             self.graph.string_value(),
             [row_type(value) for value in self.stacked],
@@ -129,7 +136,7 @@ class CallLoopOp(Looping):
             scanned=self.scanned,
             captured=[*self.captured, *more],
             go=self.go,
-            limit=self.limit,
+            limit=limit,
             reverse=self.reverse is not None,
         )
 

@@ -49,6 +49,7 @@ class BindSizes(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if not sizes_of(module):
             return
+        _limit(module, SizeFlow.of_module(module))
         for graph in graphs_of(module):
             _copy_carried(graph)
             _copy_returned(graph)
@@ -118,6 +119,18 @@ def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
     for _ in missing:
         graph.block.insert_arg(NUMBER, len(graph.block.args))
     graph.properties["input_names"] = names_attribute(names)
+
+
+def _limit(module: ModuleOp, flow: SizeFlow) -> None:
+    """Gives loops that run as often as a size says this size as their limit."""
+    outermost = callers(module)
+    for op, end in flow.trips.items():
+        graph = op.parent_op()
+        if graph not in outermost:
+            raise unsized("runs as often as a size says, inside of another loop", op)
+        assert isinstance(graph, GraphOp)
+        add_size_inputs(graph, sizes_of(module))
+        replace_op(op, op.limited(graph.inputs[sizes_of(module)[end.size].name]))
 
 
 def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:

@@ -59,6 +59,10 @@ class SizeFlow:
     """Of the sizes, by their numbers."""
     calls: set[Operation] = field(default_factory=set)
     """The loops and branches that a size has reached."""
+    trips: dict[CallLoopOp, Extent] = field(default_factory=dict)
+    """The loops that run as often as a size says."""
+    numbers: list[SSAValue] = field(default_factory=list)
+    """The inputs that hold the sizes, once there are any."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     loops: dict[Operation, Ends] = field(default_factory=dict)
     """The loops of each operation that end at sizes."""
@@ -70,6 +74,8 @@ class SizeFlow:
         flow = SizeFlow({graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
         for graph in callers(module) if bounds else ():
             for number, size in enumerate(sizes_of(module)):
+                if size.name in graph.inputs:
+                    flow.numbers.append(graph.inputs[size.name])
                 for place in size.inputs:
                     if place.tensor not in graph.inputs:
                         raise UnsizedError(f"the program has no input {place.tensor!r}", "")
@@ -271,8 +277,8 @@ class SizeFlow:
             self._note(argument, self.of(value))
         for argument, value in zip(rows, scanned, strict=False):
             if 0 in self.of(value):
-                raise unsized("runs as often as a size says", op)
-            self._note(argument, {axis - 1: end for axis, end in self.of(value).items()})
+                self._count(op, self.of(value)[0])
+            self._note(argument, {axis - 1: end for axis, end in self.of(value).items() if axis})
         arguments = arguments[: len(carried)]
         self._give(arguments, carried, op)
         while True:  # An iteration carries on what the one before made.
@@ -284,7 +290,19 @@ class SizeFlow:
                 break
         self._give(op.finals, arguments, op)
         for stacked, row in zip(op.stacked, made[len(carried) :], strict=True):
-            self._note(stacked, {axis + 1: end for axis, end in self.of(row).items()})
+            ends = {axis + 1: end for axis, end in self.of(row).items()}
+            if op in self.trips:
+                ends[0] = self.trips[op]
+            self._note(stacked, ends)
+
+    def _count(self, op: CallLoopOp, end: Extent) -> None:
+        """A loop over the rows of a tensor ends with them."""
+        if op.reverse is not None:
+            raise unsized("begins with the last row of a size", op)
+        if end.factor > 1 or (op.limit is not None and op.limit not in self.numbers):
+            raise unsized("ends at a size, or before", op)
+        if self.trips.setdefault(op, end) != end:
+            raise unsized("joins two sizes in one loop", op)
 
     def _give(self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation) -> None:
         """Values become others, which end wherever one of the values that they can be ends."""
