@@ -32,7 +32,7 @@ MANY_VALUES = 32
 MANY_SIZES = 16
 """After so many sizes of one dimension, too."""
 MOST_ROUTES = 256
-"""For so many combinations of shapes it is remembered which program serves them."""
+"""The most combinations of shapes whose program is remembered."""
 
 FARTHEST = 16
 """A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
@@ -260,7 +260,7 @@ class OpenModel:
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
         self._routes: dict[tuple[Shape, ...], tuple[Signature, Executable]] = {}
-        """Which of them serves inputs of these shapes, where these alone decide."""
+        """The program that serves inputs of these shapes, if these alone decide."""
         self._last_used: Executable | None = None
         self._undecided: dict[Signature, tuple[str, ...]] = {}
         """Which branching inputs are structural after all, for calls of these signatures."""
@@ -380,7 +380,7 @@ class OpenModel:
             return program
 
     def _serving(self, call: Call) -> Signature | None:
-        """Which program it is; None if there is none."""
+        """The signature of the program; None if there is none."""
         if call.signature in self._programs:
             return call.signature
         values = call.signature[1]

@@ -126,11 +126,11 @@ class Comparison:
     weights: WeightStore
     other_weights: WeightStore
     joins: bool = False
-    """Whether axes may be products of sizes; canonicalize takes such rows apart later."""
+    """Whether axes may be products of sizes; canonicalize separates such rows later."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
     counts: dict[Operation, set[Power | Index | None]] = field(default_factory=dict)
-    """How constants are made of sizes: as one reader has them, and as another does."""
+    """The forms of constants that are made of sizes: one for each reader's."""
     trips: dict[Operation, Extent] = field(default_factory=dict)
     """The loops that run as often as a size says."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -313,7 +313,7 @@ class Index:
 
 
 Counts: TypeAlias = Mapping[Operation, Collection[Power | Index | None]]
-"""How readers of each constant have it: made of sizes, or (None) as it is."""
+"""The forms of each constant by its readers: made of sizes, or (None) a number."""
 
 
 def _is_one_number(array: Array) -> bool:

@@ -154,7 +154,7 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
 
 
 def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
-    """Where the axes of each result end, of those that loops which end at sizes go along."""
+    """The end of each axis of the results along which a loop ends at a size."""
     ends = running_of(op)
     if isinstance(op, tile.NestOp):
         last = [value.owner for value in op.yielded]

@@ -124,7 +124,7 @@ class CallLoopOp(Looping):
         return self._with(more, self.limit)
 
     def limited(self, limit: SSAValue) -> CallLoopOp:
-        """The same loop, with no more turns than that."""
+        """The same loop, with no more iterations than `limit`."""
         return self._with((), limit)
 
     def _with(self, more: Sequence[SSAValue], limit: SSAValue | None) -> CallLoopOp:

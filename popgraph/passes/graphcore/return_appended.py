@@ -1,4 +1,4 @@
-"""Returns what is appended to caches, instead of caches with it."""
+"""Returns the rows that are appended to caches, instead of the whole caches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReturnAppended(Pass):
 
 
 def appended(value: SSAValue) -> SSAValue:
-    """What follows an input of the program in a value; the value if it does not begin with one."""
+    """The part of a value after an input of the program; the value if it does not begin with one."""
     op = value.owner
     if isinstance(op, ConcatOp) and len(op.xs) == 2 and isinstance(op.xs[0].owner, Block):
         return op.xs[1]

@@ -170,7 +170,7 @@ def _copy_returned(graph: GraphOp) -> None:
 
 def _has_memory(value: SSAValue, axis: int) -> bool:
     """
-    Whether there is memory behind the end of an axis, whatever it holds.
+    Whether there is memory after the end of an axis, whatever it holds.
 
     Arrays of the caller end there, unless they were copied: see `SizedExecutable`.
     """

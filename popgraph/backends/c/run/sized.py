@@ -83,11 +83,11 @@ class SizedExecutable(CExecutable):
             del self.inputs[size.name]
         slots = [*table.named("input").values(), *table.named("output").values()]
         self._own = [(slot, self._pointers[slot]) for slot in slots]
-        """Where the memory of inputs and outputs is that is no array of the caller's."""
+        """The addresses of this program's own memory for inputs and outputs."""
         self._known: dict[tuple[Shape, ...], Fronts] = {}
-        """Those of inputs of these shapes."""
+        """The fronts for inputs of these shapes."""
         self._fronts = Fronts((), {}, {}, {}, [])
-        """Those of the last run."""
+        """The fronts of the last run."""
         self._turn_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:

@@ -329,7 +329,7 @@ class SizeFlow:
 
 
 def read_by(op: tile.Nested | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
-    """What the loops of an operation read, and by which maps; tables by none."""
+    """The tensors that the loops of an operation read, with their maps; tables have none."""
     if isinstance(op, tile.ScatterOp):
         return list(zip(op.inputs, op.input_maps, strict=True))
     return list(readings(op))
@@ -346,7 +346,7 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
     """
     The loops along which elements of a table are looked up, one after the other.
 
-    An index from data is below the size: what it is clamped by ends there, too.
+    An index from data is below the size, because its clamp ends at the size, too.
     """
     assert isinstance(op, tile.MapOp)
     arguments = op.body.block.args[len(op.inputs) :]

@@ -37,7 +37,7 @@ class ContractionLoops:
     has_fixed_results: bool
     """Whether a result has a layout: then the loops over results stay, also those of one step."""
     running: frozenset[int] = frozenset()
-    """Those that end at a size of the call."""
+    """The loops that end at a size of the call."""
 
     @staticmethod
     def of(op: tile.ContractOp, running: Iterable[int] = ()) -> ContractionLoops:

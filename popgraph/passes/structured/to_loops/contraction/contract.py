@@ -109,7 +109,7 @@ class ContractLoops(Emitter):
         )
 
     def _running(self) -> dict[int, Extent]:
-        """Where loops end, as they are numbered once panels have a loop of their own."""
+        """The ends of loops, numbered with a loop over panels."""
         return {dim + (dim > self.panel): end for dim, end in self.running.items()}
 
     def _panels(self) -> Group:

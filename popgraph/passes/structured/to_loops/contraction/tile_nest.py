@@ -181,7 +181,7 @@ class TileNest:
         self._each_panel(part, lower, part.upper, groups, emit)
 
     def _running_panels(self, part: Span, whole: Sequence[Column], emit: EmitColumns) -> None:
-        """Panels of which only a call says how many lanes they have together."""
+        """Panels whose number of lanes comes with a call."""
         writer, nr, panels = self.point.writer, self.schedule.nr, self.loops.panels
         assert panels.running is not None and not part.base.terms
         end = writer.times(writer.sizes[panels.running.size], panels.running.factor)
@@ -195,7 +195,7 @@ class TileNest:
             self._lanes(writer.once(arith.SubiOp(end, before)), emit)
 
     def _lanes(self, count: SSAValue, emit: EmitColumns) -> None:
-        """So many lanes of a panel: by vectors, by those of a quarter, and one by one."""
+        """The first lanes of a panel: by vectors, by quarters of vectors, and one by one."""
         writer, lane = self.point.writer, self.loops.panels.last + 1
         lanes = self.schedule.lanes.data
         lower: Bound = 0

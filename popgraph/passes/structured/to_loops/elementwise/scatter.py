@@ -64,7 +64,7 @@ class ScatterLoops(Emitter):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Of the rows of the result that end at a size, none behind it is started."""
+        """Rows of the result after a size are not started."""
         rows = self._running_rows
         return not rows or (self.loops is not None and rows == [0])
 

@@ -199,7 +199,7 @@ def _end(writer: Writer, group: Group, sizes: Mapping[int, SSAValue]) -> Bound:
 
 
 def ceiling(writer: Writer, number: SSAValue, by: int) -> SSAValue:
-    """How many times `by` a number fits, rounded up."""
+    """A number divided by `by`, rounded up."""
     padded = writer.value(Index.of(number, constant=by - 1))
     return writer.once(arith.DivSIOp(padded, writer.constant(by)))
 

@@ -51,7 +51,7 @@ class Emitter(ABC):
     groups: Sequence[Group] = ()
     """The loops that a cut counts, outermost first."""
     inner: Sequence[Group] = ()
-    """The loops that every chunk runs: those that add up."""
+    """The loops that add up, which every chunk runs."""
     values: Sequence[SSAValue] = ()
     """The tensors whose traffic decides how threads share the loops; the results are last."""
     forms: Sequence[Linear] = ()
