@@ -38,7 +38,7 @@ class ReturnAppended(Pass):
 
 
 def appended(value: SSAValue) -> SSAValue:
-    """The part of a value after an input of the program; the value if it does not begin with one."""
+    """The part of a value after an input of the program; all of it if none is in front."""
     op = value.owner
     if isinstance(op, ConcatOp) and len(op.xs) == 2 and isinstance(op.xs[0].owner, Block):
         return op.xs[1]
