@@ -13,7 +13,7 @@ from popgraph.support.errors import ArgumentError
 
 PUBLIC = {
     name: value
-    for name in popgraph._HOMES
+    for name in dir(popgraph)
     if inspect.isfunction(value := getattr(popgraph, name))
     and any(one.kind == one.KEYWORD_ONLY for one in inspect.signature(value).parameters.values())
 }

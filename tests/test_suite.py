@@ -47,6 +47,7 @@ PRIVATE = {
     "_customTransformApplierSettings": "of PopART: by this name its programs set transforms",
     "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
     "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: what straight-through gradients are",
+    "_run": "of onnx: what its reference calls to compute an operator, which tests replace",
     "_runs": "the cycles of an IPU are modelled without a run, which this says there was",
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,

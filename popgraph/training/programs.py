@@ -21,7 +21,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.engine.accumulation import AccumulatingRequest
 from popgraph.engine.plan import MicroBatch, StepPlan
 from popgraph.engine.replicas import run_all
-from popgraph.open_model import Call
+from popgraph.open_model import Call, ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.options import Options
@@ -135,6 +135,11 @@ class Steps:
         self._runner = request.runner()
         self.executable = self._program(given)
         self.driver = Driver.of(task, self.executable)
+
+    @property
+    def programs(self) -> list[ProgramRange]:
+        """The programs that were made, and the sizes that each is for."""
+        return self._runner.programs
 
     def _program(self, inputs: Mapping[str, Array]) -> Executable:
         return self._runner.program(inputs)

@@ -17,6 +17,7 @@ from popgraph.compiler.saving import check_kind, save_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.engine.plan import StepPlan
+from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
@@ -333,6 +334,11 @@ class Trainer:
     def layers(self) -> tuple[Layer, ...]:
         """How large each weight is now, and its gradient on the batch of the last step."""
         return self._check(self._micro_batch).layers
+
+    @property
+    def programs(self) -> list[ProgramRange]:
+        """The programs of steps, and the sizes of batches that each runs for."""
+        return [] if self._steps is None else self._steps.programs
 
     def weights(self) -> Mapping[str, Array]:
         """The weights of the model, as they are now."""

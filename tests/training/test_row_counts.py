@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -78,20 +79,16 @@ def batches(name: str) -> list[dict[str, Array]]:
     ]
 
 
-def trained(name: str, **options: Any) -> tuple[list[Array], dict[str, Array], Trainer]:
+def trained(name: str, **options: Any) -> tuple[Array, Mapping[str, Array], Trainer]:
     """The losses of one step on each batch, and the weights after them."""
     trainer = Trainer(MODELS[name], "loss", **{"optimizer": "SGD(0.1)", **options})
-    trainer.prepare(batches(name)[0])
-    steps = trainer._steps
-    assert steps is not None
-    losses = [steps.run(batch)["loss"] for batch in batches(name)]
-    return losses, steps.read(), trainer
+    history = trainer.fit(batches(name), epochs=1)
+    return np.array([row["loss"] for row in history.steps]), trainer.weights(), trainer
 
 
 def bounds(trainer: Trainer) -> list[dict[str, int]]:
     """Of the programs of a training, up to how many rows each runs."""
-    assert trainer._steps is not None
-    return [dict(one.bounds) for one in trainer._steps._runner.programs]
+    return [dict(one.bounds) for one in trainer.programs]
 
 
 @pytest.mark.budget(30)
@@ -112,9 +109,6 @@ def test_steps_on_any_number_of_rows_are_those_of_the_reference(name: str, chose
 def test_a_batch_of_one_row_has_a_program_of_its_own() -> None:
     trainer = Trainer(MODELS["mlp"], "loss", popgraph.SGD(0.1))
     data = batches("mlp")
-    trainer.prepare(data[0])
-    steps = trainer._steps
-    assert steps is not None
-    for batch in (data[0], data[1], {name: array[:1] for name, array in data[2].items()}):
-        assert np.isfinite(steps.run(batch)["loss"])
+    one = {name: array[:1] for name, array in data[2].items()}
+    trainer.fit([data[0], data[1], one], epochs=1)
     assert bounds(trainer) == [{}, {"N": 16}, {}]
