@@ -251,8 +251,9 @@ class TileNest:
         """
         Writes the loops over rows whose number comes with a call.
 
-        The rows after the last full block go in blocks of half as many, and so on down to one:
-        code for log2(mr) sizes of blocks, where a block of each size would need mr.
+        The rows after the last full block go in blocks of powers of two, the largest first: code
+        for log2(mr) sizes of blocks, where a block of each size would need mr. Sizes are mostly
+        multiples of small powers of two: after 4 blocks of 14, 64 rows need one of 8.
         """
         writer, size = self.point.writer, max(1, self.schedule.mr.data // across)
         lower: Bound = part.lower
@@ -261,7 +262,7 @@ class TileNest:
             with writer.loop(lower, upper, size) as loop:
                 self.point.bind(group, part.base + Index.of(loop.counter))
                 emit(size * across, Index.of(loop.counter, across))
-            lower, size = upper, size // 2
+            lower, size = upper, (1 << (size - 1).bit_length()) // 2
 
 
 def rows_of(groups: Sequence[Group]) -> int:
