@@ -215,6 +215,7 @@ BY_SIZE = {
 """,
     "a choice": "    y = Where(Shape(x)[0] > 40, x, x * 3.0)\n",
     "a choice for one row": "    y = Where(Shape(x)[0] > 1, x, x * 3.0)\n",
+    "some sizes alone": ("    n = Shape(x)[0]\n    y = Where(And(n > 10, n < 40), x, x * 3.0)\n"),
     "even rows": "    y = Where(Mod(Shape(x)[0], 2) == 0, x, x * 3.0)\n",
     "the first rows": "    y = x[:5] + 1.0\n",
     "at most some rows": "    y = Slice(x, [0], Min(Shape(x)[0:1], [10]), [0]) * 2.0\n",

@@ -83,6 +83,15 @@ def probes_of(bounds: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
+def between(bound: int) -> tuple[int, ...]:
+    """
+    More sizes for a model that compares numbers of its shapes: powers of two below the bound.
+
+    What a model does only for sizes between two numbers shows if one is twice the other.
+    """
+    return tuple(1 << by for by in range(2, (bound - 1).bit_length()))
+
+
 def agree(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore, number: int
 ) -> None:

@@ -14,7 +14,15 @@ from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
-from popgraph.compiler.generalize import GRAPHCORE, SMALL, STRUCTURED, agree, probes_of, prove
+from popgraph.compiler.generalize import (
+    GRAPHCORE,
+    SMALL,
+    STRUCTURED,
+    agree,
+    between,
+    probes_of,
+    prove,
+)
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
@@ -32,6 +40,7 @@ from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.share_nodes import share_nodes
+from popgraph.passes.onnx.size_decisions import sizes_decide
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
@@ -333,25 +342,19 @@ class BuildRequest:
     def _prove(self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]) -> None:
         """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""
         sizes, weights = sizes_of(self.module), self.compilation.weights
-
-        def probed(numbers: Mapping[str, int]) -> BuildRequest:
-            """Has sizes, too: passes look whether a module has."""
-            other = probe(numbers)
-            own = [replace(size, bound=numbers[size.name]) for size in sizes]
-            set_sizes(other.module, own)
-            return other
-
+        largest = max(size.bound for size in sizes)
+        more = between(largest) if sizes_decide(self.module) else ()
         self._until(GRAPHCORE, options)
-        for number in SMALL:
+        for number in (*more, *SMALL):
             try:
-                other = probed({size.name: number for size in sizes})
+                other = probe({size.name: number for size in sizes})
                 other._until(GRAPHCORE, options)
                 agree(self.module, weights, other.module, other.compilation.weights, number)
             except PopgraphError:
                 if number > 1:
                     raise
                 set_sizes(self.module, [replace(size, least=2) for size in sizes])
-        other = probed(probes_of({size.name: size.bound for size in sizes}))
+        other = probe(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
             one._until(STRUCTURED, options)
         prove(self.module, weights, other.module, other.compilation.weights)
