@@ -271,8 +271,7 @@ class BuildRequest:
 
         def probe(numbers: Mapping[str, int]) -> BuildRequest:
             others = with_sizes(shapes, call.sizes, numbers)
-            sizes = tuple(replace(size, bound=numbers[size.name]) for size in call.sizes)
-            return self.specialised(replace(call, shapes=others, sizes=sizes))
+            return self.specialised(replace(call, shapes=others, sizes=()))
 
         return replace(made, probe=probe)
 
@@ -344,17 +343,25 @@ class BuildRequest:
         sizes, weights = sizes_of(self.module), self.compilation.weights
         largest = max(size.bound for size in sizes)
         more = between(largest) if sizes_decide(self.module) else ()
+
+        def probed(numbers: Mapping[str, int]) -> BuildRequest:
+            """Has sizes, too: passes look whether a module has."""
+            other = probe(numbers)
+            own = [replace(size, bound=numbers[size.name]) for size in sizes]
+            set_sizes(other.module, own)
+            return other
+
         self._until(GRAPHCORE, options)
         for number in (*more, *SMALL):
             try:
-                other = probe({size.name: number for size in sizes})
+                other = probed({size.name: number for size in sizes})
                 other._until(GRAPHCORE, options)
                 agree(self.module, weights, other.module, other.compilation.weights, number)
             except PopgraphError:
                 if number > 1:
                     raise
                 set_sizes(self.module, [replace(size, least=2) for size in sizes])
-        other = probe(probes_of({size.name: size.bound for size in sizes}))
+        other = probed(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
             one._until(STRUCTURED, options)
         prove(self.module, weights, other.module, other.compilation.weights)
