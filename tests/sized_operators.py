@@ -35,9 +35,9 @@ built twice, for a machine with AVX2, with one open dimension:
 
 *yes* means one program for every size; *from 2*, that one row has a program of its own. Otherwise
 the table says what makes the size a part of the program's structure. An empty cell means that the
-operator has no such dimension. *Along it* is the same operator along the open dimension. What
-Python computes (sequences, strings, results whose size data decide) has programs for the parts
-before and after it.
+operator has no such dimension. *Along it* is the same operator along the open dimension. A
+model has programs for the parts before and after what Python computes (sequences, strings), and
+after results whose size data decide (NonZero).
 """
 RECORD = Path(__file__).parent.parent / "docs" / "operators.json"
 BOUND, ROWS, LENGTH = 24, 2, 6

@@ -199,7 +199,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "structural_inputs": "to_graphcore",
         "normalize": "enclose_gradients index_bounds infer_shapes to_graphcore",
         "share_nodes": "",
-        "size_decisions": "",
+        "size_decisions": "partition",
         "operator_ways": "partition to_graphcore",
         "without_gradient": "operator_ways",
         "diagnose": "enclose_gradients infer_shapes partition to_graphcore structural_inputs "

@@ -310,6 +310,27 @@ def test_recurrent_layers_run_for_every_number_of_steps() -> None:
     assert bounds(run) == [{"T": 20, "N": 8}]
 
 
+JOINED = """
+opset 21
+graph joined(x: f32[N, L, 8]) -> (outs, h) {
+    weight w: f32[8, 8] = glorot_uniform
+    flat = Reshape(x, [-1, 8])
+    start = ReduceMax(flat, [0], keepdims=0)
+    (h, outs) = loop row in flat with h = start {
+        h = Tanh(h @ w + row)
+        outs = h * 2.0
+    }
+}
+"""
+
+
+def test_a_loop_over_the_product_of_two_sizes_has_a_program_for_each() -> None:
+    run = popgraph.compile(JOINED, bounds={"N": 4, "L": 6})
+    for size, length in ((4, 6), (3, 5)):
+        assert_right(run, JOINED, x=rows(size, length * 8).reshape(size, length, 8))
+    assert bounds(run) == [{}, {}]
+
+
 def test_recurrent_layers_run_for_every_batch() -> None:
     run = popgraph.compile(RECURRENT, bounds={"N": 16})
     for size in (16, 1, 2, 7, 13):
@@ -404,6 +425,15 @@ def test_wrong_bounds(given: dict[str, int], said: str) -> None:
 def test_a_model_without_unknown_dimensions_has_no_bounds() -> None:
     with pytest.raises(RunError, match="its unknown dimensions: none"):
         popgraph.compile(MLP.replace("N", "3"), bounds={"N": 3})
+
+
+def test_print_proves_means_at_a_power_of_two(tmp_path: Path) -> None:
+    """Divisions by powers of two become products, but not where the number may be a size."""
+    file = tmp_path / "means.pgraph"
+    file.write_text("opset 21\ngraph means(x: f32[N, 8]) -> y {\n y = Mean(x, ReduceMean(x))\n}\n")
+    shown = CliRunner().invoke(app, ["print", str(file), "--at", "structured", "--dim", "N=..8"])
+    assert shown.exit_code == 0, shown.output
+    assert "#tile.running<loop 0 to 1 of size 0>" in shown.output
 
 
 def test_print_shows_where_loops_end(tmp_path: Path) -> None:

@@ -138,8 +138,8 @@ class Comparison:
     """Whether axes may be products of sizes; canonicalize separates such rows later."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
-    counts: dict[Operation, set[Power | Index | None]] = field(default_factory=dict)
-    """The forms of constants that are made of sizes: one for each reader's."""
+    counts: dict[Operation, set[Power | LastIndex | None]] = field(default_factory=dict)
+    """The forms of each constant by its readers: made of sizes, or (None) a number."""
     trips: dict[Operation, Extent] = field(default_factory=dict)
     """The loops that run as often as a size says."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -179,7 +179,9 @@ class Comparison:
                 self._count(op, attribute, its_attribute)
             elif isinstance(op, Looping) and name == "trips":
                 assert isinstance(other, Looping)
-                (self.trips[op],) = self._shapes((op.turns,), (other.turns,), op).values()
+                ends = self._shapes((op.turns,), (other.turns,), op)
+                if ends:  # None where the number is a product of sizes.
+                    self.trips[op] = ends[0]
             elif isinstance(attribute, IntsAttr) and _may_differ(op, name):
                 assert isinstance(its_attribute, IntsAttr)
                 self._shapes(attribute.data, its_attribute.data, op)
@@ -263,26 +265,21 @@ class Comparison:
 
     def _number(self, op: Operation, mine: Scalar, its: Scalar) -> None:
         """Notes how a number is made of sizes, if it is."""
-        found: Power | Index | None = None
+        found: Power | LastIndex | None = None
         if mine.tobytes() != its.tobytes():
-            found = self._index(mine, its) or self._power(mine, its)
+            found = self._last_index(mine, its) or self._power(mine, its)
             self._same(found is not None, op)
         self.counts.setdefault(op, set()).add(found)
 
-    def _index(self, mine: Scalar, its: Scalar) -> Index | None:
-        """A multiple of a size, or the last index before it."""
+    def _last_index(self, mine: Scalar, its: Scalar) -> LastIndex | None:
+        """The last index before a multiple of a size, by which indices are clamped."""
         if mine.dtype != np.int64:
             return None
-        return next(
-            (
-                Index(Extent(number, (int(mine) + less) // bound), less)
-                for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True))
-                for less in (0, 1)
-                if (int(mine) + less) % bound == 0 < int(mine) + less
-                and (int(mine) + less) // bound * other - less == int(its)
-            ),
-            None,
-        )
+        count = int(mine) + 1
+        for number, (bound, other) in enumerate(zip(self.bounds, self.others, strict=True)):
+            if count % bound == 0 < count and count // bound * other == int(its) + 1:
+                return LastIndex(Extent(number, count // bound))
+        return None
 
     def _power(self, mine: Scalar, its: Scalar) -> Power | None:
         """A number times sizes, or divided by them; of integers, a product."""
@@ -314,15 +311,10 @@ class Power:
 
 
 @dataclass(frozen=True)
-class Index:
-    """An integer: what a multiple of a size is, less so many."""
+class LastIndex:
+    """The last index of an axis that ends at a size."""
 
     end: Extent
-    less: int
-
-
-Counts: TypeAlias = Mapping[Operation, Collection[Power | Index | None]]
-"""The forms of each constant by its readers: made of sizes, or (None) a number."""
 
 
 def _is_one_number(array: Array) -> bool:
@@ -351,7 +343,7 @@ def _powers(
 
 def put_counts(
     graph: GraphOp,
-    counts: Mapping[Operation, Collection[Power | Index | None]],
+    counts: Mapping[Operation, Collection[Power | LastIndex | None]],
     names: Sequence[str],
 ) -> None:
     """Computes numbers from the sizes of the call where constants hold them for the bounds."""
@@ -366,11 +358,11 @@ def put_counts(
         assert user is not None
         kind = op.results[0].type
         kind = kind.element_type if isinstance(kind, TensorType) else kind
-        if isinstance(count, Index):
-            number = _index(count, sizes)
+        if isinstance(count, LastIndex):
+            number = _last_index(count.end, sizes)
         else:
             assert count is not None
-            number = _computed(count, sizes, TensorType(kind, ()))
+            number = _computed(count, sizes, kind)
         block = user.parent_block()
         assert block is not None
         block.insert_op_before(number, user)
@@ -410,34 +402,32 @@ def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAV
     replace_op(user, made)
 
 
-def _index(count: Index, sizes: Sequence[SSAValue]) -> tile.MapOp:
-    """The number that a size makes, a scalar."""
+def _last_index(end: Extent, sizes: Sequence[SSAValue]) -> tile.MapOp:
+    """The last index before an end, a scalar."""
     block = Block(arg_types=[i64])
-    factor = arith.ConstantOp.from_int_and_width(count.end.factor, 64)
+    factor = arith.ConstantOp.from_int_and_width(end.factor, 64)
     whole = arith.MuliOp(block.args[0], factor)
-    less = arith.ConstantOp.from_int_and_width(count.less, 64)
-    made = arith.SubiOp(whole, less)
-    block.add_ops([factor, whole, less, made, tile.YieldOp(made.result)])
-    return tile.MapOp([sizes[count.end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
+    one = arith.ConstantOp.from_int_and_width(1, 64)
+    last = arith.SubiOp(whole, one)
+    block.add_ops([factor, whole, one, last, tile.YieldOp(last.result)])
+    return tile.MapOp([sizes[end.size]], [AffineMap(0, 0, ())], [], Region(block), [i64])
 
 
-def _computed(power: Power, sizes: Sequence[SSAValue], type_: TensorType[Attribute]) -> tile.MapOp:
-    """The number that some sizes make, a tensor of one element."""
+def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
+    """The number that some sizes make, a scalar."""
     used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
     block = Block(arg_types=[i64] * len(used))
-    kind, shape = type_.element_type, type_.get_shape()
-    write = _counted if isinstance(kind, IntegerType) else _powered
-    ops = write(power, block, [by for _, by in used], kind)
+    if isinstance(kind, IntegerType):
+        ops = _counted(power, block, kind)
+    else:
+        ops = _powered(power, block, [by for _, by in used], kind)
     block.add_ops([*ops, tile.YieldOp(ops[-1])])
-    maps = [AffineMap(len(shape), 0, ())] * len(used)
-    return tile.MapOp([size for size, _ in used], maps, shape, Region(block), [kind])
+    maps = [AffineMap(0, 0, ())] * len(used)
+    return tile.MapOp([size for size, _ in used], maps, [], Region(block), [kind])
 
 
-def _counted(
-    power: Power, block: Block, exponents: Sequence[int], kind: Attribute
-) -> list[Operation]:
+def _counted(power: Power, block: Block, kind: IntegerType) -> list[Operation]:
     """A product of sizes in the arithmetic of 64 bits, which wraps as that of fewer does."""
-    assert isinstance(kind, IntegerType)
     ops: list[Operation] = [arith.ConstantOp(IntegerAttr(int(power.factor), i64))]
     for argument in block.args:
         ops.append(arith.MuliOp(ops[-1].results[0], argument))

@@ -148,7 +148,7 @@ class BuildRequest:
 
     @property
     def runs_to_sizes(self) -> bool:
-        """Whether programs may be made that are one for many sizes; gradients add up a batch."""
+        """Whether programs may be made that are one for many sizes."""
         return self._backend.runs_to_sizes and self.backlog is None
 
     @property

@@ -48,8 +48,8 @@ class Options:
     extra_outputs: tuple[str, ...] = ()
     """Inner tensors, inputs or weights that are to be outputs as well."""
     appended: bool = False
-    """Outputs that are an input with more after it give only what is after it. Whoever calls the
-    program has the input, such as a decoder's cache, and writes the rest in place."""
+    """Outputs that begin with an input give only the rest. The caller has the input, such as the
+    cache of a decoder, and writes the rest after it in place."""
     replicas: Replication | None = None
     """The replicas that one program is to be, whose collectives are within it; None: one."""
     machine: Machine | None = None

@@ -82,7 +82,7 @@ class Names:
 
 
 def names_arguments(function: _Function) -> _Function:
-    """Errors for unknown names of arguments list those that the function has."""
+    """Errors for unknown names of arguments list the names that the function has."""
     taken = signature(function)
 
     @wraps(function)

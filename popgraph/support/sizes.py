@@ -31,7 +31,7 @@ class Size:
 
     @staticmethod
     def of_row(row: Mapping[str, Any]) -> Size:
-        """The size that `asdict` took apart, perhaps by way of JSON."""
+        """The size of which `asdict` made this, perhaps by way of JSON."""
         places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
         return Size(row["name"], row["bound"], **places, least=row["least"])
 

@@ -150,7 +150,7 @@ def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilatio
 
 
 def inputs_of(text: str, call: Mapping[str, int]) -> dict[str, Array]:
-    """Numbers up to the sizes, and behind them what must not be read."""
+    """Numbers up to the sizes, and NaN after them, which must not be read."""
     module, compilation = load(text)
     specialise(module, compilation, {name: BOUNDS[name] for name in names_in(text)})
     found = {}
@@ -173,7 +173,7 @@ def front_of(text: str, name: str, call: Mapping[str, int]) -> tuple[slice, ...]
 
 
 def exact(text: str, call: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What the model of just these sizes computes."""
+    """The outputs of the model of just these sizes."""
     module, compilation = load(text)
     specialise(module, compilation, {name: call[name] for name in names_in(text)})
     lower(module, compilation, level="graphcore")

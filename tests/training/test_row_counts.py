@@ -87,7 +87,7 @@ def trained(name: str, **options: Any) -> tuple[Array, Mapping[str, Array], Trai
 
 
 def bounds(trainer: Trainer) -> list[dict[str, int]]:
-    """Of the programs of a training, up to how many rows each runs."""
+    """The largest number of rows of each program of a training."""
     return [dict(one.bounds) for one in trainer.programs]
 
 

@@ -300,7 +300,7 @@ def _piece(
     made_here = {value for op in nodes for value in op.results}
     outside = [value for op in nodes for value in read_by(op) if value not in made_here]
     read = list(dict.fromkeys([*arguments, *outside]))
-    literals = [value for value in read if _is_literal_value(value)]
+    literals = [value for value in read if is_literal_value(value)]
     inputs = [value for value in read if value not in literals]
     block = Block(arg_types=[value.type for value in inputs])
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
@@ -373,7 +373,8 @@ def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Piec
     return made
 
 
-def _is_literal_value(value: SSAValue) -> bool:
+def is_literal_value(value: SSAValue) -> bool:
+    """Whether a value is that of a literal."""
     return isinstance(value.owner, Operation) and is_literal(value.owner)
 
 

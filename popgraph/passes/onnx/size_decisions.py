@@ -5,8 +5,9 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.passes.onnx.partition import is_literal_value
 
 READS_SHAPES = frozenset({"Shape", "Size"})
 DECIDES = frozenset(
@@ -34,16 +35,9 @@ def sizes_decide(module: ModuleOp) -> bool:
         read = [value for value in op.operands if value in made]
         if op.op_type in FILLS or (op.op_type in REPEATS and op.operands[0] not in made):
             continue
-        if op.op_type in DECIDES and read:
-            return True
-        known = all(value in made or _is_constant(value) for value in op.operands)
+        if read and (op.op_type in DECIDES or not isinstance(op, SchemaOp)):
+            return True  # Functions are not looked into.
+        known = all(value in made or is_literal_value(value) for value in op.operands)
         if op.op_type in READS_SHAPES or (read and known):
             made |= {*op.results}
     return False
-
-
-def _is_constant(value: SSAValue) -> bool:
-    owner = value.owner
-    return isinstance(owner, Initializer) or (
-        isinstance(owner, OnnxOp) and owner.op_type == "Constant"
-    )

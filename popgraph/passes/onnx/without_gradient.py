@@ -36,10 +36,8 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
         ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
         ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
-        (
-            "com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch com.microsoft.Unique",
-            HOSTED,
-        ),
+        ("com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch", HOSTED),
+        ("com.microsoft.Unique", "data decide how many elements its result has"),
         ("Bernoulli RandomNormalLike RandomUniformLike", DRAWN),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
         ("BitCast", "it is about the bits of numbers, which have no slope"),

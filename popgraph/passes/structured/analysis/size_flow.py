@@ -56,7 +56,7 @@ class SizeFlow:
     graphs: Mapping[str, GraphOp]
     """The graphs of the module; some are the bodies of loops and branches."""
     bounds: Sequence[int]
-    """Of the sizes, by their numbers."""
+    """The bounds of the sizes, by their numbers."""
     calls: set[Operation] = field(default_factory=set)
     """The loops and branches that a size has reached."""
     trips: dict[CallLoopOp, Extent] = field(default_factory=dict)
