@@ -39,14 +39,14 @@ from popgraph.compiler.lowering import settle_constants
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter, Work
-from popgraph.passes import tuning
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
-from popgraph.passes.tuning import PerTile, Tuning
+from popgraph.support import tuning
 from popgraph.support.errors import PopgraphError
 from popgraph.support.garbage import without_collection
 from popgraph.support.machine import MACHINES
+from popgraph.support.tuning import PerTile, Tuning
 
 HERE = Path(__file__).parent
 RECORD = HERE / "thresholds.json"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from popgraph.generation.generate import generate as generate
     from popgraph.notebook import load_ipython_extension as load_ipython_extension
     from popgraph.passes.options import Options as Options
-    from popgraph.passes.tuning import Tuning as Tuning
     from popgraph.popart import *  # noqa: F403 - PopART's names
     from popgraph.popart.api.builder import Builder as Builder  # type: ignore[assignment]
     from popgraph.runner import Runner as Runner
     from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
     from popgraph.support.machine import Machine as Machine
+    from popgraph.support.tuning import Tuning as Tuning
     from popgraph.training.callbacks import Callback as Callback
     from popgraph.training.curves import Curves as Curves
     from popgraph.training.history import History as History
@@ -42,7 +42,7 @@ _HOMES = {
     "Decoder": "popgraph.generation.decoder",
     "Options": "popgraph.passes.pipeline",
     "Machine": "popgraph.support.machine",
-    "Tuning": "popgraph.passes.tuning",
+    "Tuning": "popgraph.support.tuning",
     "read_schedules": "popgraph.dialects.tile.structured.schedule_file",
     "PopgraphError": "popgraph.support.errors",
     "Builder": "popgraph.popart.api.builder",

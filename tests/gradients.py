@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.reference import evaluate, first_state
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.operators.record import structural_operands
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.onnx.to_graphcore.registry import structural_operands
 from popgraph.passes.onnx.without_gradient import REASONS, STRUCTURE
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE
 from popgraph.support.arrays import Array

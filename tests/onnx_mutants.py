@@ -20,7 +20,7 @@ from onnx import (
 )
 
 from popgraph.conformance.cases import node_cases
-from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.operators.record import supported_operators
 
 NUMBERS = (0, 1, -1, 2, 3, 4, 5, -2, 7, 2**31, -(2**31) - 1, 2**62, -(2**63), 2**63 - 1)
 SIZES = (0, 1, 2, 3, 4, 5, 7, -1, 2**31, 2**62)

@@ -28,12 +28,11 @@ from popgraph.backends.c.cache import program_key
 from popgraph.compat import disable, libraries
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
-from popgraph.dialects.onnx.functions import TYPE_RULES
+from popgraph.dialects.onnx.record import RECORDS
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.passes import outside
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.onnx.to_graphcore import registry
 from popgraph.passes.pipeline import planned
 from popgraph.support import extensions
 from popgraph.support.arrays import Array
@@ -391,8 +390,7 @@ def registries() -> Iterator[None]:
     """What a test registers is forgotten behind it."""
     tables: list[dict[Any, Any]] = [
         outside.OUTSIDE,
-        registry.REGISTRY,
-        TYPE_RULES,
+        RECORDS,
         extensions.SOURCES,
     ]
     before = [dict(table) for table in tables]

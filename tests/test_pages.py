@@ -44,8 +44,8 @@ assert found and not wrong, wrong
     "arguments",
     [
         ("popgraph.passes.onnx.to_graphcore", "registry", "lowers"),
-        ("popgraph.dialects.onnx.contrib", "call", "defines"),
-        ("popgraph.dialects.onnx.evaluation", "registry", "computes"),
+        ("popgraph.operators.microsoft", "call", "defines"),
+        ("popgraph.operators.evaluation", "registry", "computes"),
     ],
     ids=["lowerings", "definitions", "functions"],
 )

@@ -31,9 +31,9 @@ from popgraph.cli import app
 from popgraph.compiler import requests
 from popgraph.dialects.onnx import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.operators.record import structural_operands
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.structural_inputs import structural_inputs
-from popgraph.passes.onnx.to_graphcore.registry import structural_operands
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array

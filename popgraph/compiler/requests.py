@@ -33,6 +33,7 @@ from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided
+from popgraph.operators.record import load_operators
 from popgraph.passes.base import LOWERING, Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
@@ -42,7 +43,6 @@ from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.share_nodes import share_nodes
 from popgraph.passes.onnx.size_decisions import sizes_decide
 from popgraph.passes.onnx.structural_inputs import structural_inputs
-from popgraph.passes.onnx.to_graphcore.registry import load_operators
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
 from popgraph.passes.quick import quick

@@ -16,9 +16,9 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import IRContext
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.locks import Lock
 from popgraph.support.machine import Machine
+from popgraph.support.tuning import Target, Tuning
 from popgraph.support.warnings import Notice, PopgraphWarning
 
 LOWERING = Lock()

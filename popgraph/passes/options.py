@@ -7,10 +7,10 @@ from dataclasses import InitVar, dataclass
 
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.replication import Replication
-from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
 from popgraph.support.machine import Machine
+from popgraph.support.tuning import Target, Tuning
 
 CONSTANT, VARIABLE = "constant", "variable"
 """What the weights of a model are in its program."""

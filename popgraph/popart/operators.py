@@ -10,8 +10,7 @@ from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import DataType
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import SCHEMAS, is_removed
-from popgraph.dialects.onnx.functions import DEFINITIONS
-from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+from popgraph.operators.record import defined_operators, supported_operators
 from popgraph.popart.ir import gradient_types
 from popgraph.popart.model.aborts import ABORT
 
@@ -39,7 +38,7 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
         for number in versions
     ]
     public += [
-        OperatorIdentifier(*key, 1) for key in (ABORT, *sorted(DEFINITIONS)) if key[0] == DOMAIN
+        OperatorIdentifier(*key, 1) for key in (ABORT, *defined_operators()) if key[0] == DOMAIN
     ]
     internal = sorted(gradient_types()) if includeInternal else []
     return public + [OperatorIdentifier("ai.graphcore", name, 1) for name in internal]

@@ -35,9 +35,9 @@ from popgraph.passes.structured.schedule.schedule_contractions import (
 from popgraph.passes.structured.to_loops import emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
 from popgraph.passes.structured.winograd import use_winograd
-from popgraph.passes.tuning import Target
 from popgraph.support import cache_files
 from popgraph.support.machine import TARGETS
+from popgraph.support.tuning import Target
 from tests.backends.test_objects import network
 
 AVX2 = Options(machine=TARGETS["avx2"], measured=())

@@ -32,11 +32,11 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.passes.pipeline import Step
-from popgraph.passes.tuning import Tuning
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import trim
 from popgraph.support.machine import PRESETS
+from popgraph.support.tuning import Tuning
 from popgraph.support.warnings import UntrainedWeightsWarning
 from tests.damages import DAMAGES
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper
 
 import popgraph
-from popgraph.dialects.onnx.contrib import MICROSOFT
-from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.dialects.onnx.functions import definition_of
+from popgraph.operators.record import MICROSOFT
 from popgraph.support.arrays import Array
 
 ORT = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
@@ -48,7 +48,7 @@ class Sample:
 
     @property
     def domain(self) -> str:
-        return "" if ("", self.op) in DEFINITIONS else MICROSOFT
+        return MICROSOFT if definition_of("", self.op) is None else ""
 
     @property
     def names(self) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popgraph.dialects.onnx.contrib import MICROSOFT
+from popgraph.operators.record import MICROSOFT
 from popgraph.support.arrays import Array
 from tests.dialects.contrib_networks import quantized_experts
 from tests.dialects.contrib_sample import ORT, Sample, draw, draw_ints, peer

@@ -12,10 +12,10 @@ import popgraph
 from popgraph import Options
 from popgraph.compiler import load, lower
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, TypeMismatchError
 from popgraph.support.machine import MACHINES
+from popgraph.support.tuning import Tuning
 from tests.dialects.contrib_sample import ORT, draw, draw_ints
 
 BLOCKS, BLOCK, COLUMNS = 2, 32, 9

@@ -6,7 +6,7 @@ import pytest
 from onnx import defs
 
 import popgraph
-from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.operators.record import supported_operators
 from popgraph.support.errors import PopgraphError, UnsupportedError
 from tests.dialects.broken_nodes import NODES, Broken, model_of, row
 

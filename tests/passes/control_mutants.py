@@ -242,7 +242,7 @@ CONTROL = "popgraph.passes.program"
 PRINTER = "popgraph.backends.c.print.control:_Printer"
 CANONICALIZE = "popgraph.passes.graphcore.canonicalize"
 TRAINING = "popgraph.passes.graphcore.training"
-RECURRENT = "popgraph.passes.onnx.to_graphcore.recurrent"
+RECURRENT = "popgraph.operators.recurrent"
 
 
 def planted(hunt: Hunt, where: str, bug: str, target: str, wrong: Callable[[Any], Any]) -> Planted:

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, SSAValue
 
+from popgraph.dialects.building import building_nothing
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -32,7 +33,6 @@ from popgraph.dialects.program import (
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.loops.ops import kernel_arguments
-from popgraph.passes.analysis.replace import building_nothing
 from popgraph.passes.structured.to_loops.kernel_functions import Functions, describe
 
 SIZES = (4, 40)

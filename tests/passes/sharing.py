@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from popgraph.passes.tuning import Target, Tuning
+from popgraph.support.tuning import Target, Tuning
 
 THREADS = 3
 

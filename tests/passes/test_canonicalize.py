@@ -16,10 +16,10 @@ from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.graphcore.runs import Run, runs_of
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.canonicalize import RULES, Canonicalize, arithmetic, powers
-from popgraph.passes.graphcore.canonicalize.lookups import Run, runs_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array

@@ -27,10 +27,10 @@ from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
-from popgraph.passes.tuning import Tuning
 from popgraph.popart.sessions.export import weights_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
+from popgraph.support.tuning import Tuning
 from popgraph.training.trained_weights import put_weights, trained_weights
 from tests.checking import check_ir
 from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case

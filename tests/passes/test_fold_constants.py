@@ -20,8 +20,8 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.fold_constants import FoldConstants, computed_array, is_literal
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.tuning import Tuning
 
 F32 = element_types.BY_NAME["f32"]
 Literal = Callable[[Array], SSAValue]

@@ -12,8 +12,8 @@ from popgraph.dialects import tile
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
-from popgraph.passes.tuning import Tuning
 from popgraph.support.machine import Machine
+from popgraph.support.tuning import Tuning
 from popgraph.testing import Network, Node, assert_same_meaning, build_network
 
 L2 = Machine().l2_bytes

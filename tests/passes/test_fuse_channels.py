@@ -19,8 +19,8 @@ from popgraph.dialects.tile.structured.chain import LineBufferAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
-from popgraph.passes.tuning import Tuning
 from popgraph.support.machine import Machine
+from popgraph.support.tuning import Tuning
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
 
 L2 = Machine().l2_bytes

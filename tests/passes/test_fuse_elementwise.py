@@ -19,7 +19,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
-from popgraph.passes.tuning import Tuning
+from popgraph.support.tuning import Tuning
 from popgraph.testing.structured import Body, expression, sum_epilogue
 from tests.checking import check_ir
 

@@ -27,8 +27,8 @@ from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
-from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target, Tuning
 from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all
 

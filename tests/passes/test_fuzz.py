@@ -22,9 +22,9 @@ from popgraph.passes.pipeline import planned
 from popgraph.passes.structured.fusion import fuse_channels
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.schedule.cost import Estimate
-from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
 from popgraph.support.machine import BYTES, DOTPROD, Machine
+from popgraph.support.tuning import Tuning
 from popgraph.testing import (
     Constant,
     Network,

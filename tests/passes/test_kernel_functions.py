@@ -19,7 +19,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.structured.to_loops import StructuredToLoops, emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 from tests.checking import check_ir
 from tests.passes.launch_graphs import Plan, Step, module_of
 

@@ -16,7 +16,6 @@ from popgraph.backends.c.build import host
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.compiler import lower
 from popgraph.dialects.tile import ContractOp
-from popgraph.passes import tuning
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
@@ -24,10 +23,10 @@ from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
-from popgraph.passes.tuning import Target, Tuning
-from popgraph.support import machine
+from popgraph.support import machine, tuning
 from popgraph.support.errors import BackendError
 from popgraph.support.machine import KINDS, MACHINES, PRESETS, TARGETS, Machine, unit_of
+from popgraph.support.tuning import Target, Tuning
 from popgraph.testing import Network, Node, build_network
 from popgraph.testing.structured import ContractSpec, Operand
 

@@ -22,12 +22,13 @@ from popgraph.conformance.cases import ROUNDED
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx.custom import OWN
+from popgraph.dialects.onnx.record import record_of
 from popgraph.dialects.program import GraphOp
+from popgraph.operators.record import lowered_operators, supported_operators
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
-from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore, supported_operators
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
+from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, PassError, TypeMismatchError, UnsupportedError
 from tests.sampling import WHOLE, share
@@ -712,7 +713,7 @@ def test_errors_name_the_node() -> None:
 
 def test_every_supported_operator_has_versions() -> None:
     table = supported_operators()
-    assert set(table) == {key for key in REGISTRY if key[0] != OWN}
+    assert set(table) == {key for key in lowered_operators() if key[0] != OWN}
     assert table["", "Conv"][0] == 1 and len(table["", "Conv"]) >= 3
     assert table[GC, "Nll"] == (1,)
     assert all(versions for versions in table.values())
@@ -720,7 +721,8 @@ def test_every_supported_operator_has_versions() -> None:
 
 def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX's cases can fail: a Sub that takes its inputs the other way round."""
-    monkeypatch.setitem(REGISTRY, ("", "Sub"), lambda node: gc.SubOp(node[1], node[0]))
+    record = record_of("", "Sub")
+    monkeypatch.setattr(record, "lower", lambda node: gc.SubOp(node[1], node[0]))
     case = next(case for case in node_cases() if case.name == "test_sub")
     inputs, outputs = case.data_sets[0]
     assert compare(case, run_case(case.model, inputs), outputs)

@@ -10,9 +10,8 @@ from onnx import defs
 
 from popgraph.conformance.outcome import Computed, Status
 from popgraph.dialects.onnx import SCHEMAS
-from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.operators.record import defined_operators, supported_operators
 from popgraph.passes.onnx.operator_ways import Way, rows, way_of
-from popgraph.passes.onnx.to_graphcore import supported_operators
 
 ON_STRINGS = {"ai.onnx.ml.LabelEncoder"}
 """Operators of numbers or strings; Python computes the latter."""
@@ -29,11 +28,14 @@ def test_every_version_stands_in_one_row() -> None:
         (row.domain, row.name, version)
         for row in rows()
         for version in row.versions
-        if (row.domain, row.name) not in DEFINITIONS and row.domain != "ai.graphcore"
+        if (row.domain, row.name) not in defined_operators() and row.domain != "ai.graphcore"
     ]
     assert len(set(listed)) == len(listed)
     assert set(listed) == {(one.domain, one.name, one.since_version) for one in SCHEMAS}
-    assert {(row.domain, row.name) for row in rows()} >= {*supported_operators(), *DEFINITIONS}
+    assert {(row.domain, row.name) for row in rows()} >= {
+        *supported_operators(),
+        *defined_operators(),
+    }
 
 
 def test_the_record_holds_types_of_all_operators() -> None:

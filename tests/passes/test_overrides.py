@@ -21,9 +21,9 @@ from popgraph.passes.structured.schedule.schedule_contractions import ScheduleCo
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
-from popgraph.passes.tuning import Target
 from popgraph.support.errors import ErrorGroup, PassError
 from popgraph.support.machine import TARGETS
+from popgraph.support.tuning import Target
 from tests.checking import check_ir
 
 CONVOLUTION = """

@@ -16,8 +16,8 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.tuning import Tuning
 from tests.checking import check_ir
 from tests.dialects.graphcore_run import Sample, build
 from tests.one_node import found, model

@@ -26,7 +26,7 @@ from popgraph.passes.structured.schedule.schedule_contractions import (
 )
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.tuning import Target, Tuning
+from popgraph.support.tuning import Target, Tuning
 from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.checking import check_ir

@@ -16,8 +16,8 @@ from popgraph.dialects.tile import ContractOp, PrefetchOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
-from popgraph.passes.tuning import Tuning
 from popgraph.support.machine import TARGETS
+from popgraph.support.tuning import Tuning
 
 TERMS, RESULTS = 600, 1000
 STREAMS = Tuning().gemv_strips

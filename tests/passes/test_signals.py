@@ -14,8 +14,8 @@ from onnx.reference import ReferenceEvaluator
 
 import popgraph
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.tuning import Tuning
 from tests.one_node import TOLERANCE, Arrays, close, found, model, normal, of_both
 from tests.passes.test_onnx_gradients import check
 

@@ -30,8 +30,8 @@ from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoo
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked
-from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
+from popgraph.support.tuning import Target, Tuning
 from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import (
     AssembleSpec,

@@ -26,9 +26,9 @@ from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoo
 from popgraph.passes.structured.schedule.overrides import contraction_text
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
-from popgraph.passes.tuning import Target
 from popgraph.popart.api.builder import Builder
 from popgraph.support.arrays import Array
+from popgraph.support.tuning import Target
 from popgraph.testing.structured import graph_of, sum_epilogue
 from tests.checking import check_ir
 from tests.passes.sharing import THREADS, sharing_all

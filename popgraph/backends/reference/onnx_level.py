@@ -16,7 +16,12 @@ from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import alone, evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
-from popgraph.dialects.onnx.functions import DEFINITIONS, body_of_call, function_of, outputs_of_call
+from popgraph.dialects.onnx.functions import (
+    body_of_call,
+    definition_of,
+    function_of,
+    outputs_of_call,
+)
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.schema_inference import ANSWERS
@@ -47,7 +52,8 @@ def knows(module: ModuleOp) -> bool:
 def is_known(op: Operation, functions: Container[tuple[str, str, str]]) -> bool:
     """Whether Python can compute a node."""
     if isinstance(op, Custom):
-        return op.key in functions or op.key[:2] in DEFINITIONS or op.is_check or op.is_call
+        own = op.is_check or op.is_call
+        return own or op.key in functions or definition_of(*op.key[:2]) is not None
     return True
 
 

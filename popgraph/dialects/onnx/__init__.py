@@ -6,7 +6,6 @@ from functools import cache
 
 from xdsl.ir import Attribute, Dialect, Operation
 
-from popgraph.dialects.onnx import contrib as contrib
 from popgraph.dialects.onnx.attributes import (
     FloatsAttr,
     GraphsAttr,

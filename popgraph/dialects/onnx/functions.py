@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, SSAValue
@@ -13,41 +12,30 @@ from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.record import Definition, TypeRule, record_of
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
-from popgraph.dialects.program import WeightStore
 from popgraph.support import extensions
-from popgraph.support.arrays import Array
 from popgraph.support.errors import ExtensionError, UnsupportedError
 
-Definition: TypeAlias = Callable[[Custom, bool], Function | None]
-"""
-What a node of an operator stands for; None as long as too little is known of its inputs.
-
-Asked for an exact meaning, because gradients are to pass it, it rounds nothing that it need not.
-"""
-
-DEFINITIONS: dict[tuple[str, str], Definition] = {}
-"""Of operators that are no part of ONNX, by domain and name."""
-
-
-TypeRule: TypeAlias = Callable[
-    [Custom, Mapping[SSAValue, Array], WeightStore], Sequence[Attribute] | None
-]
-"""The types of what a node gives, from known elements of its inputs; None: not known yet."""
-
-TYPE_RULES: dict[tuple[str, str], TypeRule] = {}
-"""Of operators from outside, and of PopART's, by domain and name."""
+OPSET = 23
+"""Of ONNX, in which what operators of other domains stand for is written."""
 
 
 def type_rule(op: Custom) -> TypeRule | None:
     """The rule of a node's operator; loaded, if a distribution brings the operator."""
-    key = op.key[:2]
-    if key not in TYPE_RULES and extensions.is_free(op.domain):
+    if record_of(*op.key[:2]) is None and extensions.is_free(op.domain):
         with suppress(ExtensionError):  # Lowering raises it again.
             extensions.load(extensions.OPERATORS, op.domain)
-    return TYPE_RULES.get(key)
+    record = record_of(*op.key[:2])
+    return None if record is None else record.types
+
+
+def definition_of(domain: str, name: str) -> Definition | None:
+    """The definition of an operator that is no part of ONNX, if it has one."""
+    record = record_of(domain, name)
+    return None if record is None else record.define
 
 
 def function_of(
@@ -59,7 +47,7 @@ def function_of(
     None also for a form of an operator that its definition refuses: `refusal` says why.
     """
     found = functions.get(call.key)
-    define = DEFINITIONS.get(call.key[:2])
+    define = definition_of(*call.key[:2])
     if found is not None or define is None:
         return found
     try:
@@ -70,7 +58,7 @@ def function_of(
 
 def refusal(call: Custom) -> UnsupportedError | None:
     """Why the definition of an operator that is no part of ONNX says nothing about a node."""
-    define = DEFINITIONS.get(call.key[:2])
+    define = definition_of(*call.key[:2])
     if define is None:
         return None
     try:

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
-from popgraph.dialects.onnx.requirements import Known, unmet
+from popgraph.dialects.onnx.requirements import unmet
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import mismatch, refusal, type_conflict
 from popgraph.dialects.onnx.typeproto import read_type, write_type
@@ -30,6 +30,7 @@ from popgraph.dialects.onnx.types import (
     static_shape,
     tensor_type,
 )
+from popgraph.dialects.onnx.view import Known
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 

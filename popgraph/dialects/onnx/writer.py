@@ -15,7 +15,7 @@ from popgraph.dialects.onnx.attributes import (
 )
 from popgraph.dialects.onnx.containers import Function, Model, standard_domain, value_name
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.dialects.onnx.functions import definition_of
 from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
@@ -261,8 +261,9 @@ class GraphWriter:
     def is_custom(self, op_type: str, domain: str, overload: str = "") -> bool:
         """Whether a node is no operator of ONNX: another domain's, or a function of the model."""
         key = (domain, op_type, overload)
-        defined = key in self.functions or key in self.calls or key[:2] in DEFINITIONS
-        return defined or domain not in PREFIXES
+        if domain not in PREFIXES or key in self.functions or key in self.calls:
+            return True
+        return definition_of(domain, op_type) is not None
 
     def _output_names(self, op_type: str, outputs: Sequence[str] | int) -> Sequence[str]:
         if isinstance(outputs, int):

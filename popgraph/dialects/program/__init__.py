@@ -15,6 +15,7 @@ from popgraph.dialects.program.ops import (
     UpdateOp,
     VariableOp,
     YieldOp,
+    constant_array,
     graphs_of,
 )
 from popgraph.dialects.program.sizes import SizeAttr
@@ -54,5 +55,6 @@ __all__ = [
     "VariableOp",
     "WeightStore",
     "YieldOp",
+    "constant_array",
     "graphs_of",
 ]

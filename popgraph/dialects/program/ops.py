@@ -35,6 +35,8 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
 from popgraph.dialects.program.checks import IndexChecksAttr, checks_attribute, checks_of
 from popgraph.dialects.program.sizes import check_places, sizes_of
+from popgraph.dialects.program.weights import WeightStore
+from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 
 Literal: TypeAlias = DataAttr | BlobAttr
@@ -287,3 +289,10 @@ class PrepareOp(IRDLOperation):
 
     def __init__(self, body: Region, result_types: Sequence[Attribute]) -> None:
         super().__init__(regions=[body], result_types=[result_types])
+
+
+def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
+    """The elements of a literal; None when the value is computed."""
+    if isinstance(value.owner, ConstantOp):
+        return weights.array(value.owner.literal)
+    return None

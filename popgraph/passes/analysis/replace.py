@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from xdsl.builder import Builder, ImplicitBuilder, InsertOpInvT
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import UnknownLoc
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 
@@ -44,20 +44,6 @@ def made_for(origin: Operation, at: InsertPoint | None = None) -> Iterator[list[
     with ImplicitBuilder(Builder(point)):
         yield made
     made += locate_made(origin, before, point)
-
-
-class _Nowhere(Builder):
-    """A builder that inserts nothing."""
-
-    def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
-        return op
-
-
-@contextmanager
-def building_nothing() -> Iterator[None]:
-    """What is constructed inside stands nowhere until it is added, whatever is built around it."""
-    with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
-        yield
 
 
 def locate_made(origin: Operation, before: Operation | None, point: InsertPoint) -> list[Operation]:

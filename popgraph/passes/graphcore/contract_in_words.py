@@ -46,8 +46,8 @@ from popgraph.passes.graphcore.whole_sums import (
     terms_of,
 )
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE, NIBBLES, WORD, WORDS, Words
 
 

@@ -32,9 +32,9 @@ from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, 
 from popgraph.passes.graphcore.fold_constants import computed_array
 from popgraph.passes.graphcore.whole_sums import AnyContraction, pays, summed_axes, terms_of
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 from popgraph.support.words import WORD, WORDS
 
 MOVEMENTS = (TransposeOp, ReshapeOp)

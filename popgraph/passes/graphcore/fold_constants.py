@@ -23,19 +23,12 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.graphcore.collectives import Collective
-from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore
+from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, constant_array
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
-
-
-def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
-    """The elements of a literal; None when the value is computed."""
-    if isinstance(value.owner, ConstantOp):
-        return weights.array(value.owner.literal)
-    return None
+from popgraph.support.tuning import Tuning
 
 
 def is_literal(value: SSAValue) -> bool:

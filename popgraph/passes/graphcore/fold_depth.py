@@ -12,7 +12,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
+from popgraph.support.tuning import Tuning
 
 WINDOW = (3, 3)
 """The images for which Winograd's transforms are."""

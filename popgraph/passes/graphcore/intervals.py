@@ -26,8 +26,7 @@ from popgraph.dialects.graphcore import (
     WhereOp,
 )
 from popgraph.dialects.graphcore.base import GraphcoreOp, Movement, dtype_of
-from popgraph.dialects.program import WeightStore
-from popgraph.passes.graphcore.fold_constants import constant_array
+from popgraph.dialects.program import WeightStore, constant_array
 from popgraph.support.dtypes import DType
 
 DEEPEST = 100

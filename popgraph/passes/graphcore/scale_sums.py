@@ -31,9 +31,9 @@ from popgraph.passes.graphcore.fold_constants import bytes_of, computed_array, i
 from popgraph.passes.graphcore.intervals import Interval, Intervals
 from popgraph.passes.graphcore.pack_words import packed
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE, NIBBLES_A_WORD
 
 MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)

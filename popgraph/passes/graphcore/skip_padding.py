@@ -16,8 +16,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Tuning
 
 
 @dataclass(frozen=True)

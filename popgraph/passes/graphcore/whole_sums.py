@@ -12,9 +12,9 @@ from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.graphcore.fold_constants import computed_array
 from popgraph.passes.graphcore.intervals import Interval, Intervals
-from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Tuning
 from popgraph.support.words import Words
 
 AnyContraction: TypeAlias = MatMulOp | ConvOp

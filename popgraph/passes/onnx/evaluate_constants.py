@@ -21,11 +21,11 @@ from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
+from popgraph.operators.record import is_lowered
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.partition import host_node
-from popgraph.passes.onnx.to_graphcore.registry import is_lowered
 from popgraph.passes.options import VARIABLE, Options
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod

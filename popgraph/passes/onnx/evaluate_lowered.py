@@ -9,22 +9,20 @@ from typing import Any
 import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.ir import Block, SSAValue
-from xdsl.rewriter import InsertPoint
 
+from popgraph.dialects.building import building_nothing
 from popgraph.dialects.graphcore import CheckIndicesOp
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control, yield_of
-from popgraph.dialects.onnx.evaluation import alone
-from popgraph.dialects.onnx.evaluation.registry import LOWERED
+from popgraph.dialects.onnx.evaluation import LOWERED, alone
 from popgraph.dialects.onnx.inference import Inference, needs_store
 from popgraph.dialects.onnx.schema_inference import ANSWERS, elements
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import ConstantOp, UpdateOp, VariableOp, WeightStore, YieldOp
+from popgraph.operators.record import is_lowered, structural_operands
 from popgraph.passes.base import LOWERING
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
-from popgraph.passes.onnx.to_graphcore.node import Nowhere
-from popgraph.passes.onnx.to_graphcore.registry import is_lowered, structural_operands
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import KNOWN_ELEMENTS
 
@@ -97,7 +95,7 @@ class Program:
     ) -> Program:
         """Lowers a copy of the node; of structural operands, it is for these values alone."""
         block = Block()
-        with ImplicitBuilder(Nowhere(InsertPoint.at_end(block))):
+        with building_nothing():
             graph, node = alone(op, arrays)
             insert_checks(node, Inference(opsets, weights))
         given: list[int] = []

@@ -20,12 +20,12 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.program import WeightStore
+from popgraph.operators.record import is_lowered
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
-from popgraph.passes.onnx.to_graphcore.registry import is_lowered
 from popgraph.passes.options import CONSTANT, Options
 from popgraph.support.index_checks import ERROR
 from popgraph.support.names import hint

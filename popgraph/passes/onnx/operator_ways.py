@@ -8,7 +8,6 @@ from functools import cache
 
 from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.dialects.onnx.custom import OWN
-from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.onnx.schema_facts import (
     NOT_COMPILED,
     Schema,
@@ -17,8 +16,8 @@ from popgraph.dialects.onnx.schema_facts import (
     latest,
     types_of,
 )
+from popgraph.operators.record import defined_operators, lowered_operators, lowering_of
 from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES, LOOKED_UP
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.extensions import bringer
 
 
@@ -74,14 +73,16 @@ def rows() -> list[Row]:
         else:
             found.append(one)
     standard = {(schema.domain, schema.name) for schema in SCHEMAS}
-    others = {key: Way.LOWERING for key in REGISTRY if key not in standard and key[0] != OWN}
-    others |= dict.fromkeys(DEFINITIONS, Way.DEFINITION)
+    others = {
+        key: Way.LOWERING for key in lowered_operators() if key not in standard and key[0] != OWN
+    }
+    others |= dict.fromkeys(defined_operators(), Way.DEFINITION)
     found += [Row(*key, (1,), way, (), _bringer(*key)) for key, way in others.items()]
     return sorted(found, key=lambda row: (row.domain, row.name, row.versions))
 
 
 def _bringer(domain: str, name: str) -> str:
-    lowering = REGISTRY.get((domain, name))
+    lowering = lowering_of(domain, name)
     return "" if lowering is None else bringer(lowering.__module__)
 
 
@@ -95,7 +96,7 @@ def way_of(schema: Schema) -> Way:
     key = (schema.domain, schema.name)
     if is_removed(schema):
         return Way.REMOVED
-    if key in REGISTRY:
+    if lowering_of(*key) is not None:
         return Way.LOWERING
     if schema.domain == "" and schema.name in BOUNDED:
         return Way.BOUNDED

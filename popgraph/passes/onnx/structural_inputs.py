@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.op import Body, OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.to_graphcore.registry import lowering_of, structural_operands
+from popgraph.operators.record import lowering_of, structural_operands
 from popgraph.support.errors import DifferentiationError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 

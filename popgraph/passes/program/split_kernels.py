@@ -16,7 +16,7 @@ from xdsl.traits import is_side_effect_free
 from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
+from popgraph.support.tuning import Tuning
 
 
 @dataclass(frozen=True)

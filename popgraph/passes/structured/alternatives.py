@@ -24,8 +24,8 @@ from popgraph.passes.structured.winograd.use_winograd import (
     best_schedule_cycles,
     transforms_pay,
 )
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass

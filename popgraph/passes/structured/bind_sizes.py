@@ -23,9 +23,9 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, unsized
 from popgraph.passes.structured.to_loops import emitter_of, is_nested
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 from popgraph.support.sizes import Place, Size
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

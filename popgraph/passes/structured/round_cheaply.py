@@ -15,7 +15,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.quotients import Reciprocal
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 _LARGEST = 2**22
 """Whole numbers up to here, and sums and differences of two of them, are exact in f32."""

@@ -11,7 +11,7 @@ from popgraph.builder.opset.checks.reading import node_of, nodes_of
 from popgraph.dialects.onnx import Graph, OnnxOp, value_name
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.dialects.onnx.functions import definition_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.to_graphcore.refusals import is_unknown
 from popgraph.popart.exceptions import popart_exception, popart_unsupported_exception
@@ -55,7 +55,7 @@ def check_calls(graph: Graph) -> None:
 def check_classes(graph: Graph, functions: Mapping[tuple[str, str, str], Function]) -> None:
     """Refuses operators that nobody knows: no domain, no function of the model, no extension."""
     for op in graph.block.walk():
-        if not isinstance(op, Custom) or op.key in functions or op.key[:2] in DEFINITIONS:
+        if not isinstance(op, Custom) or op.key in functions or definition_of(*op.key[:2]):
             continue
         if is_unknown(op) and op.key[:2] != ABORT:
             raise popart_unsupported_exception(

@@ -23,9 +23,9 @@ from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.schemas import UnknownOperator
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
+from popgraph.operators.collectives import is_collective
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.onnx.to_graphcore.collectives import is_collective
 from popgraph.popart.api.builder import Builder
 from popgraph.popart.api.dataflow import InputShapeInfo
 from popgraph.popart.api.graph_transformer import reading_model

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from popgraph.builder.opset.checks.node import Node, Unknown
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.annotations import IN_PLACE, IN_PLACE_PRIORITIES, PARTIALS
-from popgraph.dialects.onnx.requirements.frame import CHOICES
+from popgraph.dialects.onnx.record import record_of
 
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
@@ -89,7 +89,8 @@ def unsupported(node: Node, text: str, *names: str) -> Complaints:
 
 def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
     """An attribute, if given, is one of these words, or of ONNX's; else it is `{}` of the text."""
-    choices = choices or tuple(CHOICES[node.op_type, name])
+    record = record_of("", node.op_type)
+    choices = choices or (() if record is None else tuple(record.choices[name]))
     if name in node.attributes and (word := node.word(name)) not in choices:
         yield text.format(word)
 

@@ -23,10 +23,9 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
     tensor_of,
 )
-from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.analysis.notes import noted, notes, taken_in
-from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
 

@@ -9,9 +9,8 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import AddOp, BatchNormOp, ConvOp, MatMulOp, MulOp
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program import WeightStore, constant_array
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
-from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
 
 

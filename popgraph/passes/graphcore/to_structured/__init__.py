@@ -28,7 +28,7 @@ from popgraph.passes.graphcore.to_structured import (
     windows,
 )
 from popgraph.passes.options import Options
-from popgraph.passes.tuning import Tuning
+from popgraph.support.tuning import Tuning
 
 __all__ = ["GraphcoreToStructured"]
 

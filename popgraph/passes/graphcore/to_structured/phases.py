@@ -22,8 +22,8 @@ from popgraph.passes.graphcore.to_structured.contractions import (
 )
 from popgraph.passes.graphcore.to_structured.movement import assembled, moved, viewed
 from popgraph.passes.graphcore.to_structured.sliding import dimensions
-from popgraph.passes.tuning import PIXEL_LANES, Tuning
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import PIXEL_LANES, Tuning
 
 
 @dataclass(frozen=True)

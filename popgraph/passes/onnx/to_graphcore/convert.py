@@ -14,8 +14,8 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.passes.replication import Replication
-from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PassError
+from popgraph.support.tuning import Tuning
 
 WEIGHTS = (CONSTANT, VARIABLE)
 

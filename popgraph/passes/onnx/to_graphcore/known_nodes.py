@@ -11,8 +11,8 @@ from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.schema_inference import ANSWERS
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import ConstantOp, DataAttr
-from popgraph.passes.onnx.to_graphcore.registry import LoweringFunction, lowering_of
-from popgraph.passes.tuning import Tuning
+from popgraph.operators.record import LoweringFunction, lowering_of
+from popgraph.support.tuning import Tuning
 
 Literals: TypeAlias = tuple[DataAttr | None, ...]
 """What each output is; None for one that is absent."""

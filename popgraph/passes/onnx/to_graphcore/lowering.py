@@ -26,18 +26,20 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
 )
+from popgraph.operators.bodies import discard, drop_unused, show_as
+from popgraph.operators.context import LoweringContext, Moved
+from popgraph.operators.inner_graphs import in_declared_shape
+from popgraph.operators.node import Node
+from popgraph.operators.record import as_values, lowering_of, structural_operands
 from popgraph.passes.graphcore.fold_constants import fold_small
-from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
-from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
+from popgraph.passes.graphcore.training.differentiate import differentiate
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
-from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import (
     Refusals,
     place_of,
     stand_in_type,
     unknown_operator,
 )
-from popgraph.passes.onnx.to_graphcore.registry import as_values, lowering_of, structural_operands
 from popgraph.support.errors import (
     NeedsHostError,
     PassError,
@@ -45,7 +47,6 @@ from popgraph.support.errors import (
     TypeMismatchError,
     UnsupportedError,
 )
-from popgraph.support.shapes import prod
 
 
 @dataclass
@@ -166,6 +167,9 @@ class Lowering(LoweringContext):
         for op in list(block.ops):
             op.detach()
             self.block.add_op(op)
+
+    def differentiate(self, block: Block) -> Sequence[SSAValue]:
+        return differentiate(block, block.args)
 
     def at_home(self) -> AbstractContextManager[object]:
         return ImplicitBuilder(self.home)
@@ -361,18 +365,6 @@ def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
             f"an input of type {describe(type_)} is not supported", f"input {name!r}"
         )
     return TensorType(type_.element_type, shape or ())
-
-
-def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
-    """
-    The value in the shape that the model says it has.
-
-    The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
-    """
-    shape = static_shape(declared.type)
-    if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
-        return value
-    return ReshapeOp(value, shape=shape).result
 
 
 def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:

@@ -12,21 +12,21 @@ from xdsl.ir import Attribute, Block, SSAValue
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.outside import outside_operation
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.functions import TYPE_RULES
+from popgraph.dialects.onnx.record import Structural, enter, record_of
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.to_graphcore.lowering import Lowering
-from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.refusals import stand_in_type
-from popgraph.passes.onnx.to_graphcore.registry import (
+from popgraph.operators.node import Node
+from popgraph.operators.record import (
     GRAPHCORE,
-    REGISTRY,
+    TYPES_BY_LOWERING,
     LoweringFunction,
-    Structural,
     as_values,
+    lowering_of,
     lowers,
     structural_operands,
 )
+from popgraph.passes.onnx.to_graphcore.lowering import Lowering
+from popgraph.passes.onnx.to_graphcore.refusals import stand_in_type
 from popgraph.support import extensions
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ExtensionError, PopgraphError, TypeMismatchError
@@ -63,40 +63,39 @@ def lowers_outside(
     def register(function: LoweringFunction) -> LoweringFunction:
         where = f"{function.__module__}.{getattr(function, '__qualname__', names)}"
         for name in names:
-            is_new = domain == GRAPHCORE and (domain, name) not in REGISTRY
+            known = record_of(domain, name)
+            is_new = domain == GRAPHCORE and known is None
             if not extensions.is_free(domain) and not is_new:
                 raise ExtensionError(
                     f"operators of the domain {domain!r} mean what others say",
                     where,
                     "use a domain of your own: `com.example`",
                 )
-            if (domain, name) in REGISTRY:
+            if known is not None and known.lower is not None:
                 raise ExtensionError(
                     f"the operator {domain}.{name} is lowered twice", where, "register it once"
                 )
-            TYPE_RULES[domain, name] = partial(_types, function)
+            enter(domain, name).types = partial(_types, function)
         extensions.note(function.__module__)
         return lowers(*names, domain=domain, structural=structural)(function)
 
     return register
 
 
-def know_types(domain: str) -> None:
-    """Finds the types of operators of a domain where whoever built a model did not say them."""
-    for (of, name), function in REGISTRY.items():
-        if of == domain:
-            TYPE_RULES[of, name] = partial(_unknown_types, function)
-
-
-def _unknown_types(
-    function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
+def types_by_lowering(
+    op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute] | None:
-    if all(result.type != UNKNOWN for result in op.results):
+    """The types of what a node of PopART's gives, where its model does not say them."""
+    function = lowering_of(op.domain, op.op_type)
+    if function is None or all(result.type != UNKNOWN for result in op.results):
         return None
     try:
         return _types(function, op, known, store)
     except (AssertionError, IndexError, TypeError, ValueError):
         return None  # These functions trust that sessions have refused what is not of their form.
+
+
+TYPES_BY_LOWERING.function = types_by_lowering
 
 
 def _types(

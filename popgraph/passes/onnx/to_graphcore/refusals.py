@@ -13,7 +13,7 @@ from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import refusal
 from popgraph.dialects.onnx.types import static_shape
-from popgraph.passes.onnx.to_graphcore.registry import lowering_of
+from popgraph.operators.record import lowering_of
 from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from popgraph.dialects import tile
 from popgraph.dialects.tile.loops.known import KnownKernels
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
-from popgraph.passes.tuning import Target
 from popgraph.support.cache_files import digest
+from popgraph.support.tuning import Target
 
 Decided = TypeVar("Decided")
 

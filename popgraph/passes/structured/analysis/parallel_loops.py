@@ -11,8 +11,8 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

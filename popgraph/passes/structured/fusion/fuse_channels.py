@@ -29,8 +29,8 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

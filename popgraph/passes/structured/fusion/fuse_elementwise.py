@@ -32,8 +32,8 @@ from popgraph.passes.structured.analysis.operand_maps import (
     with_operands,
     without_repeats,
 )
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Tuning
 
 Consumer = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.ScatterOp
 

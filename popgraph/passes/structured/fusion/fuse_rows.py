@@ -22,8 +22,8 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
 
 Fusable = tile.MapOp | tile.ReduceOp
 

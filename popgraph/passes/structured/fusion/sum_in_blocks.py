@@ -37,8 +37,8 @@ from popgraph.passes.structured.analysis.permute_results import (
     with_permuted_results,
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 from popgraph.support.words import WORDS
 
 

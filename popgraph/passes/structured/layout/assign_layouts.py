@@ -33,8 +33,8 @@ from popgraph.passes.structured.layout.axis_choice import (
     table_arguments,
     walked,
 )
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Tuning
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from popgraph.dialects.tile.structured.nest import readings
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import is_movement
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Tuning
 
 Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
 """What writes its results in any order of their axes."""

@@ -16,8 +16,8 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.cut import Part
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 Parts = tuple[Part, ...]
 

@@ -16,7 +16,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.to_loops import kernels_of, parallel_loops_of
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from popgraph.dialects.tile.attributes import LayoutAttr, physical_shape, with_l
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.schedule.reduction_order import Order
-from popgraph.passes.tuning import Target
 from popgraph.support.machine import Machine
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class Factor:

@@ -24,8 +24,8 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import erase_unused
 from popgraph.passes.structured.analysis.panels import split_map, split_sizes
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 from popgraph.support.words import NIBBLE
 
 

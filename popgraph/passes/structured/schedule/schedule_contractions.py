@@ -31,8 +31,8 @@ from popgraph.passes.structured.schedule.cost import Candidate, Estimate
 from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.reduction_order import Order, orders
 from popgraph.passes.structured.schedule.schedule_text import diverse, matching_candidate, spec_of
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 PLAIN = "plain"
 """The text of a contraction without a schedule."""

@@ -10,7 +10,7 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.reduction_order import orders
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 FREE = ("mr", "kc", "k_outer", "n_inner")
 """Numbers of a schedule that can be had in any layout of the factors."""

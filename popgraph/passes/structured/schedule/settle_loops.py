@@ -18,8 +18,8 @@ from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.schedule.collapse_loops import collapse_loops
 from popgraph.passes.structured.schedule.contraction_loops import ContractionLoops, set_loops
 from popgraph.passes.structured.schedule.split_gemv import split_gemv
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects.tile.affine import selection, with_dims
 from popgraph.passes.structured.schedule.contraction_loops import ContractionLoops
-from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import Shape
+from popgraph.support.tuning import Tuning
 
 
 def split_gemv(

@@ -30,8 +30,8 @@ from popgraph.passes.structured.to_loops.kernel_functions import (
     kernels_of,
     runs_once,
 )
-from popgraph.passes.tuning import Target
 from popgraph.support.cache_files import digest
+from popgraph.support.tuning import Target
 
 if TYPE_CHECKING:
     from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops

@@ -39,7 +39,7 @@ from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.WinogradOp: WinogradLoops,

@@ -25,9 +25,9 @@ from popgraph.passes.structured.analysis.conv3x3 import Convolution
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded_pitch
 from popgraph.passes.structured.schedule.cost import most_rows
-from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

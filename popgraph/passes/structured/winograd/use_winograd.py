@@ -24,8 +24,8 @@ from popgraph.passes.structured.winograd.weight_gradients import (
     WinogradGradientCandidate,
     winograd_gradient_candidates,
 )
-from popgraph.passes.tuning import Target
 from popgraph.support.errors import PassError
+from popgraph.support.tuning import Target
 
 AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
 

@@ -22,7 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import padded_pitch
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Source
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
+from popgraph.support.tuning import Target
 
 
 class ContractPart:

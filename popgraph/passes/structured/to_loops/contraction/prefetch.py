@@ -14,8 +14,8 @@ from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
-from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target, Tuning
 
 
 @dataclass(frozen=True)

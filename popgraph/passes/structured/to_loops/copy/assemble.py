@@ -22,8 +22,8 @@ from popgraph.passes.structured.to_loops.copy.copies import (
     woven,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class AssembleLoops(Emitter):

@@ -24,8 +24,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     run,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

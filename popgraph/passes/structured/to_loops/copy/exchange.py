@@ -5,7 +5,7 @@ from __future__ import annotations
 from popgraph.dialects import tile
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 
 class StartExchangeLoops(Emitter):

@@ -30,8 +30,8 @@ from popgraph.passes.structured.to_loops.copy.copies import (
     shared_loops,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
 
 
 class RelayoutLoops(Emitter):

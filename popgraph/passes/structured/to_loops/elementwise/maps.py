@@ -48,8 +48,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     run,
     write,
 )
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
+from popgraph.support.tuning import Target
 
 
 def _may_transpose(op: tile.MapOp) -> bool:

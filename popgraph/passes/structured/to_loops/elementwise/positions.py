@@ -11,8 +11,8 @@ from popgraph.passes.structured.to_loops.emit.access import element_index
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import INDEX
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class PositionsLoops(Emitter):

@@ -37,8 +37,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     run,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class ScatterLoops(Emitter):

@@ -19,8 +19,8 @@ from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, in_lanes, run
 from popgraph.passes.structured.to_loops.emit.writer import INDEX
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class SegmentsLoops(Emitter):

@@ -22,8 +22,8 @@ from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 CHUNK = 16
 """Candidates between two looks at whether enough are kept: scf.for has no way out."""

@@ -15,7 +15,7 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, touched
 from popgraph.passes.structured.to_loops.emit.access import Access, Span
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from popgraph.passes.structured.to_loops.emit.create import (
     numeric_attribute,
 )
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.tuning import Target
 from popgraph.support.memo import by_identity
+from popgraph.support.tuning import Target
 
 Bound = int | SSAValue
 INDEX = IndexType()

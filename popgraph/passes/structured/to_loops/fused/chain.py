@@ -31,8 +31,8 @@ from popgraph.passes.structured.to_loops.emit.zero_padding import (
     clear_box,
     halo_boxes,
 )
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
 
 
 class ChainLoops(Emitter):

@@ -44,8 +44,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 )
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
 
 
 class Lanes(Enum):

@@ -24,7 +24,7 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
-from popgraph.passes.tuning import Target
+from popgraph.support.tuning import Target
 
 N, Y, X, R, S, C = range(6)
 """The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""

@@ -55,8 +55,8 @@ from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     sum_of,
 )
 from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
-from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+from popgraph.support.tuning import Target
 
 
 class WinogradLoops(Emitter):

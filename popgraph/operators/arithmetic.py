@@ -1,0 +1,413 @@
+"""The lowering of ONNX's elementwise operators to graphcore operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+
+import ml_dtypes
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.onnx.types import describe
+from popgraph.operators.node import Node
+from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+
+COMPARISONS = {
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
+}
+"""The predicates of ONNX's comparisons."""
+
+
+CHAINS = frozenset({"Max", "Min", "Sum"})
+"""Operators of any number of inputs, which are a chain of one operation."""
+
+
+def _register_operations() -> None:
+    """The operators that are one operation, as the operations' own `ONNX` names them."""
+    for op in gc.GRAPHCORE.operations:
+        assert issubclass(op, gc.GraphcoreOp)
+        for operator in op.ONNX.split():
+            domain, _, name = operator.rpartition(".")
+            count = len(op.get_irdl_definition().operands)
+            made = _chain if name in CHAINS else _binary if issubclass(op, gc.Binary) else _plain
+            lowers(name, domain=domain)(partial(made, op, count))
+
+
+def _plain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    if node.op.op_type in WIDENED and not is_float(node[0]):
+        return _widened(op, node)
+    return op(*(node[place] for place in range(count)))
+
+
+WIDENED = frozenset({"Erf", "IsNaN"})
+"""Operators of floats that some versions have for integers, or for floats of eight bits."""
+
+
+def _widened(op: Callable[..., Operand], node: Node) -> Operand:
+    """Erf of integers is cut off: it is 1 where single precision cannot tell, from 4 on."""
+    if not node.dtype.is_integer:
+        return op(cast(node[0], dtypes.BY_NAME["f32"]))
+    above = cast(gc.CompareOp(node[0], node.scalar(3), predicate="gt"), node.dtype)
+    if node.dtype.name.startswith("u"):
+        return above
+    below = cast(gc.CompareOp(node[0], node.scalar(-3), predicate="lt"), node.dtype)
+    return gc.SubOp(above, below)
+
+
+def _binary(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    return op(*alike(node[0], second(node)))
+
+
+def _chain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    return reduce(op, alike(*node.inputs))
+
+
+_register_operations()
+
+
+@lowers(*COMPARISONS)
+def compare(node: Node) -> Lowered:
+    lhs, rhs = alike(node[0], second(node))
+    return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
+
+
+@lowers("Nop", "TensorRemap", "PrintTensor", domain=GRAPHCORE)
+@lowers("Identity", "OptionalGetElement")
+def identity(node: Node) -> Lowered:
+    return node[0]
+
+
+@lowers("Swish", domain=GRAPHCORE)
+def swish(node: Node) -> Lowered:
+    return gc.MulOp(node[0], gc.SigmoidOp(node[0]))
+
+
+def alike(*values: SSAValue) -> list[Operand]:
+    """The values in one element type: beside tensors in half, PopART takes scalars in single."""
+    half, single = dtypes.BY_NAME["f16"], dtypes.BY_NAME["f32"]
+    if {dtype_of(value) for value in values} != {half, single}:
+        return list(values)
+    return [cast(value, half) for value in values]
+
+
+def second(node: Node) -> SSAValue:
+    """The second input; before opset 7 it was placed by attributes instead of NumPy's rule."""
+    lhs, rhs = shape_of(node[0]), shape_of(node[1])
+    if not node.integer("broadcast") or "axis" not in node.op.onnx_attributes():
+        return node[1]
+    axis = node.axis(node.integer("axis"))
+    behind = len(lhs) - axis - len(rhs)
+    if behind < 0:
+        raise TypeMismatchError(f"an input of rank {len(rhs)} does not fit at axis {axis}")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * behind))
+
+
+@lowers("Pow")
+def power(node: Node) -> Lowered:
+    base, exponent = node[0], second(node)
+    if dtype_of(base) == dtype_of(exponent):
+        return gc.PowOp(base, exponent)
+    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
+    wide = dtype_of(base)
+    if not wide.is_float:
+        wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
+    result = gc.PowOp(cast(base, wide), cast(exponent, wide))
+    return cast(result, dtype_of(base))
+
+
+def whole_numbers(node: Node, index: int) -> SSAValue:
+    """An input that places, counts or sizes come in, as i64."""
+    row = dtype_of(node[index])
+    if not row.is_integer:
+        raise TypeMismatchError(
+            f"its input {index} is {row.name}, and takes whole numbers",
+            hint="`Cast(..., to=i64)` converts",
+        )
+    return cast(node[index], dtypes.BY_NAME["i64"])
+
+
+def cast(value: Operand, to: dtypes.DType) -> SSAValue:
+    """The value in another element type, or itself."""
+    value = SSAValue.get(value)
+    return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to)).result
+
+
+def computing(node: Node) -> dtypes.DType:
+    """What statistics of the first input are computed in: single precision for halves."""
+    return dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
+
+
+@lowers("Mod")
+def mod(node: Node) -> Lowered:
+    return modulo(node, bool(node.integer("fmod")))
+
+
+@lowers("IncrementMod", domain=GRAPHCORE)
+def increment_mod(node: Node) -> Lowered:
+    """The sum's remainder, with its sign."""
+    if not node.real("modulus"):
+        raise TypeMismatchError("there is no remainder of a division by 0", hint="set `modulus`")
+    total = gc.AddOp(node[0], node.scalar(node.real("increment")))
+    return gc.RemOp(total, node.scalar(node.real("modulus")))
+
+
+@lowers("CopyVarUpdate", domain=GRAPHCORE)
+def copy_var_update(node: Node) -> Lowered:
+    """The second input, which the variable that the first is will be in the next step."""
+    if node[0].type != node[1].type:
+        raise TypeMismatchError(
+            f"a variable of {describe(node[0].type)} is to be {describe(node[1].type)}",
+            hint="a variable keeps its shape and the type of its elements",
+        )
+    node.lowering.update(node[0], node[1])
+    return node[1]
+
+
+@lowers("BitwiseXnor", domain=GRAPHCORE)
+def bitwise_xnor(node: Node) -> Lowered:
+    return gc.NotOp(gc.XorOp(node[0], node[1]))
+
+
+lowers("Fmod", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=True))
+lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=False))
+
+
+def modulo(node: Node, of_dividend: bool) -> Lowered:
+    """What is left over, with the sign of the dividend or that of the divisor, if it has one."""
+    right = node[1]
+    rest = gc.RemOp(node[0], right)
+    if of_dividend or node.dtype.numpy.kind == "u":
+        return rest
+    zero = node.scalar(0)
+    differ = gc.XorOp(
+        gc.CompareOp(rest, zero, predicate="lt"), gc.CompareOp(right, zero, predicate="lt")
+    )
+    inexact = gc.CompareOp(rest, zero, predicate="ne")
+    return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
+
+
+@lowers("PRelu")
+def parametric_relu(node: Node) -> Lowered:
+    """The slope broadcasts to x, not x to the slope."""
+    negative = gc.CompareOp(node[0], node.scalar(0), predicate="lt")
+    return gc.WhereOp(negative, gc.MulOp(node[0], _slope(node)), node[0])
+
+
+def _slope(node: Node) -> SSAValue:
+    """The slope of PRelu; before opset 7 a list of slopes was one per channel, or one for all."""
+    shape = shape_of(node[1])
+    if node.version >= 7 or len(shape) != 1 or node.rank < 2:
+        return node[1]
+    if shape[0] not in (1, node.shape[1]):
+        raise TypeMismatchError(f"{shape[0]} slopes do not fit {node.shape[1]} channels")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=shape + (1,) * (node.rank - 2)))
+
+
+@lowers("ScaledAdd", domain=GRAPHCORE)
+def scaled_add(node: Node) -> Lowered:
+    """The factors are attributes or inputs."""
+
+    def scaled(value: SSAValue, name: str, index: int) -> Operand:
+        given = node.optional(index)
+        return gc.MulOp(value, node.scalar(node.real(name, 1.0)) if given is None else given)
+
+    return gc.AddOp(scaled(node[0], "scale0", 2), scaled(node[1], "scale1", 3))
+
+
+@lowers("Softplus")
+def softplus(node: Node) -> Lowered:
+    """log(1 + e^x), as max(x, 0) + log(1 + e^-|x|): the exponential cannot overflow."""
+    tail = gc.Log1pOp(gc.ExpOp(gc.NegOp(gc.AbsOp(node[0]))))
+    return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
+
+
+def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float = 1.0) -> Operand:
+    """
+    gamma * x above 0, gamma * alpha * (e^(x/pace) - 1) below; neither counts where the other does.
+
+    Of halves in single precision, which holds whatever number an attribute can be.
+    """
+    wide = computing(node)
+    x, zero = cast(node[0], wide), node.scalar(0.0, wide)
+    above = gc.CompareOp(x, zero, predicate="gt")
+    # Chosen twice, so that the exponential cannot overflow, nor its gradient.
+    below = gc.WhereOp(above, zero, x)
+    exponent: Operand = below if pace == 1 else gc.DivOp(below, node.scalar(pace, wide))
+    bent: Operand = gc.MulOp(gc.Expm1Op(exponent), node.scalar(alpha, wide))
+    if pace > 1:  # So small an exponent loses digits where it underflows, and bends nothing.
+        least = node.scalar(ml_dtypes.finfo(wide.numpy).eps / 2, wide)
+        bent = gc.WhereOp(gc.CompareOp(gc.AbsOp(exponent), least, predicate="lt"), below, bent)
+    unit: Operand = gc.WhereOp(above, x, bent)
+    return cast(unit if gamma == 1 else gc.MulOp(unit, node.scalar(gamma, wide)), node.dtype)
+
+
+@lowers("Elu")
+def elu(node: Node) -> Lowered:
+    return _exponential_unit(node, node.real("alpha", 1.0))
+
+
+@lowers("Celu")
+def celu(node: Node) -> Lowered:
+    alpha = node.real("alpha", 1.0)
+    return _exponential_unit(node, alpha, pace=alpha)
+
+
+@lowers("Selu")
+def selu(node: Node) -> Lowered:
+    alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
+    return _exponential_unit(node, node.real("alpha", alpha), gamma=node.real("gamma", gamma))
+
+
+@lowers("Mean")
+def mean(node: Node) -> Lowered:
+    total: Operand = node[0]
+    for value in node.inputs[1:]:
+        total = gc.AddOp(total, value)
+    return gc.DivOp(total, node.scalar(len(node)))
+
+
+def _within_range(value: float, dtype: DType) -> float:
+    """The nearest number that an element type has: bounds of integers may be those of floats."""
+    if not dtype.is_integer:
+        return value
+    ends = ml_dtypes.iinfo(dtype.numpy)
+    return ends.min if value <= ends.min else ends.max if value >= ends.max else int(value)
+
+
+@lowers("Clip")
+def clip(node: Node) -> Lowered:
+    bounds: list[tuple[str, Callable[[Operand, Operand], Operand]]] = [
+        ("min", gc.MaxOp),
+        ("max", gc.MinOp),
+    ]
+    result: Operand = node[0]
+    for index, (name, limit) in enumerate(bounds, 1):
+        bound = node.optional(index)
+        if bound is None and node.has(name):
+            bound = node.scalar(_within_range(node.real(name), node.dtype))
+        if bound is not None:
+            result = limit(result, cast(bound, node.dtype))
+    return result
+
+
+@lowers("LeakyRelu")
+def leaky_relu(node: Node) -> Lowered:
+    return gc.LeakyReluOp(node[0], alpha=node.real("alpha", 0.01))
+
+
+@lowers("Gelu")
+def gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=node.text("approximate", "none") == "tanh")
+
+
+@lowers("Gelu", domain=GRAPHCORE)
+def graphcore_gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=True)
+
+
+@lowers("GeluErf", domain=GRAPHCORE)
+def graphcore_gelu_erf(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=False)
+
+
+@lowers("Scale", domain=GRAPHCORE)
+def scale(node: Node) -> Lowered:
+    return gc.MulOp(node[0], node.scalar(node.real("scale", 1.0)))
+
+
+@lowers("Cast")
+def cast_to(node: Node) -> Lowered:
+    to = node.value("to")
+    if isinstance(to, str):  # version 1 names the type
+        target = dtypes.BY_POPART.get(to.upper())
+    else:
+        target = dtypes.BY_ONNX.get(node.integer("to"))
+    if target is None:
+        raise node.unsupported("casting to strings")
+    return _narrowed(node, target)
+
+
+def _narrowed(node: Node, target: dtypes.DType) -> Operand:
+    """The first input cast; 8-bit floats hold the largest number they have where it is larger."""
+    value: Operand = node[0]
+    if dtype_of(value) == target:
+        return value
+    if target.name == "f8e8m0":
+        # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
+        size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
+        return cast(_power_of_two(node, size), target)
+    return narrowed_to(node, value, target, bool(node.integer("saturate", 1)))
+
+
+def narrowed_to(node: Node, value: Operand, target: DType, saturates: bool) -> SSAValue:
+    """The value cast; if it saturates, the largest 8-bit float stands for what is larger."""
+    if target.name.startswith("f8") and saturates:
+        largest = float(ml_dtypes.finfo(target.numpy).max)
+        value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
+        value = limited(node, value, -largest, largest)
+    return cast(value, target)
+
+
+def limited(node: Node, value: Operand, low: float, high: float) -> Operand:
+    """The value where it is between two bounds, else the nearer bound; NaN stays NaN."""
+    dtype = dtype_of(value)
+    return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
+
+
+LEAST, LARGEST = 2.0**-127, 2.0**127
+"""The numbers at the ends of f8e8m0."""
+
+
+def _power_of_two(node: Node, value: Operand) -> Operand:
+    """An f64 rounded to a number of f8e8m0; NaN where there is none and nothing is saturated."""
+    f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
+    saturates = node.integer("saturate", 1)
+    if saturates:
+        value = limited(node, value, LEAST, LARGEST)
+    near = cast(cast(value, f8e8m0), f64)
+    result: Operand = near
+    if (mode := node.text("round_mode", "up")) != "nearest":
+        step, predicate = (2, "lt") if mode == "up" else (0.5, "gt")
+        wrong = gc.CompareOp(near, value, predicate=predicate)
+        result = gc.WhereOp(wrong, gc.MulOp(near, node.scalar(step, f64)), near)
+    if saturates:
+        return result
+    least = node.scalar(LEAST, f64)
+    too_small = gc.CompareOp(value, least, predicate="lt")
+    return gc.WhereOp(too_small, node.scalar(math.nan, f64), result)
+
+
+@lowers("CastLike")
+def cast_like(node: Node) -> Lowered:
+    return _narrowed(node, dtype_of(node[1]))
+
+
+@lowers("IsInf")
+def is_infinite(node: Node) -> Lowered:
+    found: list[Operand] = []
+    x = node[0] if is_float(node[0]) else cast(node[0], dtypes.BY_NAME["f32"])
+    for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
+        if node.integer(name, 1):
+            infinity = node.scalar(sign * math.inf, dtype_of(x))
+            found.append(gc.CompareOp(x, infinity, predicate="eq"))
+    if not found:
+        return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
+    return reduce(gc.OrOp, found)
+
+
+chooses("Cast", "CastLike", round_mode=("up", "down", "nearest"))
+
+
+chooses("Gelu", approximate=("none", "tanh"))

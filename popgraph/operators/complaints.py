@@ -1,0 +1,117 @@
+"""What many operators ask of their nodes: axes, ranks, shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.types import Dim
+from popgraph.dialects.onnx.view import NodeView, PartialShape
+
+PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
+"""The words of `auto_pad`."""
+
+
+def differ(first: Dim, second: Dim) -> bool:
+    """Whether two dimensions are certainly not the same."""
+    return isinstance(first, int) and isinstance(second, int) and first != second
+
+
+def shown(shape: Sequence[Dim]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+
+
+def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = False) -> Complaints:
+    """Every axis is one of a tensor of this rank; with `end`, the place behind all is one, too."""
+    if rank is None:
+        return
+    for axis in axes:
+        if not -rank <= axis < rank + end:
+            last = rank - 1 + end
+            yield TypeConflict(
+                f"{what} {axis} is not among {rank} axes", f"it is {-rank} to {last}"
+            )
+
+
+def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaints:
+    if rank and len({axis % rank for axis in axes}) < len(axes):
+        yield TypeConflict(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
+
+
+def listed(node: NodeView, *indices: int) -> Complaints:
+    """Operands that are lists are vectors, or one number."""
+    for index in indices:
+        yield from of_rank(node, index, 0, 1)
+
+
+def axes_of(node: NodeView, name: str, index: int, rank: int | None) -> Complaints:
+    """A list of axes, as an attribute or an operand."""
+    yield from listed(node, index)
+    axes = node.given_integers(name, index)
+    if axes is not None:
+        yield from in_range("axis", axes, rank)
+        yield from all_different(f"`{name}`", axes, rank)
+
+
+def of_rank(node: NodeView, index: int, *ranks: int) -> Complaints:
+    """An operand has one of these ranks."""
+    rank = node.rank_of(index)
+    if rank is not None and rank not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        yield TypeConflict(f"`{_name(node, index)}` has {rank} axes", f"it has {wanted}")
+
+
+def at_least(node: NodeView, index: int, least: int) -> Complaints:
+    """An operand has so many axes or more."""
+    rank = node.rank_of(index)
+    if rank is not None and rank < least:
+        yield TypeConflict(
+            f"`{_name(node, index)}` has {rank} axes", f"it has {least} of them at least"
+        )
+
+
+def of_shape(node: NodeView, index: int, *wanted: Dim) -> Complaints:
+    """An operand has just this shape, where dimensions are known."""
+    shape = node.shape_of(index)
+    if shape is None:
+        return
+    if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
+        yield TypeConflict(
+            f"`{_name(node, index)}` is {shown(shape)}, not {shown(wanted)}",
+            "the other inputs and the attributes say its shape",
+        )
+
+
+def one_element(node: NodeView, index: int) -> Complaints:
+    """An operand is a scalar; a list of one number, as some exporters write it, is one as well."""
+    shape = node.shape_of(index)
+    if shape is not None and any(differ(dim, 1) for dim in shape):
+        yield TypeConflict(f"`{_name(node, index)}` is {shown(shape)}", "it is a scalar")
+
+
+def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints:
+    """An operand broadcasts to a shape, and not the shape to the operand."""
+    shape = node.shape_of(index)
+    if shape is None or to is None:
+        return
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    if len(shape) > len(to) or any(differ(a, b) and a != 1 for a, b in pairs):
+        yield TypeConflict(
+            f"`{_name(node, index)}` of shape {shown(shape)} does not stretch to {shown(to)}",
+            "its sizes, counted from the last, are equal to those or 1",
+        )
+
+
+def positive(node: NodeView, *names: str) -> Complaints:
+    """Attributes of one number that must be 1 or more."""
+    for name in names:
+        if name in node.op.properties and node.integer(name) < 1:
+            yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+
+
+def _name(node: NodeView, index: int) -> str:
+    assert isinstance(node.op, SchemaOp), "operators of ONNX have requirements"
+    formals = node.op.SCHEMA.inputs
+    return str(formals[min(index, len(formals) - 1)].name)

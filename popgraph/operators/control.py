@@ -1,0 +1,269 @@
+"""Lowers If, Loop and Call: graphs inside nodes become bodies, or stand in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.onnx import Graph, OnnxOp
+from popgraph.dialects.onnx.inference import unchanged
+from popgraph.dialects.onnx.types import describe, static_shape
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.operators.bodies import close
+from popgraph.operators.inner_graphs import check_outputs, given_tensor, in_declared_shape
+from popgraph.operators.movement import I64, reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.segments import segments
+from popgraph.support.errors import NeedsHostError, TypeMismatchError
+from popgraph.support.shapes import prod
+
+
+@lowers("Call", domain=GRAPHCORE)
+def call(node: Node) -> Lowered:
+    """The nodes of the graph take the place of the call."""
+    graph = node.graph("callee")
+    check_outputs(node, graph, len(graph.yielded))
+    return node.lowering.place(graph, node.inputs)
+
+
+# If
+
+
+def _chooses_types(op: OnnxOp) -> Sequence[int]:
+    """The condition decides the structure where the branches give different types."""
+    (then,), (otherwise,) = (op.graphs()[name] for name in ("then_branch", "else_branch"))
+    pairs = zip(then.yielded, otherwise.yielded, strict=False)
+    return (0,) if any(one.type != other.type for one, other in pairs) else ()
+
+
+@lowers("If", structural=_chooses_types)
+def if_(node: Node) -> Lowered:
+    """The branch that is taken, if that is known; of the other one nobody asks the types."""
+    predicate = _truth(node, 0)
+    known = node.lowering.array(predicate)
+    if known is not None:
+        taken = node.graph("then_branch" if known else "else_branch")
+        return node.lowering.place(taken, [], named=True)
+    branches = [_Branch(node, node.graph(name)) for name in ("then_branch", "else_branch")]
+    _check_branches(node, *branches)
+    variables = list(dict.fromkeys(one for branch in branches for one in branch.moved))
+    for branch in branches:
+        branch.end(variables)
+    blocks = [branch.block for branch in branches]
+    captured = close(blocks)
+    results = iter(gc.CondOp(predicate, captured, *map(Region, blocks)).outputs)
+    made = [next(results) if node.wants(index) else None for index in range(node.output_count)]
+    for variable, value in zip(variables, results, strict=True):
+        node.lowering.update(variable, value)
+    return made
+
+
+def _truth(node: Node, index: int) -> SSAValue:
+    """An input that says yes or no, as a scalar."""
+    value = node[index]
+    if prod(shape_of(value)) != 1 or dtype_of(value).name != "bool":
+        raise TypeMismatchError(
+            f"the condition of {node.op.op_type} is one bool, not {describe(value.type)}"
+        )
+    return _scalar(value)
+
+
+def _scalar(value: SSAValue) -> SSAValue:
+    """The one element of a tensor."""
+    return SSAValue.get(reshaped(value, ()))
+
+
+class _Branch:
+    """A branch of an If: what it gives, and the variables that it updates."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self._lowering, self.block = node.lowering, Block()
+        _check_typed(node, graph)
+        with self._lowering.writing(self.block) as self.moved:
+            made = self._lowering.place(graph, [])
+            check_outputs(node, graph, len(made))
+            wanted = [index for index in range(len(made)) if node.wants(index)]
+            self.given = [given_tensor(node, graph, made, index) for index in wanted]
+
+    def end(self, variables: Sequence[SSAValue]) -> None:
+        """Yields what the branch gives, and what these variables are behind it."""
+        after = [self.moved.get(one, self._lowering.current(one)) for one in variables]
+        with ImplicitBuilder(self.block):
+            YieldOp([*self.given, *after])
+
+
+def _check_typed(node: Node, graph: Graph) -> None:
+    """An error if a branch cannot be typed, which is no mistake as long as it is never taken."""
+    if all(static_shape(value.type) is not None for value in graph.yielded):
+        return
+    try:
+        node.lowering.check_types(graph)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(
+            f"a branch of If that data may choose cannot be computed: {error.what}",
+            error.where,
+            error.hint,
+        ) from error
+
+
+def _check_branches(node: Node, *branches: _Branch) -> None:
+    """An error unless both branches give the same types."""
+    names = [name for index, name in enumerate(node.op.output_names) if node.wants(index)]
+    first, second = (branch.given for branch in branches)
+    for name, one, other in zip(names, first, second, strict=True):
+        if one.type != other.type:
+            raise NeedsHostError(
+                f"output {name!r} of If is {describe(one.type)} in one branch "
+                f"and {describe(other.type)} in the other",
+                hint="where data decide, both branches give one type: pad, reshape or cast; "
+                "or make the condition constant",
+            )
+
+
+# Loop
+
+
+def _counts_rows(op: OnnxOp) -> Sequence[int]:
+    """Where there is a row for each turn, what says how many there are decides the structure."""
+    states = len(op.input_values()) - 2
+    return (0, 1) if any(op.output_values()[states:]) else ()
+
+
+@lowers("Loop", structural=_counts_rows)
+def loop(node: Node) -> Lowered:
+    """
+    As many turns as input 0 says, as long as what the body yields first is true.
+
+    Without input 1, what it yields first is ignored, as the operator's definition says.
+    """
+    made = _Loop(node, node.graph("body"))
+    made.check()
+    steering = made.steering()
+    is_counted = steering.go is None and steering.limit is None and not node.lowering.training
+    found = segments(node, made.graph, steering.trips) if is_counted else None
+    if found is not None:
+        return found
+    finals, rows = made.repetition().results(steering)
+    last, stacked = iter(finals), dict(zip(made.wanted, rows, strict=True))
+    return [
+        *(old if is_kept else next(last) for old, is_kept in made.states()),
+        *(stacked.get(index) for index in range(made.row_count)),
+    ]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A Loop and its body: what is carried from turn to turn, what is kept, what is stacked."""
+
+    node: Node
+    graph: Graph
+
+    @property
+    def first(self) -> list[SSAValue]:
+        """The states before the first turn."""
+        return [self.node[index] for index in range(2, len(self.node))]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.graph.yielded) - 1 - len(self.first)
+
+    @property
+    def wanted(self) -> list[int]:
+        """The rows that the node gives."""
+        start = len(self.first)
+        return [index for index in range(self.row_count) if self.node.wants(start + index)]
+
+    def check(self) -> None:
+        """An error unless the body takes and gives what the node does."""
+        count, arguments = len(self.first), len(self.graph.block.args)
+        if arguments != 2 + count or self.row_count < 0:
+            raise TypeMismatchError(
+                f"a Loop with {count} states has a body with {2 + count} inputs and "
+                f"at least {1 + count} outputs, not {arguments} and {len(self.graph.yielded)}"
+            )
+        check_outputs(self.node, self.graph, len(self.graph.yielded) - 1)
+
+    def states(self) -> Iterator[tuple[SSAValue, bool]]:
+        """The states before the first turn, and whether all turns leave them as they are."""
+        arguments, yielded = self.graph.block.args[2:], self.graph.yielded[1:]
+        for old, argument, new in zip(self.first, arguments, yielded, strict=False):
+            yield old, unchanged(new) is argument
+
+    @property
+    def carried(self) -> list[SSAValue]:
+        return [old for old, is_kept in self.states() if not is_kept]
+
+    def steering(self) -> Steering:
+        """How many turns there are, by what stands outside the body."""
+        trips, limit = self._trips()
+        if self.node.optional(1) is None:
+            return Steering(trips, limit)
+        go = _truth(self.node, 1)
+        if self.wanted and trips:
+            self.node.array(1, "the condition")
+        known = self.node.lowering.array(go)
+        if known is None:
+            return Steering(trips, limit, go)
+        return Steering(trips if known else 0, limit)
+
+    def _trips(self) -> tuple[int, SSAValue | None]:
+        """The trip count, and the same as a limit if it is known at run time only."""
+        if self.node.optional(0) is None:
+            return UNBOUNDED, None
+        if self.wanted:  # they have a row for each turn: their number is part of a shape
+            self.node.array(0, "the trip count")
+        known = self.node.lowering.array(self.node[0])
+        if known is not None:
+            return max(0, int(known.reshape(-1)[0])), None
+        return UNBOUNDED, _scalar(gc.CastOp(self.node[0], to=I64).result)
+
+    def repetition(self) -> Repetition:
+        start = len(self.first)
+        names = [
+            name
+            for name, (_, is_kept) in zip(self.graph.input_names[2:], self.states(), strict=True)
+            if not is_kept
+        ]
+        rows = [self.node.op.output_names[start + index] for index in self.wanted]
+        return Repetition(self.node, self.body, self.carried, [], names, rows)
+
+    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        """One turn. That there is one means that the condition before it was true."""
+        assert not rows, "a Loop takes nothing apart"
+        numbers = (number, self.node.literal(np.array(True)))
+        steers = [
+            in_declared_shape(value, argument)
+            for value, argument in zip(numbers, self.graph.block.args, strict=False)
+        ]
+        given = iter(carried)
+        states = [old if is_kept else next(given) for old, is_kept in self.states()]
+        made = self.node.lowering.place(self.graph, [*steers, *states])
+        kept = [is_kept for _, is_kept in self.states()]
+        moved = [1 + index for index, is_kept in enumerate(kept) if not is_kept]
+        stacked = [1 + len(kept) + index for index in self.wanted]
+        return Turn(
+            self._go(made),
+            [given_tensor(self.node, self.graph, made, index) for index in moved],
+            [given_tensor(self.node, self.graph, made, index) for index in stacked],
+        )
+
+    def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
+        if self.node.optional(1) is not None:
+            return _scalar(given_tensor(self.node, self.graph, made, 0))
+        value = made[0]
+        known = None if value is None else self.node.lowering.array(value)
+        if self.graph.block.args[1].uses and (known is None or not known):
+            raise NeedsHostError(
+                "a Loop without a condition has a body that uses one",
+                hint="give the Loop a condition: a constant that is true",
+            )
+        return None

@@ -1,0 +1,77 @@
+"""Lowers Gradient: its function, and autodiff through that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, SSAValue
+
+from popgraph.dialects.building import building_nothing
+from popgraph.dialects.graphcore.base import is_float
+from popgraph.dialects.onnx.custom import GRADIENT
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import YieldOp
+from popgraph.operators.bodies import discard
+from popgraph.operators.inner_graphs import given_tensor
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, lowers
+from popgraph.support.errors import DifferentiationError, PopgraphError, TypeMismatchError
+
+
+@lowers(GRADIENT[1], domain=GRADIENT[0])
+def gradient(node: Node) -> Lowered:
+    """
+    The function's nodes once more, and back through them.
+
+    What they compute that is computed outside already, `cse` finds. Values of `zs` may be known,
+    and decide shapes; those of `xs` are new ones until all is differentiated.
+    """
+    names = node.texts("xs")
+    independent = node.inputs[: len(names)]
+    for name, value in zip(names, independent, strict=True):
+        _check_float(node, name, value)
+    block = Block(arg_types=[value.type for value in independent])
+    with node.lowering.writing(block):
+        _function(node, block)
+    try:
+        with building_nothing():
+            gradients = node.lowering.differentiate(block)
+    except PopgraphError:
+        discard(block)
+        raise
+    return _moved(node, block, gradients)
+
+
+def _function(node: Node, block: Block) -> None:
+    """Writes what is differentiated into a block, which yields it."""
+    graph = node.graph("function")
+    made = node.lowering.place(graph, [*block.args, *node.inputs[len(block.args) :]])
+    target = given_tensor(node, graph, made, 0)
+    _check_float(node, node.text("y"), target)
+    if any("stream" in op.properties for op in block.walk()):
+        raise DifferentiationError(
+            f"the way to {node.text('y')!r} draws random numbers, and would draw others",
+            hint="draw before it, and name what is drawn in `zs`",
+        )
+    YieldOp([target])
+
+
+def _check_float(node: Node, name: str, value: SSAValue) -> None:
+    if not is_float(value):
+        raise TypeMismatchError(
+            f"Gradient-1 differentiates floats, and {name!r} is {describe(value.type)}",
+            hint="what is no float goes into `zs`",
+        )
+
+
+def _moved(node: Node, block: Block, gradients: Sequence[SSAValue]) -> list[SSAValue]:
+    """Moves operations to where others are being built, and says what came of the gradients."""
+    values: dict[SSAValue, SSAValue] = dict(zip(block.args, node.inputs, strict=False))
+    for argument, value in values.items():
+        argument.replace_all_uses_with(value)
+    end = block.last_op
+    assert end is not None
+    end.detach()
+    end.erase()
+    node.lowering.append(block)
+    return [values.get(gradient, gradient) for gradient in gradients]

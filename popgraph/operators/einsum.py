@@ -1,0 +1,229 @@
+"""Lowers Einsum to diagonals, sums, and products of two operands in the cheapest order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.operators.movement import reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, lowers
+from popgraph.support.equations import EquationError, Term, parse
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import prod
+
+MOST_ORDERS = 8
+"""Of so many operands, all orders are tried; of more, the cheapest product comes first."""
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A tensor, each of whose axes has a letter of its own."""
+
+    value: SSAValue
+    labels: Term
+
+    def along(self, labels: Sequence[str]) -> Labelled:
+        """With its axes in this order."""
+        perm = [self.labels.index(label) for label in labels]
+        if perm == sorted(perm):
+            return self
+        return Labelled(gc.TransposeOp(self.value, perm=perm).result, tuple(labels))
+
+    def summed(self, keep: frozenset[str]) -> Labelled:
+        """Over all axes that nobody needs."""
+        axes = [axis for axis, label in enumerate(self.labels) if label not in keep]
+        if not axes:
+            return self
+        total = gc.ReduceSumOp(self.value, axes=axes, keepdims=False).result
+        return Labelled(total, tuple(label for label in self.labels if label in keep))
+
+    def seen(self, shape: Sequence[int]) -> Operand:
+        return reshaped(self.value, shape)
+
+
+@lowers("Einsum")
+def einsum(node: Node) -> Lowered:
+    shapes = [shape_of(value) for value in node.inputs]
+    try:
+        equation = parse(node.text("equation"), [len(shape) for shape in shapes])
+        sizes = equation.sizes(shapes)
+    except EquationError as error:
+        raise TypeMismatchError(error.what, hint=error.hint) from error
+    parts = [
+        _without_ones(_diagonal(Labelled(value, term)))
+        for value, term in zip(node.inputs, equation.terms, strict=True)
+    ]
+    wanted = tuple(label for label in equation.result if sizes[label] != 1)
+    found = _product(parts, frozenset(wanted), sizes).summed(frozenset(wanted)).along(wanted)
+    return found.seen([sizes[label] for label in equation.result])
+
+
+# One operand
+
+
+def _diagonal(part: Labelled) -> Labelled:
+    """Of two axes of one letter, the elements where both have the same index."""
+    for label in part.labels:
+        if part.labels.count(label) > 1:
+            return _diagonal(_first_diagonal(part, label))
+    return part
+
+
+def _first_diagonal(part: Labelled, label: str) -> Labelled:
+    """Every n+1st element of both axes as one, put behind the others."""
+    first, second = [axis for axis, one in enumerate(part.labels) if one == label][:2]
+    rest = [axis for axis in range(len(part.labels)) if axis not in (first, second)]
+    moved = gc.TransposeOp(part.value, perm=[*rest, first, second])
+    *before, size, again = shape_of(moved)
+    if size != again:
+        raise TypeMismatchError(
+            f"axis {label!r} has {size} elements, and {again} in the same operand",
+            hint="axes of one letter of one operand have the same size",
+        )
+    flat = gc.ReshapeOp(moved, shape=[*before, size * size])
+    none, ones = [0] * len(before), [1] * len(before)
+    taken = gc.SliceOp(
+        flat, starts=[*none, 0], sizes=[*before, size], steps=[*ones, size + 1]
+    ).result
+    return Labelled(taken, (*(part.labels[axis] for axis in rest), label))
+
+
+def _without_ones(part: Labelled) -> Labelled:
+    """Axes of size 1 stretch to any other, and nothing need be done for them."""
+    pairs = list(zip(part.labels, shape_of(part.value), strict=True))
+    kept = [size for _, size in pairs if size != 1]
+    value = SSAValue.get(reshaped(part.value, kept))
+    return Labelled(value, tuple(label for label, size in pairs if size != 1))
+
+
+# Several operands
+
+
+def _product(parts: Sequence[Labelled], wanted: frozenset[str], sizes: Sizes) -> Labelled:
+    """All operands as one: sums are taken as early as may be."""
+    if len(parts) > MOST_ORDERS:
+        return _greedy(list(parts), wanted, sizes)
+    plan = Order([frozenset(part.labels) for part in parts], wanted, sizes)
+    return _follow(plan, parts, frozenset(range(len(parts))))
+
+
+def _greedy(parts: list[Labelled], wanted: frozenset[str], sizes: Sizes) -> Labelled:
+    while len(parts) > 1:
+        first, second = min(
+            combinations(parts, 2), key=lambda pair: _cost(pair[0].labels, pair[1].labels, sizes)
+        )
+        others = [part for part in parts if part is not first and part is not second]
+        needed = wanted.union(*(part.labels for part in others))
+        parts = [*others, _pair(first, second, needed)]
+    return parts[0]
+
+
+def _cost(first: Sequence[str], second: Sequence[str], sizes: Sizes) -> int:
+    """The number of products of elements."""
+    return prod(sizes[label] for label in {*first, *second})
+
+
+Members = frozenset[int]
+
+
+class Order:
+    """The cheapest way to multiply any of the operands."""
+
+    def __init__(
+        self, labels: Sequence[frozenset[str]], wanted: frozenset[str], sizes: Sizes
+    ) -> None:
+        self.labels, self.wanted, self.sizes = labels, wanted, sizes
+        self._best: dict[Members, tuple[int, Members]] = {}
+
+    def needed(self, members: Members) -> frozenset[str]:
+        """The letters that the result, or an operand besides these, has."""
+        others = (self.labels[one] for one in range(len(self.labels)) if one not in members)
+        return self.wanted.union(*others)
+
+    def left(self, members: Members) -> frozenset[str]:
+        """The letters of the product of these."""
+        inside = frozenset[str]().union(*(self.labels[one] for one in members))
+        return inside & self.needed(members)
+
+    def best(self, members: Members) -> tuple[int, Members]:
+        """What the product of these costs, and which of them are multiplied first."""
+        if len(members) == 1:
+            return 0, members
+        if members not in self._best:
+            self._best[members] = min(
+                ((self._price(members, half), half) for half in _halves(members)),
+                key=lambda found: found[0],
+            )
+        return self._best[members]
+
+    def _price(self, members: Members, half: Members) -> int:
+        other = members - half
+        both = _cost(tuple(self.left(half)), tuple(self.left(other)), self.sizes)
+        return self.best(half)[0] + self.best(other)[0] + both
+
+
+def _halves(members: Members) -> Iterator[Members]:
+    """Every way to divide them in two, once."""
+    first, *others = sorted(members)
+    for count in range(len(others)):
+        for more in combinations(others, count):
+            yield frozenset((first, *more))
+
+
+def _follow(plan: Order, parts: Sequence[Labelled], members: Members) -> Labelled:
+    """The product of some operands, in the order that is planned."""
+    if len(members) == 1:
+        (one,) = members
+        return parts[one].summed(plan.needed(members))
+    _, half = plan.best(members)
+    first, second = (_follow(plan, parts, some) for some in (half, members - half))
+    return _pair(first, second, plan.needed(members))
+
+
+def _pair(first: Labelled, second: Labelled, needed: frozenset[str]) -> Labelled:
+    """The product of two operands, of which only some letters are needed afterwards."""
+    mine, others = frozenset(first.labels), frozenset(second.labels)
+    first, second = first.summed(needed | others), second.summed(needed | mine)
+    both = [label for label in first.labels if label in second.labels]
+    sums = [label for label in both if label not in needed]
+    batch = [label for label in both if label in needed]
+    rows = [label for label in first.labels if label not in both]
+    columns = [label for label in second.labels if label not in both]
+    if not sums or not (rows or columns):
+        return _elementwise(first, second, (*batch, *rows, *columns, *sums)).summed(needed)
+    left = _three(first, batch, rows, sums)
+    right = _three(second, batch, sums, columns)
+    shape = _sizes_of(first) | _sizes_of(second)
+    labels = (*batch, *rows, *columns)
+    product = gc.MatMulOp(left, right)
+    return Labelled(SSAValue.get(reshaped(product.result, [shape[one] for one in labels])), labels)
+
+
+def _three(part: Labelled, *groups: Sequence[str]) -> Operand:
+    """The axes in three groups, each of them one axis."""
+    sizes = _sizes_of(part)
+    moved = part.along([label for group in groups for label in group])
+    shape = [prod(sizes[label] for label in group) for group in groups]
+    return moved.seen(shape if groups[0] else shape[1:])
+
+
+def _elementwise(first: Labelled, second: Labelled, labels: Term) -> Labelled:
+    """Every element of one times every one of the other that fits."""
+    parts = []
+    for part in (first, second):
+        sizes = _sizes_of(part)
+        moved = part.along([label for label in labels if label in sizes])
+        parts.append(moved.seen([sizes.get(label, 1) for label in labels]))
+    return Labelled(gc.MulOp(*parts).result, labels)
+
+
+def _sizes_of(part: Labelled) -> dict[str, int]:
+    return dict(zip(part.labels, shape_of(part.value), strict=True))

@@ -1,0 +1,160 @@
+"""Lowers GridSample to lookups of rows of channels, with weights that the grid decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.movement import I64, reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.row_lookup import Tap, looked_up
+from popgraph.support import dtypes
+from popgraph.support.shapes import prod
+
+CUBIC_A = -0.75
+OLD_WORDS = {"bilinear": "linear", "bicubic": "cubic"}
+"""What modes are called in version 16."""
+
+
+@lowers("GridSample")
+def grid_sample(node: Node) -> Lowered:
+    """Every element is a weighted sum of those around the place that the grid names."""
+    mode = node.text("mode", "linear")
+    mode = OLD_WORDS.get(mode, mode)
+    if mode != "nearest" and not node.dtype.is_float:
+        raise node.unsupported(f"interpolation between {node.dtype.name} elements")
+    wide = {"f64"} & {node.dtype.name, dtype_of(node[1]).name}
+    kind = dtypes.BY_NAME["f64" if wide else "f32"]
+    batch, channels, *space = node.shape
+    outside = shape_of(node[1])[1:-1]
+    count = prod(outside)
+    columns = _Axes(node, mode, cast(node[1], kind), count).columns(space)
+    table = gc.TransposeOp(reshaped(node[0], (batch, channels, prod(space))), perm=[0, 2, 1])
+    rows = SSAValue.get(reshaped(table.result, (batch * prod(space), channels)))
+    first = gc.IotaOp(shape=(batch, count), axis=0, dtype=I64)
+    start = gc.MulOp(first, node.literal(np.array(prod(space), np.int64)))
+    terms = [
+        looked_up(node, cast(rows, kind) if mode != "nearest" else rows, start, space, taps)
+        for taps in product(*columns)
+    ]
+    total = cast(reduce(gc.AddOp, terms), node.dtype)
+    return reshaped(gc.TransposeOp(total, perm=[0, 2, 1]).result, (batch, channels, *outside))
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """The grid, `count` points for each entry of the batch, as places along the axes."""
+
+    node: Node
+    mode: str
+    grid: SSAValue
+    count: int
+
+    def number(self, value: float) -> SSAValue:
+        return self.node.scalar(value, dtype_of(self.grid))
+
+    def columns(self, space: Sequence[int]) -> list[list[Tap]]:
+        """The taps along each axis; the grid names the innermost axis first."""
+        last = len(shape_of(self.grid)) - 1
+        found = []
+        for axis, size in enumerate(space):
+            part = sliced(self.grid, {last: (len(space) - 1 - axis, 1, 1)})
+            column = gc.ReshapeOp(part, shape=(self.node.shape[0], self.count))
+            found.append(self.taps(self.at(column, size), size))
+        return found
+
+    @property
+    def aligned(self) -> bool:
+        return bool(self.node.integer("align_corners"))
+
+    @property
+    def padding(self) -> str:
+        return self.node.text("padding_mode", "zeros")
+
+    def at(self, grid: Operand, size: int) -> Operand:
+        """Where numbers from -1 to 1 are along an axis, brought inside as `padding_mode` says."""
+        one, two = self.number(1), self.number(2)
+        shifted = gc.AddOp(grid, one)
+        if self.aligned:
+            place: Operand = gc.MulOp(gc.DivOp(shifted, two), self.number(size - 1))
+        else:
+            place = gc.DivOp(gc.SubOp(gc.MulOp(shifted, self.number(size)), one), two)
+        if self.mode == "nearest":
+            place = gc.RoundOp(place)
+        if self.padding == "zeros":
+            return place
+        low, high = self.ends(size)
+        outside = gc.OrOp(
+            gc.CompareOp(place, self.number(low), predicate="lt"),
+            gc.CompareOp(place, self.number(high), predicate="gt"),
+        )
+        inside = self.limited if self.padding == "border" else self.reflected
+        return gc.WhereOp(outside, inside(place, size), place)
+
+    def ends(self, size: int) -> tuple[float, float]:
+        """Where an axis begins and ends: in the middle or at the edge of its outer elements."""
+        return (0.0, size - 1.0) if self.aligned else (-0.5, size - 0.5)
+
+    def limited(self, place: Operand, size: int) -> Operand:
+        return gc.MinOp(gc.MaxOp(place, self.number(0)), self.number(size - 1))
+
+    def reflected(self, place: Operand, size: int) -> Operand:
+        """Forth and back between the ends, as often as it takes."""
+        low, high = self.ends(size)
+        span = high - low
+        if span == 0:
+            return gc.MulOp(place, self.number(0))
+        far = gc.SubOp(place, self.number(low))
+        turns = gc.FloorOp(gc.DivOp(far, self.number(2 * span)))
+        rest = gc.SubOp(far, gc.MulOp(turns, self.number(2 * span)))
+        back = gc.AbsOp(gc.SubOp(rest, self.number(span)))
+        return gc.SubOp(self.number(high), back)
+
+    def taps(self, at: Operand, size: int) -> list[Tap]:
+        if self.mode == "nearest":
+            return [self.tap(at, size, None)]
+        first = gc.FloorOp(at)
+        part = gc.SubOp(at, first)
+        rest = gc.SubOp(self.number(1), part)
+        if self.mode == "linear":
+            weights: list[Operand] = [rest, part]
+        else:
+            weights = [self.far(part), self.near(part), self.near(rest), self.far(rest)]
+        begin = 1 - len(weights) // 2
+        return [
+            self.tap(gc.AddOp(first, self.number(begin + step)), size, weight)
+            for step, weight in enumerate(weights)
+        ]
+
+    def tap(self, place: Operand, size: int, weight: Operand | None) -> Tap:
+        inside: Operand | None = None
+        if self.padding == "zeros":
+            inside = gc.AndOp(
+                gc.CompareOp(place, self.number(0), predicate="ge"),
+                gc.CompareOp(place, self.number(size - 1), predicate="le"),
+            )
+        elif self.padding == "reflection":
+            place = self.reflected(place, size)
+        return Tap(cast(self.limited(place, size), dtypes.BY_NAME["i64"]), weight, inside)
+
+    def near(self, x: Operand) -> Operand:
+        """((a + 2) x - (a + 3)) x^2 + 1"""
+        inner = gc.SubOp(gc.MulOp(x, self.number(CUBIC_A + 2)), self.number(CUBIC_A + 3))
+        return gc.AddOp(gc.MulOp(gc.MulOp(inner, x), x), self.number(1))
+
+    def far(self, x: Operand) -> Operand:
+        """a z^3 - 5 a z^2 + 8 a z - 4 a, of z = x + 1: a x (x - 1)^2"""
+        less = gc.SubOp(x, self.number(1))
+        return gc.MulOp(gc.MulOp(x, self.number(CUBIC_A)), gc.MulOp(less, less))
+
+
+chooses("GridSample", padding_mode=("zeros", "border", "reflection"))

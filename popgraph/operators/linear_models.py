@@ -1,0 +1,88 @@
+"""Lowers LinearClassifier and LinearRegressor to products of matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import shape_of
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.scores import (
+    F32,
+    ML,
+    NAMES,
+    POST_TRANSFORMS,
+    as_transform,
+    best,
+    constant,
+    labels_of,
+    one_column,
+    pair_of,
+    rows_of,
+    transformed,
+)
+from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
+
+
+@lowers("LinearRegressor", domain=ML)
+def linear_regressor(node: Node) -> Lowered:
+    scores = _products(node, rows_of(node), node.integer("targets", 1))
+    return cast(transformed(node, scores, as_transform(node)), F32)
+
+
+@lowers("LinearClassifier", domain=ML)
+def linear_classifier(node: Node) -> Lowered:
+    """The class of the largest score; of a single one, its sign decides between two."""
+    labels = node.integers("classlabels_ints") or tuple(range(len(node.texts(NAMES))))
+    rows = cast(rows_of(node), F32)
+    count = max(1, len(node.reals("coefficients")) // max(1, shape_of(rows)[1]))
+    scores = _products(node, rows, count)
+    transform = as_transform(node)
+    if count > 1:
+        places = best(scores)
+        return [
+            labels_of(node, places, count, "classlabels_ints"),
+            transformed(node, scores, transform),
+        ]
+    above = gc.CompareOp(one_column(scores), constant(node, np.array(0), scores), predicate="gt")
+    named = labels if len(labels) == 2 else (0, 1)
+    places = cast(above, dtypes.BY_NAME["u64"])
+    chosen = gc.GatherOp(node.literal(np.array(named, np.int64)), places, axis=0)
+    if len(labels) == 2:
+        return [chosen, pair_of(node, scores, transform, is_share=True)]
+    return [chosen, transformed(node, scores, transform)]
+
+
+def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
+    """`rows @ coefficients.T + intercepts`."""
+    features = shape_of(rows)[1]
+    coefficients = np.array(node.reals("coefficients"), np.float32)
+    if len(coefficients) != count * features:
+        raise TypeMismatchError(
+            f"{node.op.op_type} has {len(coefficients)} coefficients "
+            f"for {count} rows of {features} features",
+            hint="`coefficients` has a number for each target or class, and feature",
+        )
+    matrix = constant(node, coefficients.reshape(count, features).T, rows)
+    scores = gc.MatMulOp(rows, matrix)
+    intercepts = node.reals("intercepts")
+    if not intercepts:
+        return scores.result
+    if len(intercepts) != count:
+        raise TypeMismatchError(
+            f"{node.op.op_type} has {len(intercepts)} intercepts for {count} targets or classes",
+            hint="give one for each, or none",
+        )
+    return gc.AddOp(scores, constant(node, np.array(intercepts, np.float32), rows)).result
+
+
+chooses(
+    "LinearClassifier",
+    "LinearRegressor",
+    domain=ML,
+    post_transform=POST_TRANSFORMS,
+)

@@ -1,0 +1,1 @@
+"""The operators of onnxruntime that exporters and its optimizer write, each by ONNX's own."""

@@ -1,0 +1,170 @@
+"""Mixtures of experts of onnxruntime, and the routers in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from popgraph.operators.microsoft.body import Value, total
+from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.microsoft.normalizations import wide
+from popgraph.operators.microsoft.packed_weights import unpacked
+
+
+def chosen(scores: Value, count: int, experts: int) -> Value:
+    """1 where a row has one of its largest scores, of the first ones among equals, else 0."""
+    _, places = scores.several("TopK", 2, [count], axis=-1)
+    among = places.Unsqueeze([-1]).same(scores.body.counted(experts))
+    return among.CastLike(scores).ReduceSum([-2], keepdims=0)
+
+
+@defines("MoE",
+         "input router_probs fc1_experts_weights fc1_experts_bias fc2_experts_weights "
+         "fc2_experts_bias fc3_experts_weights fc3_experts_bias")  # fmt: skip
+def mixture(call: Call) -> Value:
+    """
+    Every expert sees all rows, and those that the router did not choose count for nothing.
+
+    This takes more arithmetic than sorting rows by experts, and no more memory for weights.
+    """
+    return _mixed(call, call["fc1_experts_weights"], call["fc2_experts_weights"])
+
+
+def _mixed(call: Call, first: Value, second: Value, always: bool = False) -> Value:
+    """Weights are [experts, results, arguments]; `always` says that shares have the sum 1."""
+    tokens = call["input"].reshaped(-1, call.size("input", -1))
+    hidden = _layer(call, tokens.Unsqueeze([0]), first, 1)
+    made = _layer(call, _activated(call, hidden), second, 2)
+    gates = _gates(call, always).permuted(1, 0).Unsqueeze([2])
+    return (made * gates.CastLike(made)).ReduceSum([0], keepdims=0).Reshape(call["input"].Shape())
+
+
+def _layer(call: Call, rows: Value, weights: Value, place: int) -> Value:
+    bias = call.get(f"fc{place}_experts_bias")
+    return total(rows @ weights.permuted(0, 2, 1), bias and bias.Unsqueeze([1]))
+
+
+def _gates(call: Call, always: bool) -> Value:
+    """Shares of the chosen experts, [rows, experts]."""
+    if call.integer("use_sparse_mixer"):
+        raise call.refuse("use_sparse_mixer")
+    logits, count = wide(call, call["router_probs"], "router_probs"), call.integer("k", 1)
+    kept = chosen(logits, count, call.size("router_probs", 1))
+    if call.has("router_weights"):
+        shares = wide(call, call["router_weights"], "router_weights") * kept
+    else:
+        shares = logits.Softmax(axis=-1) * kept
+    if always or call.integer("normalize_routing_weights"):
+        return shares / shares.ReduceSum([-1])
+    return shares
+
+
+def _activated(call: Call, value: Value) -> Value:
+    kind = call.one_of("activation_type", "relu", "gelu", "silu", "swiglu", "identity")
+    fused = call.integer("swiglu_fusion")
+    if kind == "swiglu":
+        return _gated(call, value, fused)
+    match kind:
+        case "relu":
+            return value.Relu()
+        case "gelu":
+            return value.Gelu(approximate="tanh")
+        case "silu":
+            return value * value.Sigmoid()
+        case _:
+            return value
+
+
+def _gated(call: Call, value: Value, fused: int) -> Value:
+    """Half of the numbers are gates of the others."""
+    if fused not in (1, 2):
+        raise call.refuse(f"swiglu_fusion = {fused}", "1 and 2 are")
+    if fused == 1:
+        pairs = value.reshaped(0, 0, -1, 2)
+        gate, linear = (pairs.part(at, at + 1, 3).Squeeze([3]) for at in (0, 1))
+    else:
+        gate, linear = value.several("Split", 2, axis=2, num_outputs=2)
+    limit = call.copied("swiglu_limit").get("swiglu_limit")
+    if limit is not None:
+        gate = gate.Min(gate.number(limit))
+        linear = linear.Min(linear.number(limit)).Max(linear.number(-limit))
+    opened = gate * gate.scaled(call.real("activation_alpha", 1.0)).Sigmoid()
+    return opened * (linear + call.real("activation_beta"))
+
+
+@defines("MoEGroupRouter", "logits expert_bias projection_weight")
+def group_router(call: Call) -> Sequence[Value | None]:
+    """Experts of the best groups, by the logarithms of their scores, or the scores of all."""
+    logits = wide(call, call["logits"], "logits").reshaped(-1, call.size("logits", -1))
+    bias, experts = call["expert_bias"], call.size("expert_bias", 0)
+    if call.has("projection_weight"):
+        weights = wide(call, call["projection_weight"], "projection_weight")
+        logits = logits @ weights.permuted(1, 0)
+    scores = logits.Sigmoid()
+    selection = scores + bias
+    count = call.needs("top_k")
+    groups, kept = call.integer("n_group", 1), call.integer("topk_group", 1)
+    each = min(call.integer("group_topk", 2), experts // groups)
+    candidates = selection
+    if groups > 1:
+        by_group = selection.reshaped(0, groups, -1)
+        best, _ = by_group.several("TopK", 2, [each], axis=-1)
+        active = chosen(best.ReduceSum([-1], keepdims=0), kept, groups).Unsqueeze([2])
+        lowest = by_group.number(-float("inf"))
+        candidates = (active > 0).Where(by_group, lowest).reshaped(0, -1)
+    routed = chosen(candidates, count, experts) > 0
+    sentinel = call.real("router_sentinel", -10000.0)
+    made = routed.Where(scores.Max(scores.number(1e-20)).Log(), scores.number(sentinel))
+    return made.CastLike(call["logits"]), selection, scores
+
+
+@defines("QMoE",
+         "input router_probs fc1_experts_weights fc1_scales fc1_experts_bias "
+         "fc2_experts_weights fc2_scales fc2_experts_bias "
+         "fc3_experts_weights fc3_scales fc3_experts_bias "
+         "fc1_zero_points fc2_zero_points fc3_zero_points router_weights "
+         "fc1_global_scale fc2_global_scale fc1_act_scale fc2_act_scale "
+         "fc1_act_block_scale fc2_act_block_scale",
+         ignored="accuracy_level")  # fmt: skip
+def quantized_mixture(call: Call) -> Value:
+    """
+    Weights are whole numbers of few bits, with a scale for each row or block.
+
+    The shares of a router have the sum 1, whatever the node says, as in onnxruntime.
+    """
+    if call.text("quant_type", "int") != "int":
+        raise call.refuse(f"quant_type = {call.text('quant_type')!r}", "int is")
+    if call.integer("weights_prepacked", 0) > 0:
+        raise call.refuse("weights_prepacked = 1", "0 and -1 are")
+    always = not call.has("router_weights")
+    call.ignore("normalize_routing_weights")
+    return _mixed(call, _weights(call, 1), _weights(call, 2), always)
+
+
+def _weights(call: Call, place: int) -> Value:
+    """The weights of a layer as numbers of the type of the input."""
+    bits = call.integer(f"fc{place}_expert_weight_bits") or call.integer("expert_weight_bits", 4)
+    if bits not in (2, 4, 8):
+        raise call.refuse(f"weights of {bits} bits", "2, 4 and 8 are")
+    name, block = f"fc{place}_experts_weights", call.integer("block_size")
+    experts, rows, width = (call.size(name, axis) for axis in range(3))
+    columns = width * (8 // bits)
+    parts = columns // block if block > 0 else 1
+    codes = unpacked(call[name], bits).reshaped(experts, rows, parts, -1)
+    steps = call[f"fc{place}_scales"].reshaped(experts, rows, parts, 1)
+    points = _points(call, place, bits, (experts, rows, parts), block > 0)
+    made = (codes.CastLike(steps) - points.CastLike(steps)) * steps
+    return made.reshaped(experts, rows, columns).CastLike(call["input"])
+
+
+def _points(call: Call, place: int, bits: int, sizes: tuple[int, int, int], blocked: bool) -> Value:
+    """The zero points, packed along rows, or along blocks where there are any."""
+    experts, rows, parts = sizes
+    given = call.get(f"fc{place}_zero_points")
+    if given is None:
+        return call.body.constant(np.array(1 << (bits - 1), np.int32))
+    numbers = unpacked(given, bits)
+    if blocked:
+        return numbers.reshaped(experts, rows, -1).part(0, parts, 2).Unsqueeze([3])
+    return numbers.reshaped(experts, -1).part(0, rows, 1).reshaped(experts, rows, 1, 1)

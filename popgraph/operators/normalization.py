@@ -1,0 +1,325 @@
+"""Lowers softmaxes, batch, instance, group and layer norms, LRN and Lp norms to graphcore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.program import VariableOp
+from popgraph.operators.arithmetic import cast, computing
+from popgraph.operators.movement import reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes, shapes
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import prod
+
+I32 = element_types.BY_NAME["i32"]
+
+
+def _along_axis(node: Node, make: Callable[[Operand, int], Operand]) -> Lowered:
+    """Before opset 13 all axes from `axis` on counted as one."""
+    axis = node.integer("axis", -1 if node.version >= 13 else 1)
+    if node.version >= 13:
+        return make(node[0], node.axis(axis))
+    axis = axis + node.rank if axis < 0 else axis
+    flat = reshaped(node[0], (prod(node.shape[:axis]), prod(node.shape[axis:])))
+    return reshaped(SSAValue.get(make(flat, 1)), node.shape)
+
+
+@lowers("Softmax")
+def softmax(node: Node) -> Lowered:
+    return _along_axis(node, lambda x, axis: gc.SoftmaxOp(x, axis=axis))
+
+
+@lowers("LogSoftmax")
+def log_softmax(node: Node) -> Lowered:
+    return _along_axis(node, lambda x, axis: gc.LogSoftmaxOp(x, axis=axis))
+
+
+@lowers("Hardmax")
+def hardmax(node: Node) -> Lowered:
+    """1 where the maximum, or a NaN, is first: of two reductions, which run on vectors."""
+
+    def make(x: Operand, axis: int) -> Operand:
+        largest = gc.ReduceMaxOp(x, axes=[axis], keepdims=True)
+        is_nan = gc.CompareOp(x, x, predicate="ne")
+        is_largest = gc.OrOp(gc.CompareOp(x, largest, predicate="eq"), is_nan)
+        places = gc.IotaOp(shape=shape_of(x), axis=axis, dtype=I32)
+        nowhere = node.literal(np.array(shape_of(x)[axis], np.int32))
+        found = gc.WhereOp(is_largest, places, nowhere)
+        first = gc.ReduceMinOp(found, axes=[axis], keepdims=True)
+        return gc.CastOp(
+            gc.CompareOp(first, places, predicate="eq"), to=element_types.to_ir(node.dtype)
+        )
+
+    return _along_axis(node, make)
+
+
+@lowers("BatchNormalization")
+@lowers("BatchNormalization", domain=GRAPHCORE)
+def batch_normalization(node: Node) -> Lowered:
+    epsilon = node.real("epsilon", 1e-5)
+    if not (_is_training(node) or _is_trained(node)):
+        old = [_untrained(node, index) for index in (3, 4)]
+        values = _channels(node, [node[0], node[1], node[2], *old], node.dtype)
+        return [reshaped(gc.BatchNormOp(*values, epsilon=epsilon).result, node.shape)]
+    values = _channels(node, [node[0], node[1], node[2]], computing(node))
+    result, *statistics = gc.BatchNormTrainOp(*values, epsilon=epsilon).results
+    mean, variance = (reshaped(value, shape_of(node[1])) for value in statistics)
+    running = [_running(node, 3, mean), _running(node, 4, _running_variance(node, variance))]
+    return [
+        reshaped(cast(result, node.dtype), node.shape),
+        *running,
+        *(cast(value, node.dtype) for value in (mean, variance)),
+    ]
+
+
+def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> list[Operand]:
+    """x and numbers of its channels, in a type; not `spatial`, each element is a channel."""
+    x, *numbers = (cast(value, dtype) for value in values)
+    if node.integer("spatial", 1):
+        return [x, *numbers]
+    flat = (node.shape[0], prod(node.shape[1:]), 1)
+    return [reshaped(x, flat), *(reshaped(value, (prod(shape_of(value)),)) for value in numbers)]
+
+
+def _untrained(node: Node, index: int) -> Operand:
+    """
+    A statistic; no gradient moves one that the model keeps as a weight, for it is a running one.
+
+    Casts and reshapes of a weight are the weight still. What is fed or computed has a gradient.
+    """
+    value = node[index]
+    return gc.DetachOp(value) if _is_kept(value) else value
+
+
+def _is_kept(value: SSAValue) -> bool:
+    while isinstance(value.owner, gc.CastOp | gc.ReshapeOp):
+        value = value.owner.operands[0]
+    return isinstance(value.owner, VariableOp)
+
+
+def _is_training(node: Node) -> bool:
+    """By the number of outputs before opset 14, by an attribute since."""
+    if node.version >= 14:
+        return bool(node.integer("training_mode"))
+    statistics = any(node.wants(index) for index in range(1, node.output_count))
+    return statistics and not node.integer("is_test")
+
+
+def _is_trained(node: Node) -> bool:
+    """
+    Whether a node that is written for inference, as exporters write it, is in training now.
+
+    It is where its running statistics may move. PopART's own operator, and nodes whose result only
+    reaches the loss detached, as PopART wants it there, mean what is written.
+    """
+    may_move = all(node.lowering.moves(node[index]) for index in (3, 4))
+    return may_move and node.op.domain != GRAPHCORE and not _is_detached(node.op.results[0])
+
+
+def _is_detached(value: SSAValue) -> bool:
+    """Whether a value is read, and no gradient can come back to it from there."""
+    readers = [use.operation for use in value.uses if isinstance(use.operation, OnnxOp)]
+    return bool(readers) and all(
+        reader.op_type == "Detach" or all(map(_is_detached, reader.results)) for reader in readers
+    )
+
+
+def _running_variance(node: Node, variance: Operand) -> Operand:
+    # What PyTorch exported for inference, and the operator of ai.graphcore, correct the bias as
+    # PyTorch does; what ONNX itself says of training is the variance of the batch.
+    as_torch = node.op.domain == GRAPHCORE or not _is_training(node)
+    if not node.integer("unbiased_variance", int(as_torch)):
+        return variance
+    count = prod(node.shape) // prod(shape_of(node[1]))
+    return gc.MulOp(variance, node.scalar(count / max(count - 1, 1), dtype_of(variance)))
+
+
+def _running(node: Node, index: int, batch: Operand) -> Operand:
+    """The next running statistic; if the old one is a variable, it takes that value."""
+    old = node.lowering.current(node[index])
+    dtype = dtype_of(old)
+    momentum = node.real("momentum", 0.9)
+    kept = gc.MulOp(old, node.scalar(momentum, dtype))
+    new = gc.AddOp(kept, gc.MulOp(cast(batch, dtype), node.scalar(1 - momentum, dtype)))
+    node.lowering.update(node[index], SSAValue.get(new))
+    return new
+
+
+def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
+    """
+    What is left of `x` without its mean, and the variance.
+
+    E[(x - mean)^2], not E[x^2] - mean^2, which loses all digits where the mean is large. What
+    rounding the mean has left is subtracted, too: the slope of the scale adds it up.
+    """
+
+    def average(value: Operand) -> Operand:
+        return gc.ReduceMeanOp(value, axes=axes, keepdims=True)
+
+    centred = gc.SubOp(x, average(x))
+    rest = gc.DetachOp(average(centred))
+    variance = gc.SubOp(average(gc.MulOp(centred, centred)), gc.MulOp(rest, rest))
+    return gc.SubOp(centred, rest), variance
+
+
+@lowers("InstanceNormalization")
+def instance_normalization(node: Node) -> Lowered:
+    axes, wide = tuple(range(2, node.rank)), computing(node)
+    centred, variance = _centred(cast(node[0], wide), axes)
+    deviation = gc.SqrtOp(gc.AddOp(variance, node.scalar(node.real("epsilon", 1e-5), wide)))
+    channel = (1, node.shape[1], *(1 for _ in axes))
+    scale, bias = (gc.ReshapeOp(cast(node[index], wide), shape=channel) for index in (1, 2))
+    result = gc.AddOp(gc.MulOp(gc.DivOp(centred, deviation), scale), bias)
+    return cast(result, node.dtype)
+
+
+@lowers("MeanVarianceNormalization")
+def mean_variance_normalization(node: Node) -> Lowered:
+    wide = computing(node)
+    axes = node.axes(node.integers("axes", (0, 2, 3)))
+    centred, variance = _centred(cast(node[0], wide), axes)
+    deviation = gc.AddOp(gc.SqrtOp(variance), node.scalar(1e-9, wide))
+    return cast(gc.DivOp(centred, deviation), node.dtype)
+
+
+@lowers("GroupNormalization")
+def group_normalization(node: Node) -> Lowered:
+    normalized = _groups(node, computing(node), node[0]).results[0]
+    scale, bias = (cast(node[index], node.dtype) for index in (1, 2))
+    if node.version < 21:  # Scale and bias are of groups, not of channels.
+        return reshaped(_scaled(cast(normalized, node.dtype), scale, bias), node.shape)
+    return _scaled(cast(reshaped(normalized, node.shape), node.dtype), scale, bias)
+
+
+@lowers("GroupNormalization", domain=GRAPHCORE)
+def graphcore_group_normalization(node: Node) -> Lowered:
+    """
+    The third result is 1 / sqrt(variance + epsilon); with `variances`, the variance.
+
+    With `strided`, channel c is in group c % groups.
+    """
+    groups, strided = _group_count(node), node.integer("strided", 0)
+    x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
+    normalized, mean, inverse = _groups(node, computing(node), x).results
+    whole = reshaped(normalized, node.shape)
+    whole = _turned(whole, groups) if strided else whole
+    result = _scaled(cast(whole, node.dtype), node[1], node[2])
+    third = _variance(node, inverse) if node.integer("variances", 0) else inverse
+    flat = (prod(shape_of(mean)),)
+    return [result, *(cast(reshaped(value, flat), node.dtype) for value in (mean, third))]
+
+
+def _variance(node: Node, inverse: SSAValue) -> SSAValue:
+    """1 / inverse^2 - epsilon."""
+    epsilon = node.scalar(node.real("epsilon", 1e-5), dtype_of(inverse))
+    return gc.SubOp(gc.ReciprocalOp(gc.MulOp(inverse, inverse)), epsilon).result
+
+
+@lowers("NormalizeImage", domain=GRAPHCORE)
+def normalize_image(node: Node) -> Lowered:
+    """(image * scale - offsets) * scales by channels, which are last, and a fourth one of zeros."""
+    target = dtype_of(node[1])
+    channels = node.shape[-1]
+    if channels > 4 or node.rank < 1:
+        raise TypeMismatchError(f"an image of {channels} channels", hint="it has up to four")
+    single = dtypes.BY_NAME["f32"]
+    image, offsets, scales = (cast(node[index], single) for index in range(3))
+    moved = gc.SubOp(gc.MulOp(image, node.scalar(node.real("scale", 1.0), single)), offsets)
+    result = cast(gc.MulOp(moved, scales), target)
+    none = (0,) * node.rank
+    return gc.PadOp(result, low=none, high=(*none[1:], 4 - channels), interior=none, value=0.0)
+
+
+def _turned(x: Operand, rows: int) -> Operand:
+    """The channels as a matrix of so many rows, transposed."""
+    value = SSAValue.get(x)
+    batch, channels, *rest = shape_of(value)
+    apart = reshaped(value, (batch, rows, channels // rows, *rest))
+    turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest)))).result
+    return reshaped(turned, (batch, channels, *rest))
+
+
+def _group_count(node: Node) -> int:
+    groups = node.integer("num_groups")
+    if node.rank < 2 or groups < 1 or node.shape[1] % groups:
+        raise TypeMismatchError(
+            f"{groups} groups of the channels of {shapes.text(node.shape)}",
+            hint="num_groups divides the second dimension",
+        )
+    return groups
+
+
+def _groups(node: Node, wide: dtypes.DType, x: Operand) -> gc.LayerNormOp:
+    """Every group of neighbouring channels of an image normalized, as a row."""
+    groups = _group_count(node)
+    rows = node.shape[0], groups, prod(node.shape[1:]) // groups
+    images = reshaped(cast(x, wide), rows)
+    epsilon = node.real("epsilon", 1e-5)
+    return gc.LayerNormOp(images, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
+
+
+def _scaled(x: SSAValue, scale: SSAValue, bias: SSAValue) -> SSAValue:
+    """By numbers of the second axis."""
+    shape = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
+    return gc.AddOp(gc.MulOp(x, reshaped(scale, shape)), reshaped(bias, shape)).result
+
+
+@lowers("LpNormalization")
+def lp_normalization(node: Node) -> Lowered:
+    axis, wide = node.axis(node.integer("axis", -1)), computing(node)
+    x = cast(node[0], wide)
+    squared = node.integer("p", 2) == 2
+    terms = gc.MulOp(x, x) if squared else gc.AbsOp(x)
+    total = gc.ReduceSumOp(terms, axes=(axis,), keepdims=True)
+    # Nothing stays nothing, and its slope is finite.
+    nothing = gc.CompareOp(total, node.scalar(0, wide), predicate="eq")
+    norm: Operand = gc.WhereOp(nothing, node.scalar(1, wide), total)
+    return cast(gc.DivOp(x, gc.SqrtOp(norm) if squared else norm), node.dtype)
+
+
+@lowers("LayerNormalization")
+def layer_normalization(node: Node) -> Lowered:
+    axis = node.axis(node.integer("axis", -1))
+    wide = computing(node)  # As `stash_type` asks by default.
+    normal = node.shape[axis:]
+    scale, bias = node[1], node.optional(2)
+    whole = all(value is None or shape_of(value) == normal for value in (scale, bias))
+    made = gc.LayerNormOp(
+        cast(node[0], wide),
+        cast(scale, wide) if whole else _ones(node, normal, wide),
+        cast(bias, wide) if whole and bias is not None else None,
+        axis=axis,
+        epsilon=node.real("epsilon", 1e-5),
+    )
+    result: Operand = cast(made.results[0], node.dtype)
+    if not whole:
+        result = gc.MulOp(result, scale)
+        result = gc.AddOp(result, bias) if bias is not None else result
+    stash = dtypes.BY_ONNX[node.integer("stash_type", 1)]
+    return [result, *(cast(value, stash) for value in made.results[1:])]
+
+
+def _ones(node: Node, shape: tuple[int, ...], dtype: dtypes.DType) -> Operand:
+    return gc.BroadcastOp(node.literal(np.array(1, dtype.numpy)), shape=shape)
+
+
+@lowers("LRN")
+def lrn(node: Node) -> Lowered:
+    if node.rank < 2:
+        raise TypeMismatchError("LRN needs a batch and a channel dimension")
+    return gc.LrnOp(
+        node[0],
+        size=node.integer("size"),
+        alpha=node.real("alpha", 1e-4),
+        beta=node.real("beta", 0.75),
+        bias=node.real("bias", 1.0),
+    )

@@ -1,0 +1,145 @@
+"""Lowers the optimizers that are operators: one step of Momentum, Adagrad or Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.movement import reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.support.dtypes import BY_NAME
+
+PREVIEW = "ai.onnx.preview.training"
+
+F64 = BY_NAME["f64"]
+"""What rates are computed in: 1 - 0.999 ** T keeps half of its digits in single precision."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that is optimized: its value, its regularized gradient, and its state."""
+
+    value: SSAValue
+    gradient: SSAValue
+    state: Sequence[SSAValue]
+
+    def known(self, number: float) -> Operand:
+        """A number of the tensor's type."""
+        return scalar(number, self.value)
+
+    def moved(self, rate: SSAValue, step: Operand) -> Operand:
+        """The value less so much of a step."""
+        return gc.SubOp(self.value, gc.MulOp(cast(rate, dtype_of(self.value)), step))
+
+
+def _tensors(node: Node, states: int) -> Iterator[Tensor]:
+    """All values come first, then all gradients, then all states of a kind."""
+    groups = 2 + states
+    count = (len(node) - 2) // groups
+    for at in range(count):
+        value, given, *state = (node[2 + at + count * group] for group in range(groups))
+        dtype = dtype_of(value)
+        kept = gc.MulOp(value, scalar(node.real("norm_coefficient"), value))
+        gradient = gc.AddOp(kept, cast(given, dtype)).result
+        yield Tensor(value, gradient, [cast(one, dtype) for one in state])
+
+
+def _outputs(node: Node, updated: Sequence[Sequence[Operand]]) -> Lowered:
+    """New values and states, sorted by kind, each in the type of what it replaces."""
+    by_kind = [SSAValue.get(one) for kind in zip(*updated, strict=True) for one in kind]
+    count = len(updated)
+    replaced = [*range(2, 2 + count), *range(2 + 2 * count, len(node))]
+    return [cast(one, dtype_of(node[at])) for one, at in zip(by_kind, replaced, strict=True)]
+
+
+def _rate(node: Node) -> SSAValue:
+    return SSAValue.get(reshaped(cast(node[0], F64), ()))
+
+
+def _count(node: Node) -> SSAValue:
+    """How many steps there have been."""
+    return SSAValue.get(reshaped(node[1], ()))
+
+
+def _is_later(count: SSAValue) -> Operand:
+    """Whether this step is not the first."""
+    return gc.CompareOp(count, scalar(0, count), predicate="gt")
+
+
+@lowers("Momentum", domain=PREVIEW)
+def momentum(node: Node) -> Lowered:
+    """In the first step, the gradient counts in full."""
+    share = gc.WhereOp(
+        _is_later(_count(node)), node.scalar(node.real("beta"), F64), node.scalar(1, F64)
+    )
+    rate, nesterov = _rate(node), node.text("mode") == "nesterov"
+    updated = []
+    for one in _tensors(node, states=1):
+        decay, fresh = one.known(node.real("alpha")), cast(share, dtype_of(one.value))
+        velocity = gc.AddOp(gc.MulOp(one.state[0], decay), gc.MulOp(one.gradient, fresh))
+        ahead = gc.AddOp(one.gradient, gc.MulOp(velocity, decay)) if nesterov else velocity
+        updated.append([one.moved(rate, ahead), velocity])
+    return _outputs(node, updated)
+
+
+@lowers("Adagrad", domain=PREVIEW)
+def adagrad(node: Node) -> Lowered:
+    steps = gc.MulOp(cast(_count(node), F64), node.scalar(node.real("decay_factor"), F64))
+    rate = gc.DivOp(_rate(node), gc.AddOp(steps, node.scalar(1, F64))).result
+    updated = []
+    for one in _tensors(node, states=1):
+        squares = gc.AddOp(one.state[0], gc.MulOp(one.gradient, one.gradient))
+        step = gc.DivOp(one.gradient, _root(one, squares, node.real("epsilon", 1e-6)))
+        updated.append([one.moved(rate, step), squares])
+    return _outputs(node, updated)
+
+
+@lowers("Adam", domain=PREVIEW)
+def adam(node: Node) -> Lowered:
+    first, second = node.real("alpha", 0.9), node.real("beta", 0.999)
+    rate = _corrected(node, first, second)
+    updated = []
+    for one in _tensors(node, states=2):
+        mean = _average(one, one.state[0], first, one.gradient)
+        squares = _average(one, one.state[1], second, gc.MulOp(one.gradient, one.gradient))
+        step = gc.DivOp(mean, _root(one, squares, node.real("epsilon", 1e-6)))
+        kept = one.known(1 - node.real("norm_coefficient_post"))
+        updated.append([gc.MulOp(one.moved(rate, step), kept), mean, squares])
+    return _outputs(node, updated)
+
+
+def _corrected(node: Node, first: float, second: float) -> SSAValue:
+    """The rate, corrected for averages that began with zero; not so in step 0."""
+    count, one = _count(node), node.scalar(1, F64)
+    is_later = _is_later(count)
+    steps = cast(gc.WhereOp(is_later, count, scalar(1, count)), F64)
+    rests = [gc.SubOp(one, gc.PowOp(node.scalar(each, F64), steps)) for each in (first, second)]
+    correction = gc.DivOp(gc.SqrtOp(rests[1]), rests[0])
+    return gc.MulOp(_rate(node), gc.WhereOp(is_later, correction, one)).result
+
+
+def _average(one: Tensor, old: SSAValue, decay: float, new: Operand) -> Operand:
+    kept = gc.MulOp(old, one.known(decay))
+    return gc.AddOp(kept, gc.MulOp(new, one.known(1 - decay)))
+
+
+def _root(one: Tensor, squares: Operand, epsilon: float) -> Operand:
+    """
+    The root of a sum of squares, and epsilon.
+
+    Where the sum is 0 the root has no slope; what is divided by it is 0 there as well, so none is
+    wanted.
+    """
+    is_zero = gc.CompareOp(squares, one.known(0), predicate="eq")
+    root = gc.SqrtOp(gc.WhereOp(is_zero, one.known(1), squares))
+    return gc.AddOp(gc.WhereOp(is_zero, one.known(0), root), one.known(epsilon))
+
+
+chooses("Momentum", domain="ai.onnx.preview.training", mode=("nesterov", "standard"))

@@ -1,0 +1,177 @@
+"""Random operators: what each draws from, and what becomes of the even numbers that it gets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.program import constant_array
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.movement import reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape, broadcast
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one node draws from: a seed with its step, and the streams that are its own."""
+
+    state: Operand
+    streams: Iterator[int]
+
+    @staticmethod
+    def of(node: Node) -> Source:
+        """Nodes of one `seed` attribute draw the same, whatever the seed of the session is."""
+        state = node.lowering.seed()
+        if not node.has("seed"):
+            return Source(state, node.lowering.streams)
+        seed = np.array(node.real("seed"), np.float64).view(np.int64)
+        step = gc.MulOp(state, node.literal(np.array([0, 1], np.int64)))
+        own = gc.AddOp(step, node.literal(np.array([seed, 0], np.int64)))
+        return Source(own, count(gc.OWN_STREAMS))
+
+    def uniform(self, shape: Shape, dtype: DType) -> Operand:
+        kind = element_types.to_ir(dtype)
+        stream = next(self.streams)
+        return gc.RandomUniformOp(self.state, shape=shape, dtype=kind, stream=stream)
+
+    def dropout(self, x: Operand, ratio: float) -> gc.DropoutOp:
+        return gc.DropoutOp(x, self.state, ratio=ratio, stream=next(self.streams))
+
+
+@lowers("Dropout", structural=[2])
+def dropout(node: Node) -> Lowered:
+    """Steps of training drop, unless an attribute or an input says that this node does not."""
+    ratio: float | None = node.real("ratio", 0.5)
+    training = node.lowering.training and not node.integer("is_test")
+    given = node.optional(1)
+    if node.version >= 12:
+        known = np.array(0.5) if given is None else constant_array(given, node.lowering.weights)
+        ratio = None if known is None else float(known.item())
+        if node.optional(2) is not None:
+            training = bool(node.array(2, "training_mode").item())
+    result: Operand
+    wide: Operand
+    if training and ratio is None:
+        assert given is not None, "a ratio that is not known is an input"
+        result, wide = _dropped(node, given)
+    elif training and ratio:
+        result, wide = Source.of(node).dropout(node[0], ratio).results
+    else:
+        result = node[0]
+        wide = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
+    if not node.wants(1):
+        return [result]
+    return [
+        result,
+        wide if node.version >= 10 else gc.CastOp(wide, to=element_types.to_ir(node.dtype)),
+    ]
+
+
+def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
+    """
+    Dropout by a ratio that is known at run time only, and what it keeps.
+
+    A ratio is a setting: no gradient moves it, also where the host may write it as a weight.
+    """
+    single, wide = dtypes.BY_NAME["f32"], _drawn_in(node.dtype)
+    share = gc.DetachOp(reshaped(ratio, ())).result
+    kept = gc.CompareOp(Source.of(node).uniform(node.shape, single), cast(share, single), "ge")
+    one, taken = node.scalar(1.0, wide), cast(share, wide)
+    # Where everything is dropped, what is kept is scaled by 1: zeros by infinities are NaN.
+    rest = gc.WhereOp(gc.CompareOp(taken, one, "lt"), gc.SubOp(one, taken), one)
+    scale = gc.DivOp(one, rest)
+    scaled = gc.MulOp(node[0], cast(scale, node.dtype))
+    return gc.WhereOp(kept, scaled, node.scalar(0.0)), kept
+
+
+@lowers("ShapedDropout", domain=GRAPHCORE)
+def shaped_dropout(node: Node) -> Lowered:
+    """Elements that lie at one place of `shape` are dropped together."""
+    ratio = node.real("ratio", 0.5)
+    shape = node.integers("shape")
+    if broadcast(node.shape, shape) != node.shape:
+        raise TypeMismatchError(f"places {list(shape)} in a tensor of {list(node.shape)}")
+    if not node.lowering.training or not ratio:
+        return node[0]
+    ones = gc.BroadcastOp(node.scalar(1.0), shape=shape)
+    return gc.MulOp(node[0], Source.of(node).dropout(ones, ratio).results[0])
+
+
+def _kind(node: Node, like: bool) -> tuple[Shape, DType]:
+    """The shape and element type that a generator is asked for."""
+    number = node.integer("dtype") if node.has("dtype") else 0
+    dtype = dtypes.BY_ONNX[number] if number else (node.dtype if like else dtypes.BY_NAME["f32"])
+    return (node.shape if like else node.integers("shape")), dtype
+
+
+def _uniform_between(node: Node, like: bool) -> Lowered:
+    shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
+    low, high = node.real("low", 0.0), node.real("high", 1.0)
+    spread = gc.MulOp(Source.of(node).uniform(shape, wide), node.scalar(high - low, wide))
+    return cast(gc.AddOp(spread, node.scalar(low, wide)), dtype)
+
+
+def _normal(node: Node, like: bool) -> Lowered:
+    """Box and Muller: a radius and an angle, each from a uniform number."""
+    shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
+    mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
+    source = Source.of(node)
+    positive = gc.SubOp(node.scalar(1.0, wide), source.uniform(shape, wide))
+    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, wide)))
+    angle = gc.MulOp(source.uniform(shape, wide), node.scalar(2 * math.pi, wide))
+    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, wide))
+    return cast(gc.AddOp(normal, node.scalar(mean, wide)), dtype)
+
+
+def _drawn_in(dtype: DType) -> DType:
+    """Halves are drawn as floats: there are too few of them between 0 and 1."""
+    return dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
+
+
+lowers("RandomUniform")(lambda node: _uniform_between(node, like=False))
+lowers("RandomUniformLike")(lambda node: _uniform_between(node, like=True))
+lowers("RandomNormal")(lambda node: _normal(node, like=False))
+lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
+
+
+@lowers("Multinomial")
+def multinomial(node: Node) -> Lowered:
+    """How many classes, from the first one on, have together less than an even number says."""
+    count, (batch, classes) = node.integer("sample_size", 1), node.shape
+    target = dtypes.BY_ONNX[node.integer("dtype", dtypes.BY_NAME["i32"].onnx)]
+    wide = _drawn_in(node.dtype)
+    weights = gc.SoftmaxOp(cast(node[0], wide), axis=1)
+    earlier = node.literal(np.triu(np.ones((classes, classes), wide.numpy)))
+    sums = gc.MatMulOp(weights, earlier)
+    total = gc.SliceOp(sums, starts=[0, classes - 1], sizes=[batch, 1], steps=[1, 1])
+    drawn = gc.MulOp(Source.of(node).uniform((batch, count), wide), total)
+    passed = gc.CompareOp(
+        reshaped(SSAValue.get(drawn), (batch, count, 1)),
+        reshaped(SSAValue.get(sums), (batch, 1, classes)),
+        predicate="ge",
+    )
+    found = gc.ReduceSumOp(cast(passed, target), axes=(2,), keepdims=False)
+    return gc.MinOp(found, node.scalar(classes - 1, target))
+
+
+@lowers("Bernoulli")
+def bernoulli(node: Node) -> Lowered:
+    target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype
+    wide = _drawn_in(node.dtype)
+    drawn = Source.of(node).uniform(node.shape, wide)
+    return cast(gc.CompareOp(drawn, cast(node[0], wide), predicate="lt"), target)

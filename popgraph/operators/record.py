@@ -1,0 +1,199 @@
+"""The registration of what pages say of operators, and its lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onnx import FunctionProto
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
+from popgraph.dialects.onnx.custom import OWN, Custom
+from popgraph.dialects.onnx.record import (
+    HostFunction,
+    Requirement,
+    Structural,
+    enter,
+    record_of,
+    records,
+)
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.operators.node import Node
+from popgraph.support import extensions
+from popgraph.support.pages import Page
+
+Lowered: TypeAlias = Operand | Sequence[Operand | None]
+"""The value of the first output, or one per output (None: this output cannot be had)."""
+LoweringFunction: TypeAlias = Callable[[Node], Lowered]
+BoundsRule: TypeAlias = Callable[[NodeView], Iterator["Bounds"]]
+Mending: TypeAlias = Callable[[FunctionProto, SchemaOp], None]
+
+GRAPHCORE = "ai.graphcore"
+ML = "ai.onnx.ml"
+MICROSOFT = "com.microsoft"
+
+TYPES_BY_LOWERING = Page("popgraph.passes.onnx.to_graphcore.outside")
+"""The types of what a node of PopART's gives; the room of passes, above this one, fills it in."""
+
+
+# What pages say
+
+
+def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requirement]:
+    """Registers what operators ask of their nodes beyond what ONNX's own inference checks."""
+
+    def register(rule: Requirement) -> Requirement:
+        for name in names:
+            record = enter(domain, name)
+            assert record.require is None, f"{name} has two requirements"
+            record.require = rule
+        return rule
+
+    return register
+
+
+def chooses(*names: str, domain: str = "", **choices: Sequence[str]) -> None:
+    """Registers attributes of operators that are one of a few words."""
+    for name in names:
+        record = enter(domain, name)
+        record.choices = {**record.choices, **choices}
+
+
+def lowers(
+    *names: str, domain: str = "", structural: Structural = ()
+) -> Callable[[LoweringFunction], LoweringFunction]:
+    """
+    Registers a function for operators, in all their versions.
+
+    `structural` are the operands whose elements it must know: where they come from the inputs of
+    a model, there is a program for each of their values.
+    """
+
+    def register(function: LoweringFunction) -> LoweringFunction:
+        for name in names:
+            record = enter(domain, name)
+            assert record.lower is None, f"{name} is lowered twice"
+            record.lower, record.structural = function, structural
+            if domain == GRAPHCORE:
+                record.types = TYPES_BY_LOWERING
+        return function
+
+    return register
+
+
+def computes(*names: str, domain: str = "") -> Callable[[HostFunction], HostFunction]:
+    """Registers the NumPy function of operators that Python computes, in all their versions."""
+
+    def register(function: HostFunction) -> HostFunction:
+        for name in names:
+            enter(domain, name).compute = function
+        return function
+
+    return register
+
+
+def bounds(*names: str, domain: str = "") -> Callable[[BoundsRule], BoundsRule]:
+    """Registers the bounds of the indices that operators get."""
+
+    def register(rule: BoundsRule) -> BoundsRule:
+        for name in names:
+            enter(domain, name).bounds = rule
+        return rule
+
+    return register
+
+
+def mends(*names: str) -> Callable[[Mending], Mending]:
+    """Registers what changes the body in an operator's schema."""
+
+    def register(mend: Mending) -> Mending:
+        for name in names:
+            enter("", name).mend = mend
+        return mend
+
+    return register
+
+
+def without_gradient(names: str, why: str, domain: str = "") -> None:
+    """Notes why operators have no gradient."""
+    for name in names.split():
+        enter(domain, name).without_gradient = why
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the indices of one input may be; one bound, or one for each column of the indices."""
+
+    input: int
+    what: str
+    low: tuple[int, ...]
+    last: tuple[int, ...]
+    ignored: int | None = None
+    """An index that stands for none."""
+
+
+# What others ask
+
+
+def as_values(lowered: Lowered) -> list[SSAValue | None]:
+    if isinstance(lowered, SSAValue | Operation):
+        return [SSAValue.get(lowered)]
+    return [None if one is None else SSAValue.get(one) for one in lowered]
+
+
+def lowering_of(domain: str, name: str) -> LoweringFunction | None:
+    """The function for an operator, which an extension may bring."""
+    if record_of(domain, name) is None and extensions.is_free(domain):
+        extensions.load(extensions.OPERATORS, domain)
+    found = record_of(domain, name)
+    return None if found is None else found.lower
+
+
+def is_lowered(op: OnnxOp) -> bool:
+    """Whether there is a function for the operator of a node."""
+    found = record_of(op.domain, op.op_type)
+    return found is not None and found.lower is not None
+
+
+def load_operators(module: ModuleOp) -> None:
+    """Loads what distributions bring for the operators of a module."""
+    for op in module.walk():
+        if isinstance(op, Custom):
+            lowering_of(op.domain, op.op_type)
+
+
+def structural_operands(op: OnnxOp) -> frozenset[int]:
+    """The operands whose values decide a node's structure: `Node.array` asks for no others."""
+    lowering_of(op.domain, op.op_type)
+    record = record_of(op.domain, op.op_type)
+    found = () if record is None else record.structural
+    return frozenset(found(op) if callable(found) else found)
+
+
+def lowered_operators() -> dict[tuple[str, str], LoweringFunction]:
+    """All functions, by domain and name."""
+    return {key: record.lower for key, record in records().items() if record.lower is not None}
+
+
+def defined_operators() -> list[tuple[str, str]]:
+    """The operators that functions of ONNX's define, by domain and name."""
+    return sorted(key for key, record in records().items() if record.define is not None)
+
+
+def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
+    """
+    The versions of each operator of users that can be lowered, by domain and name.
+
+    Operators that are no part of ONNX have version 1.
+    """
+    versions: dict[tuple[str, str], list[int]] = {}
+    for schema in SCHEMAS:
+        if not is_removed(schema):
+            versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    known = sorted(key for key in lowered_operators() if key[0] != OWN)
+    return {key: tuple(sorted(versions.get(key, [1]))) for key in known}

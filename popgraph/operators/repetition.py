@@ -1,0 +1,281 @@
+"""A body that runs turn by turn: as a loop of graphcore, or written out where shapes change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
+from popgraph.operators.bodies import close, discard
+from popgraph.operators.context import Moved
+from popgraph.operators.movement import reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
+from popgraph.support.names import hint
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a body makes of what it gets in one turn."""
+
+    go: SSAValue | None
+    """Whether there is another turn; None if the body has no say in it."""
+    carried: Sequence[SSAValue]
+    rows: Sequence[SSAValue]
+
+
+Body: TypeAlias = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Turn]
+"""Lowers a body, where operations are being built, for a turn's number, its states and rows."""
+
+Results: TypeAlias = tuple[Sequence[SSAValue], Sequence[SSAValue]]
+"""The last states, and the rows of all turns."""
+
+
+@dataclass(frozen=True)
+class Steering:
+    """How many turns there are."""
+
+    trips: int
+    """The largest number that there may be."""
+    limit: SSAValue | None = None
+    """The same, if it is known at run time only."""
+    go: SSAValue | None = None
+    """Whether there is a first turn, if that is not known."""
+    reverse: bool = False
+    """Whether rows are taken from the last to the first."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A body, what it begins with, and what it goes through."""
+
+    node: Node
+    body: Body
+    carried: Sequence[SSAValue]
+    scanned: Sequence[SSAValue]
+    states: Sequence[str]
+    """The names of what is carried."""
+    row_names: Sequence[str]
+
+    def results(self, steering: Steering) -> Results:
+        """What comes of it, built where operations are being built."""
+        if not steering.trips and not self.row_names:
+            return self.carried, []
+        trial = _Trial(self)
+        try:
+            turn = trial.lowered(steering)
+        except UnsupportedError as error:
+            if not steering.trips:
+                raise
+            # A size, say, that depends on the number of the turn: each turn by itself knows it.
+            return self._unrolled(steering, error, asks=True)
+        if not steering.trips:
+            trial.discard()
+            return self.carried, [self._nothing(row) for row in turn.rows]
+        goes_on = self._known_go(turn)
+        if goes_on is False:
+            steering = replace(steering, trips=min(steering.trips, 1))
+        asks = goes_on is None and not (steering.trips == 1 and steering.go is None)
+        refusal = self._growth(turn) or (self._unknown_count() if asks and turn.rows else None)
+        if refusal is not None:
+            trial.discard()
+            return self._unrolled(steering, refusal, asks=asks)
+        if steering.trips == UNBOUNDED and steering.limit is None and not asks:
+            raise never_ends()
+        if not trial.moved:
+            return trial.as_loop(steering, turn, asks)
+        trial.discard()
+        return self._with_variables(list(trial.moved), steering, asks)
+
+    def _with_variables(
+        self, variables: Sequence[SSAValue], steering: Steering, asks: bool
+    ) -> Results:
+        """A loop that also carries the variables that its turns update, to the step's updates."""
+        lowering, count = self.node.lowering, len(self.carried)
+
+        def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+            for variable, value in zip(variables, carried[count:], strict=True):
+                lowering.update(variable, value)
+            turn = self.body(number, carried[:count], rows)
+            return replace(turn, carried=[*turn.carried, *map(lowering.current, variables)])
+
+        carried = [*self.carried, *map(lowering.current, variables)]
+        trial = _Trial(replace(self, body=body, carried=carried))
+        finals, stacked = trial.as_loop(steering, trial.lowered(steering), asks)
+        for variable, value in zip(variables, finals[count:], strict=True):
+            lowering.update(variable, value)
+        return finals[:count], stacked
+
+    def _nothing(self, row: SSAValue) -> SSAValue:
+        """The rows of no turns."""
+        return self.node.literal(np.zeros((0, *shape_of(row)), dtype_of(row).numpy))
+
+    def _known_go(self, turn: Turn) -> bool | None:
+        """Whether there is another turn, if that is known when the program is compiled."""
+        if turn.go is None:
+            return True
+        known = self.node.lowering.array(turn.go)
+        return None if known is None else bool(known)
+
+    # Turn after turn
+
+    def _unrolled(self, steering: Steering, refusal: UnsupportedError, *, asks: bool) -> Results:
+        """
+        All turns one after the other, each with the shapes that it has.
+
+        Raises `refusal` if there may be too many, or if data decide how many there are; `asks`
+        tells whether a turn may be the last although `steering` lets more follow.
+        """
+        if steering.trips == UNBOUNDED and steering.limit is None and not asks:
+            raise never_ends()
+        lowering = self.node.lowering
+        most = lowering.tuning.most_unrolled_turns // lowering.repeated
+        if steering.limit or steering.go or (steering.trips > most and not asks):
+            raise refusal
+        carried, rows = self.carried, list[Sequence[SSAValue]]()
+        with lowering.unrolling(min(steering.trips, most)):
+            for number in range(steering.trips):
+                if number == most:
+                    raise refusal
+                turn = self._turn(steering, number, carried)
+                carried, rows = turn.carried, [*rows, turn.rows]
+                goes_on = self._known_go(turn)
+                if goes_on is None and number + 1 < steering.trips:
+                    raise refusal
+                if not goes_on:
+                    break
+        return carried, self._stacked(rows[::-1] if steering.reverse else rows)
+
+    def _turn(self, steering: Steering, number: int, carried: Sequence[SSAValue]) -> Turn:
+        """One of the turns that stand one after the other; its number is a literal."""
+        at = steering.trips - 1 - number if steering.reverse else number
+        rows = [row_of(value, at) for value in self.scanned]
+        turn = self.body(self.node.literal(np.array(at)), carried, rows)
+        self._check_types(turn)
+        return turn
+
+    def _stacked(self, turns: Sequence[Sequence[SSAValue]]) -> list[SSAValue]:
+        """The rows of all turns."""
+        return [
+            self._one_tensor(name, parts)
+            for name, parts in zip(self.row_names, zip(*turns, strict=True), strict=True)
+        ]
+
+    def _one_tensor(self, name: str, parts: Sequence[SSAValue]) -> SSAValue:
+        for part in parts:
+            if part.type != parts[0].type:
+                raise TypeMismatchError(
+                    f"the rows of output {name!r} of {self.node.op.op_type} differ: "
+                    f"{describe(parts[0].type)} and {describe(part.type)}",
+                    hint="all turns give rows of one shape",
+                )
+        rows = [gc.ReshapeOp(part, shape=(1, *shape_of(part))) for part in parts]
+        return SSAValue.get(rows[0] if len(rows) == 1 else gc.ConcatOp(rows, axis=0))
+
+    # What is wrong
+
+    def _check_types(self, turn: Turn) -> None:
+        """An error for a state that changes its element type."""
+        for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
+            if dtype_of(old) != dtype_of(new):
+                raise TypeMismatchError(
+                    f"the state {name!r} of {self.node.op.op_type} is {describe(old.type)} "
+                    f"before a turn and {describe(new.type)} after it",
+                    hint="a state keeps its type: use Cast",
+                )
+
+    def _growth(self, turn: Turn) -> UnsupportedError | None:
+        """What is said of a state that changes its shape, if there is one."""
+        self._check_types(turn)
+        most = self.node.lowering.tuning.most_unrolled_turns
+        for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
+            if old.type != new.type:
+                return NeedsHostError(
+                    f"the state {name!r} of {self.node.op.op_type} changes from "
+                    f"{describe(old.type)} to {describe(new.type)} in a turn",
+                    hint=f"the number of turns must be known, and {most} at most; "
+                    "or let the state keep its shape",
+                )
+        return None
+
+    def _unknown_count(self) -> UnsupportedError:
+        return NeedsHostError(
+            f"output {self.row_names[0]!r} of {self.node.op.op_type} has a row for each turn, "
+            "and data decide how many there are",
+            hint="the number of turns must be known when the model is compiled; "
+            "or carry a tensor of a fixed size, and write into it",
+        )
+
+
+def never_ends() -> UnsupportedError:
+    return UnsupportedError(
+        "this Loop never ends: it has no trip count, and its condition stays true",
+        hint="give it a trip count, or a condition that a turn can change",
+    )
+
+
+class _Trial:
+    """A body that is lowered for any turn, in a block of its own."""
+
+    def __init__(self, repetition: Repetition) -> None:
+        self.repetition = repetition
+        states = [value.type for value in repetition.carried]
+        rows = map(row_type, repetition.scanned)
+        self.block = Block(arg_types=[NUMBER, *states, *rows])
+        self.moved: Moved = {}
+        """The variables that a turn updates."""
+
+    def lowered(self, steering: Steering) -> Turn:
+        number, *rest = self.block.args
+        count = len(self.repetition.carried)
+        self.repetition.node.lowering.trips[number] = steering.trips
+        with self.repetition.node.lowering.writing(self.block, number) as self.moved:
+            turn = self.repetition.body(number, rest[:count], rest[count:])
+        self._name(number, rest[:count], rest[count:])
+        return turn
+
+    def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
+        """Arguments that the body gave no name in IR text."""
+        named = ["turn", *map(hint, self.repetition.states)]
+        variables = ["variable"] * (1 + len(states) - len(named))
+        names = [*named, *variables, *["row" for _ in rows]]
+        for value, name in zip((number, *states, *rows), names, strict=True):
+            value.name_hint = value.name_hint or name
+
+    def discard(self) -> None:
+        discard(self.block)
+
+    def as_loop(self, steering: Steering, turn: Turn, asks: bool) -> Results:
+        """The loop with this body; it `asks` the body after every turn if there is another one."""
+        literal, go = self.repetition.node.literal, steering.go
+        if go is None and asks:
+            go = literal(np.array(True))
+        with ImplicitBuilder(self.block):
+            first = [] if go is None else [turn.go or literal(np.array(True))]
+            YieldOp([*first, *turn.carried, *turn.rows])
+        captured = close([self.block])
+        loop = gc.LoopOp(
+            steering.trips,
+            Region(self.block),
+            carried=self.repetition.carried,
+            scanned=self.repetition.scanned,
+            captured=captured,
+            go=go,
+            limit=steering.limit,
+            reverse=steering.reverse,
+        )
+        return loop.finals, loop.stacked
+
+
+def row_of(value: SSAValue, at: int) -> SSAValue:
+    """One row of a tensor, without its axis."""
+    return SSAValue.get(reshaped(SSAValue.get(sliced(value, {0: (at, 1, 1)})), shape_of(value)[1:]))

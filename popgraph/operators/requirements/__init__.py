@@ -1,0 +1,1 @@
+"""What operators ask of their nodes."""

@@ -1,0 +1,348 @@
+"""Lowers RoiAlign: lookups around places in regions, or products with the weights of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.indexing import from_start
+from popgraph.operators.movement import reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.row_lookup import Tap, looked_up
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+
+CANDIDATES = 6
+"""
+Samples of a bin that may touch an element, where their number adapts to the bin.
+
+They are more than half an element apart: four at most are less than one element away from any.
+One more on either side makes up for the rounding of where the first of them is looked for.
+"""
+
+
+@lowers("RoiAlign")
+def roi_align(node: Node) -> Lowered:
+    kind = dtypes.BY_NAME["f64" if node.dtype.name == "f64" else "f32"]
+    ratio, count = node.integer("sampling_ratio"), shape_of(node[1])[0]
+    bins = node.integer("output_height", 1), node.integer("output_width", 1)
+    if 0 in (count, *node.shape):
+        return gc.BroadcastOp(node.scalar(0), shape=(count, node.shape[1], *bins))
+    regions = _Regions(node, kind)
+    made = regions.looked_up(ratio) if ratio else regions.weighed()
+    return cast(made, node.dtype)
+
+
+class _Part(NamedTuple):
+    """Along one axis: where regions start, and how long each of their bins is, [regions, 1, 1]."""
+
+    start: Operand
+    length: Operand
+    bins: int
+    size: int
+    """Of the image."""
+
+
+@dataclass(frozen=True)
+class _Regions:
+    """The regions of a node, computed with in one element type."""
+
+    node: Node
+    kind: DType
+
+    def number(self, value: float) -> SSAValue:
+        return self.node.scalar(value, self.kind)
+
+    @property
+    def count(self) -> int:
+        return shape_of(self.node[1])[0]
+
+    @property
+    def is_mean(self) -> bool:
+        return self.node.text("mode", "avg") == "avg"
+
+    @cached_property
+    def images(self) -> SSAValue:
+        """The number of the image of each region."""
+        batch = from_start(self.node, 2, self.node.shape[0])
+        return SSAValue.get(batch)
+
+    def part(self, axis: int) -> _Part:
+        """Of the height (0) or the width (1); regions are named by x and y of two corners."""
+        first, last = (self.corner(column) for column in (1 - axis, 3 - axis))
+        extent: Operand = gc.SubOp(last, first)
+        name = ("output_height", "output_width")[axis]
+        bins = self.node.integer(name, 1)
+        if not self.is_shifted:  # regions are one element long at least
+            extent = gc.MaxOp(extent, self.number(1))
+        length = gc.DivOp(extent, self.number(bins))
+        return _Part(first, length, bins, self.node.shape[2 + axis])
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether whole numbers are the middles of elements."""
+        default = "half_pixel" if self.node.version >= 16 else "output_half_pixel"
+        mode = self.node.text("coordinate_transformation_mode", default)
+        return mode == "half_pixel"
+
+    def corner(self, column: int) -> Operand:
+        given = cast(self.node[1], self.kind)
+        one = reshaped(SSAValue.get(sliced(given, {1: (column, 1, 1)})), (self.count, 1, 1))
+        scaled = gc.MulOp(one, self.number(self.node.real("spatial_scale", 1.0)))
+        return gc.SubOp(scaled, self.number(0.5)) if self.is_shifted else scaled
+
+    def bin_starts(self, part: _Part) -> Operand:
+        """[regions, bins, 1]"""
+        numbers = np.arange(part.bins).reshape(1, -1, 1).astype(self.kind.numpy)
+        return gc.AddOp(part.start, gc.MulOp(part.length, self.node.literal(numbers)))
+
+    def inside(self, at: Operand, size: int) -> Operand:
+        """An element around the image belongs to it, and is as those at its edge."""
+        return gc.AndOp(
+            gc.CompareOp(at, self.number(-1), predicate="ge"),
+            gc.CompareOp(at, self.number(size), predicate="le"),
+        )
+
+    def around(self, at: Operand, size: int) -> tuple[Operand, Operand, Operand]:
+        """The elements before and behind each place, and how far it is from the first of them."""
+        last = self.number(size - 1)
+        within = gc.MinOp(gc.MaxOp(at, self.number(0)), last)
+        low = gc.FloorOp(within)
+        return low, gc.MinOp(gc.AddOp(low, self.number(1)), last), gc.SubOp(within, low)
+
+    # As many samples in all bins: rows of channels are looked up
+
+    def looked_up(self, ratio: int) -> SSAValue:
+        batch, channels, height, width = self.node.shape
+        parts = [self.part(axis) for axis in (0, 1)]
+        taps = [self.taps(part, ratio, axis) for axis, part in enumerate(parts)]
+        table = gc.TransposeOp(self.node[0], perm=[0, 2, 3, 1]).result
+        flat = reshaped(table, (batch * height * width, channels))
+        rows = cast(flat, self.kind)
+        size = self.node.literal(np.array(height * width, np.int64))
+        start = gc.MulOp(reshaped(self.images, (self.count, 1, 1)), size)
+        terms = [
+            looked_up(self.node, rows, start, (height, width), some) for some in product(*taps)
+        ]
+        total = reduce(gc.AddOp if self.is_mean else gc.MaxOp, terms)
+        bins = [one for part in parts for one in (part.bins, ratio)]
+        apart = reshaped(SSAValue.get(total), (self.count, *bins, channels))
+        join = gc.ReduceMeanOp if self.is_mean else gc.ReduceMaxOp
+        joined = join(apart, axes=(2, 4), keepdims=False)
+        return gc.TransposeOp(joined, perm=[0, 3, 1, 2]).result
+
+    def taps(self, part: _Part, ratio: int, axis: int) -> list[Tap]:
+        """The two elements around each sample, [regions, samples, 1] or [regions, 1, samples]."""
+        middles = ((np.arange(ratio) + 0.5) / ratio).reshape(1, 1, -1).astype(self.kind.numpy)
+        offsets = gc.MulOp(part.length, self.node.literal(middles))
+        samples = part.bins * ratio
+        shape = (self.count, samples, 1) if axis == 0 else (self.count, 1, samples)
+        at = reshaped(gc.AddOp(self.bin_starts(part), offsets).result, shape)
+        low, high, rest = self.around(at, part.size)
+        inside = self.inside(at, part.size)
+        weights = gc.SubOp(self.number(1), rest), rest
+        return [
+            Tap(cast(place, dtypes.BY_NAME["i64"]), weight, inside)
+            for place, weight in zip((low, high), weights, strict=True)
+        ]
+
+    # As many samples as bins are long: all elements of an axis are weighed
+
+    def weighed(self) -> SSAValue:
+        """
+        Region by region, the rows and then the columns of an image.
+
+        The weight of an element in a bin is a product of one along each axis. So the number of
+        samples, which the data decide, is nowhere the size of a tensor.
+        """
+        weights = [weight for axis in (0, 1) for weight in self.weights(self.part(axis))]
+        block = Block(
+            arg_types=[NUMBER, row_type(self.images), *map(row_type, weights), self.node[0].type]
+        )
+        with ImplicitBuilder(block):
+            _, number, *rows, images = block.args
+            image = cast(gc.GatherOp(images, number, axis=0), self.kind)
+            step = self.mean_of if self.is_mean else self.largest_of
+            YieldOp([SSAValue.get(step(image, rows))])
+        loop = gc.LoopOp(
+            self.count,
+            Region(block),
+            scanned=[self.images, *weights],
+            captured=[self.node[0]],
+        )
+        return loop.results[0]
+
+    def mean_of(self, image: SSAValue, rows: Sequence[SSAValue]) -> Operand:
+        """[channels, height, width] times [bins, height] and [bins, width]"""
+        high, wide = rows
+        return gc.MatMulOp(
+            reshaped(high, (1, *shape_of(high))),
+            gc.MatMulOp(image, gc.TransposeOp(wide, perm=[1, 0])),
+        )
+
+    def largest_of(self, image: SSAValue, rows: Sequence[SSAValue]) -> Operand:
+        """
+        Of a product of two weights and an element, which is what ONNX takes the largest of.
+
+        Weights are no less than 0: the largest along one axis are enough for the next one.
+        """
+        high, wide = _Extremes(*rows[:3]), _Extremes(*rows[3:])
+        channels, height, width = shape_of(image)
+        (high_bins, _), (wide_bins, _) = shape_of(high.most), shape_of(wide.most)
+        across = self.largest_along(
+            gc.ReshapeOp(image, shape=(channels, height, 1, width)),
+            [gc.ReshapeOp(one, shape=(1, 1, wide_bins, width)) for one in wide[:2]],
+        )
+        turned = gc.TransposeOp(across, perm=[0, 2, 1])
+        found = self.largest_along(
+            gc.ReshapeOp(turned, shape=(channels, 1, wide_bins, height)),
+            [gc.ReshapeOp(one, shape=(1, high_bins, 1, height)) for one in high[:2]],
+        )
+        outside = gc.OrOp(
+            gc.ReshapeOp(high.outside, shape=(1, high_bins, 1)),
+            gc.ReshapeOp(wide.outside, shape=(1, 1, wide_bins)),
+        )
+        return gc.WhereOp(outside, gc.MaxOp(found, self.number(0)), found)
+
+    def largest_along(self, values: Operand, extremes: list[Operand]) -> Operand:
+        """Of the last axis; -inf where no sample is near any of its elements."""
+        most, least = extremes
+        zero, none = self.number(0), self.number(-np.inf)
+        above = gc.CompareOp(values, zero, predicate="ge")
+        weighed = gc.MulOp(values, gc.WhereOp(above, most, least))
+        missing = gc.OrOp(
+            gc.CompareOp(most, zero, predicate="lt"), gc.CompareOp(values, none, predicate="eq")
+        )
+        return gc.ReduceMaxOp(gc.WhereOp(missing, none, weighed), axes=(3,), keepdims=False)
+
+    def weights(self, part: _Part) -> list[SSAValue]:
+        """Of all elements of an axis in all bins, [regions, bins, elements]."""
+        samples = _Samples(self, part)
+        if self.is_mean:
+            return [SSAValue.get(samples.means())]
+        return [SSAValue.get(one) for one in samples.extremes()]
+
+
+class _Extremes(NamedTuple):
+    """The largest and the least weight of elements in bins; what no sample is near has -1."""
+
+    most: Operand
+    least: Operand
+    outside: Operand
+    """Whether any sample of a bin is outside, or there is none."""
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The samples of bins as many as they are long, along one axis."""
+
+    regions: _Regions
+    part: _Part
+
+    def number(self, value: float) -> SSAValue:
+        return self.regions.number(value)
+
+    @cached_property
+    def count(self) -> Operand:
+        return gc.CeilOp(self.part.length)
+
+    @cached_property
+    def some(self) -> Operand:
+        return gc.CompareOp(self.count, self.number(1), predicate="ge")
+
+    @cached_property
+    def divisor(self) -> Operand:
+        return gc.MaxOp(self.count, self.number(1))
+
+    @cached_property
+    def step(self) -> Operand:
+        """From one sample to the next; 1 where there are none."""
+        return gc.WhereOp(self.some, gc.DivOp(self.part.length, self.divisor), self.number(1))
+
+    @cached_property
+    def starts(self) -> Operand:
+        return self.regions.bin_starts(self.part)
+
+    def sample(self, number: Operand) -> Operand:
+        middle = gc.AddOp(number, self.number(0.5))
+        return gc.AddOp(_apart(self.starts), gc.MulOp(middle, _apart(self.step)))
+
+    @cached_property
+    def elements(self) -> SSAValue:
+        numbers = np.arange(self.part.size).astype(self.regions.kind.numpy)
+        return self.regions.node.literal(numbers.reshape(1, 1, -1, 1))
+
+    @cached_property
+    def near(self) -> tuple[list[Operand], list[Operand]]:
+        """
+        Whether candidates, [regions, bins, elements, candidates], touch, and with what weight.
+
+        As the first and as the second of the two elements around them.
+        """
+        far = gc.SubOp(gc.SubOp(self.elements, self.number(1)), _apart(self.starts))
+        first = gc.CeilOp(gc.SubOp(gc.DivOp(far, _apart(self.step)), self.number(0.5)))
+        steps = np.arange(CANDIDATES).astype(self.regions.kind.numpy) - 1
+        begin = gc.MaxOp(first, self.number(1))
+        number = gc.AddOp(begin, self.regions.node.literal(steps))
+        at, size = self.sample(number), self.part.size
+        valid = gc.AndOp(
+            gc.CompareOp(number, _apart(self.count), predicate="lt"), self.regions.inside(at, size)
+        )
+        low, high, rest = self.regions.around(at, size)
+        touched: list[Operand] = [
+            gc.AndOp(valid, gc.CompareOp(place, self.elements, predicate="eq"))
+            for place in (low, high)
+        ]
+        return touched, [gc.SubOp(self.number(1), rest), rest]
+
+    def means(self) -> Operand:
+        pairs = zip(*self.near, strict=True)
+        parts = [gc.WhereOp(touched, weight, self.number(0)) for touched, weight in pairs]
+        total = gc.ReduceSumOp(gc.AddOp(*parts), axes=(3,), keepdims=False)
+        return gc.DivOp(total, self.divisor)
+
+    def extremes(self) -> _Extremes:
+        pairs = list(zip(*self.near, strict=True))
+        none, more = self.number(-1), self.number(2)
+        most = [gc.WhereOp(touched, weight, none) for touched, weight in pairs]
+        least = [gc.WhereOp(touched, weight, more) for touched, weight in pairs]
+        return _Extremes(
+            gc.ReduceMaxOp(gc.MaxOp(*most), axes=(3,), keepdims=False),
+            gc.ReduceMinOp(gc.MinOp(*least), axes=(3,), keepdims=False),
+            self.outside(),
+        )
+
+    def outside(self) -> Operand:
+        """The first sample is before the image, the last one behind it, or there is none."""
+        first, last = (
+            gc.AddOp(self.starts, gc.MulOp(number, self.step))
+            for number in (self.number(0.5), gc.SubOp(self.count, self.number(0.5)))
+        )
+        before = gc.CompareOp(first, self.number(-1), predicate="lt")
+        behind = gc.CompareOp(last, self.number(self.part.size), predicate="gt")
+        return gc.OrOp(gc.OrOp(before, behind), gc.NotOp(self.some))
+
+
+def _apart(value: Operand) -> Operand:
+    """With an axis for the candidates."""
+    return gc.ReshapeOp(value, shape=(*shape_of(value), 1))
+
+
+chooses(
+    "RoiAlign",
+    coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
+    mode=("avg", "max"),
+)

@@ -1,0 +1,222 @@
+"""Lowers Scan: a body goes through rows of tensors, from either end, along any axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.control import yield_of
+from popgraph.dialects.onnx import Graph
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.operators.bodies import close, discard
+from popgraph.operators.inner_graphs import check_outputs, given_tensor
+from popgraph.operators.movement import I64, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.support.errors import TypeMismatchError
+
+
+@lowers("Scan")
+def scan(node: Node) -> Lowered:
+    """Rows of the last inputs go through the body one after the other, and with them states."""
+    if node.version < 9:
+        return _scan_of_batch(node)
+    made = _Scan(node, node.graph("body"), node.inputs)
+    front = [
+        _to_front(value, node.axis(axis, len(shape_of(value))))
+        for value, axis in zip(made.scanned, made.input_axes, strict=True)
+    ]
+    reverse = all(made.input_directions)
+    ways = made.input_directions
+    rows = [_reversed(one, way != reverse) for one, way in zip(front, ways, strict=True)]
+    finals, stacked = made.results(made.states, rows, Steering(made.trips(rows), reverse=reverse))
+    results = dict(zip(made.wanted, stacked, strict=True))
+    for index, value in results.items():
+        directed = _reversed(value, made.output_directions[index] != reverse)
+        axis = node.axis(made.output_axes[index], len(shape_of(value)))
+        results[index] = _from_front(directed, axis)
+    return [*finals, *(results.get(index) for index in range(made.row_count))]
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A Scan and its body."""
+
+    node: Node
+    graph: Graph
+    inputs: Sequence[SSAValue]
+
+    def __post_init__(self) -> None:
+        count = self.node.integer("num_scan_inputs")
+        if not 0 < count <= len(self.inputs):
+            raise TypeMismatchError(f"{count} of the {len(self.inputs)} inputs of Scan are scanned")
+        if len(self.graph.block.args) != len(self.inputs) or self.row_count < 0:
+            raise TypeMismatchError(
+                f"a Scan with {len(self.inputs)} inputs, {len(self.states)} of them states, has a "
+                f"body with as many inputs and at least {len(self.states)} outputs, "
+                f"not {len(self.graph.block.args)} and {len(self.graph.yielded)}"
+            )
+        check_outputs(self.node, self.graph, len(self.graph.yielded))
+
+    @property
+    def states(self) -> Sequence[SSAValue]:
+        return self.inputs[: -self.node.integer("num_scan_inputs")]
+
+    @property
+    def scanned(self) -> Sequence[SSAValue]:
+        return self.inputs[-self.node.integer("num_scan_inputs") :]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.graph.yielded) - len(self.states)
+
+    @property
+    def wanted(self) -> list[int]:
+        """The rows that the node gives."""
+        start = len(self.states)
+        return [index for index in range(self.row_count) if self.node.wants(start + index)]
+
+    @property
+    def input_axes(self) -> Sequence[int]:
+        return self._listed("scan_input_axes", len(self.scanned))
+
+    @property
+    def input_directions(self) -> Sequence[int]:
+        name = "scan_input_directions" if self.node.version >= 9 else "directions"
+        return self._listed(name, len(self.scanned))
+
+    @property
+    def output_axes(self) -> Sequence[int]:
+        return self._listed("scan_output_axes", self.row_count)
+
+    @property
+    def output_directions(self) -> Sequence[int]:
+        return self._listed("scan_output_directions", self.row_count)
+
+    def _listed(self, name: str, count: int) -> Sequence[int]:
+        """An attribute with a number for each of so many tensors; zeros if it is absent."""
+        found = self.node.integers(name) or (0,) * count
+        if len(found) != count:
+            raise TypeMismatchError(f"{name} of Scan has {len(found)} numbers for {count} tensors")
+        if "directions" in name and not set(found) <= {0, 1}:
+            raise TypeMismatchError(f"{name} of Scan are 0 or 1, not {list(found)}")
+        return found
+
+    def trips(self, rows: Sequence[SSAValue]) -> int:
+        """The number of rows, the same of all."""
+        sizes = {shape_of(value)[0] for value in rows}
+        if len(sizes) != 1:
+            raise TypeMismatchError(
+                f"Scan goes through tensors of different lengths: {sorted(sizes)}",
+                hint="all scanned inputs have one size along their scanned axes",
+            )
+        return sizes.pop()
+
+    def results(
+        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], steering: Steering
+    ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        start = len(states)
+        names = [self.node.op.output_names[start + index] for index in self.wanted]
+        inner = self.graph.input_names[:start]
+        return Repetition(self.node, self.body, states, rows, inner, names).results(steering)
+
+    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        made = self.node.lowering.place(self.graph, [*carried, *rows])
+        start = len(carried)
+        return Turn(
+            None,
+            [given_tensor(self.node, self.graph, made, index) for index in range(start)],
+            [given_tensor(self.node, self.graph, made, start + index) for index in self.wanted],
+        )
+
+
+def _to_front(value: SSAValue, axis: int) -> SSAValue:
+    rest = [other for other in range(len(shape_of(value))) if other != axis]
+    return value if axis == 0 else gc.TransposeOp(value, perm=[axis, *rest]).result
+
+
+def _from_front(value: SSAValue, axis: int) -> SSAValue:
+    places = list(range(1, len(shape_of(value))))
+    return (
+        value
+        if axis == 0
+        else gc.TransposeOp(value, perm=[*places[:axis], 0, *places[axis:]]).result
+    )
+
+
+def _reversed(value: SSAValue, is_reversed: bool) -> SSAValue:
+    """The rows, in the opposite order if `is_reversed`."""
+    size = shape_of(value)[0]
+    if not is_reversed or size < 2:
+        return value
+    return SSAValue.get(sliced(value, {0: (size - 1, size, -1)}))
+
+
+def _scan_of_batch(node: Node) -> Lowered:
+    """
+    Before opset 9, a Scan runs for each entry of a batch, each with a length of its own.
+
+    Rows behind the end of an entry are zero.
+    """
+    inputs = [node[index] for index in range(1, len(node))]
+    made = _Scan(node, node.graph("body"), inputs)
+    lengths = node.optional(0)
+    sources = [*inputs, *([] if lengths is None else [gc.CastOp(lengths, to=I64).result])]
+    batch = made.trips(sources)
+    block = Block(arg_types=[NUMBER, *map(row_type, sources)])
+    number, *rows = block.args
+    with node.lowering.writing(block, number) as moved:
+        length = None if lengths is None else rows.pop()
+        finals, stacked = _scan_of_entry(made, rows, length)
+        YieldOp([*finals, *stacked])
+        if moved:
+            raise node.unsupported(
+                "updating weights in the body", "convert the model to opset 9 or later"
+            )
+    results = iter(_stacked(node, batch, block, sources))
+    finals = [next(results) for _ in finals]
+    wanted = dict(zip(made.wanted, results, strict=True))
+    return [*finals, *(wanted.get(index) for index in range(made.row_count))]
+
+
+def _stacked(
+    node: Node, trips: int, block: Block, scanned: Sequence[SSAValue]
+) -> Sequence[SSAValue]:
+    """What a body that carries nothing gives, for all rows of some tensors."""
+    if trips:
+        captured = close([block])
+        return gc.LoopOp(trips, Region(block), scanned=scanned, captured=captured).stacked
+    rows = yield_of(block).values
+    nothing = [np.zeros((0, *shape_of(row)), dtype_of(row).numpy) for row in rows]
+    discard(block)
+    return [node.literal(array) for array in nothing]
+
+
+def _scan_of_entry(
+    made: _Scan, inputs: Sequence[SSAValue], length: SSAValue | None
+) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    """Through one entry of a batch, in the opposite order from the end that it has."""
+    start = len(made.states)
+    trips = made.trips(inputs[start:])
+    rows = [
+        _backwards(made.node, value, length) if way else value
+        for value, way in zip(inputs[start:], made.input_directions, strict=True)
+    ]
+    return made.results(inputs[:start], rows, Steering(trips, length))
+
+
+def _backwards(node: Node, value: SSAValue, length: SSAValue | None) -> SSAValue:
+    """The first rows, so many as the length says, in the opposite order."""
+    if length is None:
+        return _reversed(value, True)
+    last = gc.SubOp(length, node.literal(np.array(1)))
+    places: Operand = gc.SubOp(last, gc.IotaOp(shape=shape_of(value)[:1], axis=0, dtype=I64))
+    places = gc.MaxOp(places, node.literal(np.array(0)))
+    return gc.GatherOp(value, places, axis=0).result

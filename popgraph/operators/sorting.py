@@ -1,0 +1,90 @@
+"""Lowers PopART's Sort, ReduceMedian and Bucketize: what follows from the order of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.indexing import never_negative, taken_along, whole
+from popgraph.operators.movement import reshaped
+from popgraph.operators.node import Node
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import prod, reduced
+
+
+@lowers("Sort", domain=GRAPHCORE)
+def sort(node: Node) -> Lowered:
+    """The elements in order, and where they stood: of equals the lower place comes first."""
+    axis = node.axis(node.integer("axis", -1))
+    largest = bool(node.integer("descending"))
+    places = gc.ArgTopKOp(node[0], axis=axis, count=node.shape[axis], largest=largest)
+    return [taken_along(node, axis, places), _narrow(places)]
+
+
+def _narrow(places: Operand) -> SSAValue:
+    """PopART's places are of 32 bits."""
+    return cast(places, dtypes.BY_NAME["i32"])
+
+
+@lowers("ReduceMedian", domain=GRAPHCORE)
+def reduce_median(node: Node) -> Lowered:
+    """The lower one of two elements in the middle, and its place among those that are reduced."""
+    given = node.integers("axes") if node.has("axes") else range(node.rank)
+    axes = tuple(sorted(node.axes(given)))
+    shape = reduced(node.shape, axes, bool(node.integer("keepdims", 1)))
+    rows = node.on(_as_rows(node, axes))
+    length = rows.shape[1]
+    if not length:
+        raise TypeMismatchError("there is no median of no elements")
+    smallest = gc.ArgTopKOp(rows[0], axis=1, count=(length + 1) // 2, largest=False)
+    last = gc.SliceOp(
+        smallest, starts=(0, (length - 1) // 2), sizes=(rows.shape[0], 1), steps=(1, 1)
+    )
+    found = SSAValue.get(taken_along(rows, 1, last))
+    return [reshaped(found, shape), reshaped(_narrow(last), shape)]
+
+
+def _as_rows(node: Node, axes: Sequence[int]) -> Operand:
+    """A row for each of the elements that are left, of those that become one."""
+    kept = [axis for axis in range(node.rank) if axis not in axes]
+    behind = gc.TransposeOp(node[0], perm=(*kept, *axes)) if axes else node[0]
+    sizes = prod(node.shape[axis] for axis in kept), prod(node.shape[axis] for axis in axes)
+    return reshaped(SSAValue.get(behind), sizes)
+
+
+@lowers("Bucketize", domain=GRAPHCORE)
+def bucketize(node: Node) -> Lowered:
+    """
+    How many boundaries are less (or, from the right, not more), found by halving.
+
+    A NaN is behind all of them.
+    """
+    (count,) = _boundaries(node)
+    stays = "gt" if node.integer("right") else "ge"
+    low, high = (gc.BroadcastOp(whole(node, end), shape=node.shape) for end in (0, count))
+    first: Operand = low
+    end: Operand = high
+    for _ in range(count.bit_length()):
+        middle = gc.ShiftOp(gc.AddOp(first, end), whole(node, 1), direction="right")
+        boundary = gc.GatherOp(node[1], never_negative(middle), axis=0)
+        is_open = gc.CompareOp(first, end, predicate="lt")
+        is_before = gc.CompareOp(boundary, node[0], predicate=stays)
+        above = gc.AndOp(is_open, gc.NotOp(is_before))
+        first = gc.WhereOp(above, gc.AddOp(middle, whole(node, 1)), first)
+        end = gc.WhereOp(gc.AndOp(is_open, is_before), middle, end)
+    return _narrow(first)
+
+
+def _boundaries(node: Node) -> tuple[int]:
+    shape = shape_of(node[1])
+    if len(shape) != 1:
+        raise TypeMismatchError(
+            f"boundaries of {len(shape)} axes", hint="Bucketize takes a list of them, in order"
+        )
+    return shape

@@ -1,0 +1,308 @@
+"""Lowers support vector machines: kernels of samples and vectors, pairwise votes, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.movement import sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.scores import (
+    F32,
+    ML,
+    NAMES,
+    POST_TRANSFORMS,
+    as_transform,
+    best,
+    constant,
+    labels_of,
+    pair_of,
+    rows_of,
+    transformed,
+    two_columns,
+)
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+
+LEAST_SHARE = 1e-7
+"""How near to 0 and 1 the probability of a pair may come."""
+SWEEPS = 100
+"""After how many sweeps libsvm gives up, and takes the probabilities that it has."""
+TOLERANCE = 0.005
+"""How far from the solution they may be, for all classes together."""
+
+
+def _reals(node: Node, name: str) -> Array:
+    return np.array(node.reals(name), np.float32)
+
+
+def _matrix(node: Node, name: str, rows: int) -> Array:
+    found = _reals(node, name)
+    if not rows or not found.size or found.size % rows:
+        raise TypeMismatchError(
+            f"`{name}` of {node.op.op_type} has {found.size} numbers for {rows} rows",
+            hint="every row has as many",
+        )
+    return found.reshape(rows, -1)
+
+
+# Kernels
+
+
+def _kernels(node: Node, rows: SSAValue, vectors: Array, kind: str) -> SSAValue:
+    """[samples, vectors]: the kernel of each pair."""
+    if vectors.shape[1] != shape_of(rows)[1]:
+        raise TypeMismatchError(
+            f"{node.op.op_type} has vectors of {vectors.shape[1]} features, "
+            f"its input has {shape_of(rows)[1]}",
+            hint="give the features that the model was trained with",
+        )
+    gamma, shift, degree = (*node.reals("kernel_params"), 0.0, 0.0, 0.0)[:3]
+    if kind == "RBF":
+        return _radial(node, rows, vectors, gamma)
+    products: Operand = gc.MatMulOp(rows, constant(node, vectors.T, rows))
+    if kind == "LINEAR":
+        return SSAValue.get(products)
+    scaled = gc.MulOp(products, constant(node, np.array(gamma), rows))
+    moved = gc.AddOp(scaled, constant(node, np.array(shift), rows))
+    if kind == "POLY":
+        return gc.PowOp(moved, constant(node, np.array(degree), rows)).result
+    if kind == "SIGMOID":
+        return gc.TanhOp(moved).result
+    raise node.unsupported(f"the kernel {kind!r}", "one of LINEAR, POLY, RBF, SIGMOID")
+
+
+def _radial(node: Node, rows: SSAValue, vectors: Array, gamma: float) -> SSAValue:
+    """`exp(-gamma * |x - v|^2)`, by differences: sums of squares would cancel."""
+    samples, width = shape_of(rows)
+    apart = gc.ReshapeOp(rows, shape=(samples, 1, width))
+    differences = gc.SubOp(apart, constant(node, vectors[None], rows))
+    squares = gc.MulOp(differences, differences)
+    distances = gc.ReduceSumOp(squares, axes=[2], keepdims=False)
+    return gc.ExpOp(gc.MulOp(distances, constant(node, np.array(-gamma), rows))).result
+
+
+# The operators
+
+
+@lowers("SVMRegressor", domain=ML)
+def svm_regressor(node: Node) -> Lowered:
+    """A weighted sum of kernels; of one class, its sign."""
+    rows = rows_of(node)
+    count = node.integer("n_supports")
+    weights = _reals(node, "coefficients")
+    kind = node.text("kernel_type", "LINEAR")
+    if count:
+        kernels = _kernels(node, rows, _matrix(node, "support_vectors", count), kind)
+    else:
+        kernels = _kernels(node, rows, np.eye(shape_of(rows)[1], dtype=np.float32), "LINEAR")
+    if len(weights) != shape_of(kernels)[1]:
+        raise TypeMismatchError(
+            f"SVMRegressor has {len(weights)} coefficients for {shape_of(kernels)[1]} vectors",
+            hint="give one for each support vector; without any, one for each feature",
+        )
+    scores: SSAValue = gc.MatMulOp(kernels, constant(node, weights[:, None], rows)).result
+    rho = _reals(node, "rho")
+    if rho.size:
+        scores = gc.AddOp(scores, constant(node, rho[0], rows)).result
+    if node.integer("one_class"):
+        above = gc.CompareOp(scores, constant(node, np.array(0), rows), predicate="gt")
+        one, other = (constant(node, np.array(number), rows) for number in (1, -1))
+        scores = gc.WhereOp(above, one, other).result
+    return cast(transformed(node, scores, as_transform(node)), F32)
+
+
+@lowers("SVMClassifier", domain=ML)
+def svm_classifier(node: Node) -> Lowered:
+    rows = cast(rows_of(node), F32)
+    counts = node.integers("vectors_per_class")
+    labels = node.integers("classlabels_ints") or node.texts(NAMES)
+    classes = len(labels) or max(1, len(counts))
+    if counts:
+        return _by_votes(node, rows, classes)
+    return _by_products(node, rows, classes)
+
+
+def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
+    """Without support vectors: a product for each class."""
+    matrix = _matrix(node, "coefficients", classes)
+    rho = _reals(node, "rho")
+    scores = gc.AddOp(
+        _kernels(node, rows, matrix, "LINEAR"), constant(node, rho[:1].sum(), rows)
+    ).result
+    places = best(scores)
+    return [
+        labels_of(node, places, classes, "classlabels_ints"),
+        transformed(node, scores, as_transform(node)),
+    ]
+
+
+def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
+    """Every pair of classes votes for one of the two."""
+    counts = node.integers("vectors_per_class")
+    if len(counts) != classes:
+        raise TypeMismatchError(
+            f"SVMClassifier has vectors of {len(counts)} classes, and {classes} labels",
+            hint="`vectors_per_class` has a number for each class",
+        )
+    vectors = _matrix(node, "support_vectors", sum(counts))
+    kernels = _kernels(node, rows, vectors, node.text("kernel_type", "LINEAR"))
+    pairs = list(combinations(range(classes), 2))
+    rho = _reals(node, "rho")
+    if len(rho) != len(pairs):
+        raise TypeMismatchError(
+            f"SVMClassifier has {len(rho)} numbers in `rho` for {len(pairs)} pairs of classes",
+            hint="give one for each pair",
+        )
+    weights = _pair_weights(node, counts, pairs)
+    scores = gc.AddOp(
+        gc.MatMulOp(kernels, constant(node, weights, rows)), constant(node, rho, rows)
+    ).result
+    places = best(_votes(node, scores, classes, pairs))
+    transform = as_transform(node)
+    if node.reals("prob_a"):
+        shares = _probabilities(node, scores, classes, pairs)
+        final = transformed(node, shares, transform)
+    elif classes == 2:
+        # So onnxruntime has it: what softmax leaves alone is completed to 1.
+        final = pair_of(node, scores, transform, is_share=transform != "NONE")
+    else:
+        final = transformed(node, scores, transform)
+    return [labels_of(node, places, classes, "classlabels_ints"), final]
+
+
+def _pair_weights(node: Node, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
+    """[vectors, pairs]: in a row of the coefficients are those of a vector against each class."""
+    total = sum(counts)
+    rows = _matrix(node, "coefficients", len(counts) - 1)
+    if rows.shape[1] != total:
+        raise TypeMismatchError(
+            f"SVMClassifier has {rows.size} coefficients for {total} vectors "
+            f"of {len(counts)} classes",
+            hint="give one for each vector and class but its own",
+        )
+    ends = np.cumsum([0, *counts])
+    weights = np.zeros((total, len(pairs)), np.float32)
+    for column, (one, other) in enumerate(pairs):
+        first, second = slice(*ends[one : one + 2]), slice(*ends[other : other + 2])
+        weights[first, column] = rows[other - 1, first]
+        weights[second, column] = rows[one, second]
+    return weights
+
+
+def _votes(
+    node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
+) -> SSAValue:
+    """How many pairs are for each class."""
+    zero = constant(node, np.array(0), scores)
+    first = cast(gc.CompareOp(scores, zero, predicate="gt"), dtype_of(scores))
+    table = np.zeros((2, len(pairs), classes), np.float32)
+    for column, pair in enumerate(pairs):
+        table[(0, 1), column, pair] = 1
+    gains = constant(node, table[0] - table[1], scores)
+    return gc.AddOp(gc.MatMulOp(first, gains), constant(node, table[1].sum(0), scores)).result
+
+
+# Probabilities, as libsvm couples those of pairs
+
+
+def _probabilities(
+    node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
+) -> SSAValue:
+    """[samples, classes], from the scores of pairs."""
+    scale, shift = _reals(node, "prob_a"), _reals(node, "prob_b")
+    if not len(scale) == len(shift) == len(pairs):
+        raise TypeMismatchError(
+            f"SVMClassifier has {len(scale)} and {len(shift)} numbers in `prob_a` and `prob_b` "
+            f"for {len(pairs)} pairs of classes",
+            hint="give one of both for each pair",
+        )
+    logit = gc.AddOp(gc.MulOp(scores, constant(node, scale, scores)), constant(node, shift, scores))
+    low, high = (constant(node, np.array(one), scores) for one in (LEAST_SHARE, 1 - LEAST_SHARE))
+    share = gc.MinOp(gc.MaxOp(gc.SigmoidOp(gc.NegOp(logit)), low), high)
+    one = constant(node, np.array(1), scores)
+    both = two_columns(share, gc.SubOp(one, share))  # of pairs, then of the same turned round
+    nothing = gc.BroadcastOp(constant(node, np.array(0), scores), shape=(shape_of(scores)[0], 1))
+    table = two_columns(both, nothing)
+    places = np.full((classes, classes), 2 * len(pairs))
+    for column, (i, j) in enumerate(pairs):
+        places[i, j], places[j, i] = column, len(pairs) + column
+    shares = gc.GatherOp(table, node.literal(places.astype(np.uint64)), axis=1)
+    return _coupled(node, shares.result, classes)
+
+
+def _coupled(node: Node, shares: SSAValue, classes: int) -> SSAValue:
+    """The probabilities that fit those of pairs best, by libsvm's sweeps until they are near."""
+    turned = gc.TransposeOp(shares, perm=[0, 2, 1])
+    squares = gc.ReduceSumOp(gc.MulOp(shares, shares), axes=[1], keepdims=True)
+    own = constant(node, np.eye(classes)[None], shares)
+    form = gc.SubOp(gc.MulOp(own, squares), gc.MulOp(shares, turned)).result
+    samples = shape_of(shares)[0]
+    start = constant(node, np.full((samples, classes), 1 / classes), shares)
+    return _swept(node, form, start, classes)
+
+
+def _swept(node: Node, form: SSAValue, start: SSAValue, classes: int) -> SSAValue:
+    """A loop of sweeps; who is near the solution stays, and the loop ends when all are."""
+    samples = shape_of(start)[0]
+    done = gc.BroadcastOp(node.literal(np.array(False)), shape=(samples, 1)).result
+    block = Block(arg_types=[NUMBER, start.type, done.type, form.type])
+    _, before, was_done, quadratic = block.args
+    with ImplicitBuilder(block):
+        after, is_done = _sweep(node, quadratic, before, was_done, classes)
+        left = gc.ReduceMaxOp(cast(gc.NotOp(is_done), F32), axes=[0, 1], keepdims=False)
+        go = gc.CompareOp(left, node.literal(np.array(0, np.float32)), predicate="gt")
+        YieldOp([go.result, after, is_done])
+    loop = gc.LoopOp(
+        max(SWEEPS, classes),
+        Region(block),
+        carried=[start, done],
+        captured=[form],
+        go=node.literal(np.array(True)),
+    )
+    return loop.finals[0]
+
+
+def _sweep(
+    node: Node, form: SSAValue, shares: SSAValue, was_done: SSAValue, classes: int
+) -> tuple[SSAValue, SSAValue]:
+    """The probabilities after each has been moved once, and who was near before that."""
+    samples = shape_of(shares)[0]
+    wide = gc.MulOp(form, gc.ReshapeOp(shares, shape=(samples, 1, classes)))
+    slopes: SSAValue = gc.ReduceSumOp(wide, axes=[2], keepdims=False).result
+    mean: SSAValue = gc.ReduceSumOp(gc.MulOp(shares, slopes), axes=[1], keepdims=True).result
+    error = gc.ReduceMaxOp(gc.AbsOp(gc.SubOp(slopes, mean)), axes=[1], keepdims=True)
+    near = gc.CompareOp(error, constant(node, np.array(TOLERANCE / classes), shares), "lt")
+    is_done = gc.OrOp(was_done, near).result
+    one, two = (constant(node, np.array(number), shares) for number in (1, 2))
+    moved = shares
+    for at in range(classes):
+        row = gc.ReshapeOp(sliced(form, {1: (at, 1, 1)}), shape=(samples, classes))
+        own, slope = sliced(row.result, {1: (at, 1, 1)}), sliced(slopes, {1: (at, 1, 1)})
+        step = gc.DivOp(gc.SubOp(mean, slope), own)
+        whole = gc.AddOp(one, step)
+        growth = gc.MulOp(step, gc.AddOp(gc.MulOp(step, own), gc.MulOp(two, slope)))
+        mean = gc.DivOp(gc.AddOp(mean, growth), gc.MulOp(whole, whole)).result
+        slopes = gc.DivOp(gc.AddOp(slopes, gc.MulOp(step, row)), whole).result
+        place = constant(node, np.eye(classes)[at : at + 1], shares)
+        moved = gc.DivOp(gc.AddOp(moved, gc.MulOp(step, place)), whole).result
+    return gc.WhereOp(is_done, shares, moved).result, is_done
+
+
+chooses(
+    "SVMClassifier",
+    "SVMRegressor",
+    domain=ML,
+    kernel_type=("LINEAR", "POLY", "RBF", "SIGMOID"),
+    post_transform=POST_TRANSFORMS,
+)

@@ -1,0 +1,279 @@
+"""Lowers ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.ensembles import (
+    Ensemble,
+    numbers_of,
+    of_lists,
+    of_tensors,
+)
+from popgraph.operators.forests import Forest
+from popgraph.operators.movement import I64, reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.scores import (
+    F32,
+    ML,
+    NAMES,
+    POST_TRANSFORMS,
+    TRANSFORMS,
+    as_transform,
+    best,
+    constant,
+    labels_of,
+    one_column,
+    pair_of,
+    rows_of,
+    transformed,
+    two_columns,
+)
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+
+U64 = dtypes.BY_NAME["u64"]
+U64_TYPE = element_types.BY_NAME["u64"]
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+"""In the order in which TreeEnsemble numbers them."""
+
+
+def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
+    """[samples, trees]: the leaf of each tree at which each sample arrives, in u64."""
+    samples, width = shape_of(rows)
+    if forest.branches and not 0 <= forest.features.min() <= forest.features.max() < width:
+        raise TypeMismatchError(
+            f"a branch of {node.op.op_type} asks for feature {int(forest.features.max())}, "
+            f"but there are {width}",
+            hint="give the features that the model was trained with",
+        )
+    shape = (samples, len(forest.roots))
+    place: SSAValue = gc.BroadcastOp(_whole(node, forest.roots), shape=shape).result
+    if forest.depth:
+        tables = _Tables.of(node, rows, forest)
+        counted = gc.CastOp(gc.IotaOp(shape=(samples, 1), axis=0, dtype=I64), to=U64_TYPE)
+        first = gc.BroadcastOp(gc.MulOp(counted, _whole(node, np.array(width))), shape=shape)
+        for _ in range(forest.depth):
+            place = tables.step(node, place, first.result)
+    return gc.SubOp(place, _whole(node, np.array(forest.branches))).result
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What a sample asks for at a branch; a leaf is a branch that leads to itself."""
+
+    flat: SSAValue
+    features: SSAValue
+    thresholds: SSAValue
+    following: SSAValue
+    missing: SSAValue | bool
+    """A table only where branches differ."""
+
+    @classmethod
+    def of(cls, node: Node, rows: SSAValue, forest: Forest) -> _Tables:
+        own = np.arange(forest.branches, forest.branches + forest.leaves)
+        zeros = np.zeros(forest.leaves, np.int64)
+        following = np.concatenate([forest.following, np.stack([own, own], axis=1)])
+        flags = np.concatenate([forest.missing, zeros.astype(bool)])
+        same = bool(forest.missing.all())
+        return cls(
+            SSAValue.get(reshaped(rows, (int(np.prod(shape_of(rows))),))),
+            _whole(node, np.concatenate([forest.features, zeros])),
+            node.literal(
+                np.concatenate([forest.thresholds, zeros.astype(forest.thresholds.dtype)])
+            ),
+            _whole(node, following.reshape(-1)),
+            same if same or not forest.missing.any() else node.literal(flags),
+        )
+
+    def step(self, node: Node, place: SSAValue, first: SSAValue) -> SSAValue:
+        """Where each sample is after one more branch of each tree."""
+        at = gc.AddOp(first, gc.GatherOp(self.features, place, axis=0))
+        x = gc.GatherOp(self.flat, at, axis=0)
+        threshold = gc.GatherOp(self.thresholds, place, axis=0)
+        answer: Operand = gc.CompareOp(x, threshold, predicate="le")
+        if isinstance(self.missing, SSAValue):
+            known = gc.GatherOp(self.missing, place, axis=0)
+            answer = gc.OrOp(answer, gc.AndOp(gc.IsNanOp(x), known))
+        elif self.missing:
+            answer = gc.OrOp(answer, gc.IsNanOp(x))
+        no = gc.WhereOp(answer, _whole(node, np.array(0)), _whole(node, np.array(1)))
+        two = gc.MulOp(place, _whole(node, np.array(2)))
+        return gc.GatherOp(self.following, gc.AddOp(two, no), axis=0).result
+
+
+def _whole(node: Node, places: Array) -> SSAValue:
+    return node.literal(np.asarray(places).astype(np.uint64))
+
+
+def _scores(
+    node: Node, ensemble: Ensemble, reached: SSAValue, dtype: np.dtype[np.generic], aggregate: str
+) -> SSAValue:
+    """[samples, targets]: what the leaves add up to, without base values."""
+    if aggregate in ("MIN", "MAX"):
+        return _extremes(node, ensemble, reached, aggregate, dtype)
+    table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype)
+    np.add.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
+    total = gc.ReduceSumOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    if aggregate == "SUM":
+        return total.result
+    trees = node.literal(np.array(len(ensemble.forest.roots), dtype))
+    return gc.DivOp(total, trees).result
+
+
+def _looked_up(node: Node, table: Array, reached: SSAValue) -> SSAValue:
+    """[samples, trees, targets]: the row of each leaf."""
+    if table.shape[1] > 1:
+        return gc.GatherOp(node.literal(table), reached, axis=0).result
+    found = gc.GatherOp(node.literal(table[:, 0]), reached, axis=0)
+    return gc.ReshapeOp(found, shape=(*shape_of(reached), 1)).result
+
+
+def _extremes(
+    node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str, dtype: np.dtype[np.generic]
+) -> SSAValue:
+    """The largest or least weight of each target; 0 where no leaf has one."""
+    largest = aggregate == "MAX"
+    neutral = -np.inf if largest else np.inf
+    table = np.full((ensemble.forest.leaves, ensemble.count), neutral, dtype)
+    merge = np.maximum if largest else np.minimum
+    merge.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
+    reduce = gc.ReduceMaxOp if largest else gc.ReduceMinOp
+    found = reduce(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    none = gc.CompareOp(found, node.literal(np.array(neutral, dtype)), predicate="eq")
+    return gc.WhereOp(none, node.literal(np.array(0, dtype)), found).result
+
+
+# The operators
+
+
+@lowers("TreeEnsembleRegressor", domain=ML)
+def tree_ensemble_regressor(node: Node) -> Lowered:
+    rows = rows_of(node)
+    ensemble = of_lists(node, "target", "target_ids", node.integer("n_targets", 1))
+    aggregate = node.text("aggregate_function", "SUM")
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    base = numbers_of(node, "base_values")
+    if base.size:
+        if base.size not in (1, ensemble.count):
+            raise TypeMismatchError(
+                f"TreeEnsembleRegressor has {base.size} base values for {ensemble.count} targets",
+                hint="give one for each target, or none",
+            )
+        scores = gc.AddOp(scores, constant(node, base, rows)).result
+    return cast(transformed(node, scores, as_transform(node)), F32)
+
+
+def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
+    """The word that a number stands for."""
+    number = node.integer(name, default)
+    if not 0 <= number < len(words):
+        numbered = ", ".join(f"{place} ({word})" for place, word in enumerate(words))
+        raise TypeMismatchError(f"`{name}` is {number}", hint=f"`{name}` is one of {numbered}")
+    return words[number]
+
+
+@lowers("TreeEnsemble", domain=ML)
+def tree_ensemble(node: Node) -> Lowered:
+    aggregate = _chosen(node, "aggregate_function", 1, AGGREGATES)
+    ensemble, rows = of_tensors(node), rows_of(node)
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    transform = _chosen(node, "post_transform", 0, TRANSFORMS)
+    return cast(transformed(node, scores, transform), node.dtype)
+
+
+@lowers("TreeEnsembleClassifier", domain=ML)
+def tree_ensemble_classifier(node: Node) -> Lowered:
+    """The class of the largest sum; where the leaves are of one class of two, its sum decides."""
+    rows = rows_of(node)
+    count = len(node.integers("classlabels_int64s") or node.texts(NAMES))
+    count = count or 1 + max(node.integers("class_ids"), default=0)
+    ensemble = of_lists(node, "class", "class_ids", count)
+    base = numbers_of(node, "base_values")
+    if count == 2 and len(set(node.integers("class_ids"))) == 1:
+        return _of_two(node, ensemble, rows, base)
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = decisive = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    if base.size:
+        if base.size != count:
+            raise TypeMismatchError(
+                f"TreeEnsembleClassifier has {base.size} base values for {count} classes",
+                hint="give one for each class, or none",
+            )
+        scores = decisive = gc.AddOp(scores, constant(node, base, rows)).result
+    elif _may_lack_scores(ensemble):
+        decisive = _where_scored(node, ensemble, reached, scores)
+    final = cast(transformed(node, scores, as_transform(node)), F32)
+    return [labels_of(node, best(decisive), count, "classlabels_int64s"), final]
+
+
+def _may_lack_scores(ensemble: Ensemble) -> bool:
+    """Whether a class of which a sample finds no leaf, and whose sum is 0, could seem the best."""
+    return bool(np.any(np.less(ensemble.weights, 0))) and bool(
+        len(ensemble.weights) < ensemble.count * ensemble.forest.leaves
+    )
+
+
+def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSAValue) -> SSAValue:
+    """The sums of classes of which a sample has found leaves, minus infinity for others."""
+    table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype_of(scores).numpy)
+    table[ensemble.leaves, ensemble.targets] = 1
+    found = gc.ReduceMaxOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    is_some = gc.CompareOp(found, constant(node, np.array(0), scores), predicate="gt")
+    return gc.WhereOp(is_some, scores, constant(node, np.array(-np.inf), scores)).result
+
+
+def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowered:
+    """
+    The sum of one class decides, by its sign or, where it is a probability, by one half.
+
+    As in onnxruntime, a sum of the first class alone is that of the positive class as well.
+    """
+    is_second = bool((ensemble.targets == 1).any())
+    if base.size > 1 - is_second:
+        raise node.unsupported(
+            f"base values for {base.size} of two classes, with leaves of the "
+            f"{'second' if is_second else 'first'} one only",
+            "give one base value, and let the leaves have class 0",
+        )
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    sums = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    first, score = (SSAValue.get(sliced(sums, {1: (at, 1, 1)})) for at in (0, int(is_second)))
+    if base.size:
+        score = gc.AddOp(score, constant(node, base[0], rows)).result
+    is_share = bool(np.all(np.greater_equal(ensemble.weights, 0)))
+    bound = constant(node, np.array(0.5 if is_share else 0), rows)
+    above = cast(gc.CompareOp(one_column(score), bound, predicate="gt"), U64)
+    transform = as_transform(node)
+    if is_second:
+        final = transformed(node, two_columns(first, score), transform)
+    else:
+        final = pair_of(node, score, transform, is_share)
+    return [labels_of(node, above, 2, "classlabels_int64s"), cast(final, F32)]
+
+
+chooses(
+    "TreeEnsembleClassifier",
+    domain=ML,
+    post_transform=POST_TRANSFORMS,
+)
+
+
+chooses(
+    "TreeEnsembleRegressor",
+    domain=ML,
+    aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"),
+    post_transform=POST_TRANSFORMS,
+)
