@@ -12,8 +12,9 @@ import onnx
 from onnx import helper
 
 from popgraph.conformance.cases import Case, all_cases
+from popgraph.dialects.onnx.record import records
+from popgraph.operators.record import HOSTED
 from popgraph.passes.onnx.operator_ways import rows
-from popgraph.passes.onnx.without_gradient import HOSTED, REASONS
 from popgraph.support.arrays import Array
 from tests.dialects.test_onnx_contrib import SAMPLES
 from tests.gradients import Sample
@@ -638,7 +639,11 @@ def _sample(found: Case) -> Sample:
 
 def onnxruntime_cases() -> list[Sample]:
     """Those of which values are compared with onnxruntime's."""
-    hosted = {name for name, why in REASONS.items() if why == HOSTED}
+    hosted = {
+        f"{one.domain}.{one.name}".lstrip(".")
+        for one in records().values()
+        if one.without_gradient == HOSTED
+    }
     made = [
         Sample(f"{one.op}-{at}", one.model(), one.given)
         for at, one in enumerate(SAMPLES)

@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.reference import evaluate, first_state
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import OnnxOp, model_of
-from popgraph.operators.record import structural_operands
+from popgraph.dialects.onnx.record import record_of
+from popgraph.operators.record import STRUCTURE, structural_operands
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
-from popgraph.passes.onnx.without_gradient import REASONS, STRUCTURE
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE
 from popgraph.support.arrays import Array
 
@@ -274,7 +274,9 @@ def title(node: onnx.NodeProto) -> str:
 
 
 def structural_inputs(model: onnx.ModelProto) -> set[str]:
-    if REASONS.get(title(model.graph.node[0])) == STRUCTURE:
+    node = model.graph.node[0]
+    record = record_of(node.domain, node.op_type)
+    if record is not None and record.without_gradient == STRUCTURE:
         return set(model.graph.node[0].input) - {""}
     module, node = import_model(model, Compilation().weights), model.graph.node[0]
     (op,) = (op for op in model_of(module).graph.block.ops if is_node(op, node))

@@ -15,25 +15,27 @@ ROOMS: dict[str, dict[str, str]] = {
     "": {
         "support": "",
         "dialects": "support",
-        "builder": "support dialects",
-        "passes": "support dialects",
+        "operators": "support dialects",
+        "builder": "support dialects operators",
+        "passes": "support dialects operators",
         "backends": "support dialects",
         "background": "support backends",
         "open_model": "support backends",
         "runner": "support backends background open_model",
         "hosted": "support dialects passes backends open_model runner",
-        "compiler": "support dialects builder passes backends background open_model runner hosted",
+        "compiler": "support dialects operators builder passes backends background open_model "
+        "runner hosted",
         "start": "support passes backends background open_model runner",
         "generation": "support passes backends runner start",
         "testing": "support dialects builder passes backends compiler",
         "ipu": "support dialects passes backends compiler",
         "universe": "support dialects passes backends ipu",
-        "extend": "support dialects passes backends",
+        "extend": "support dialects operators passes backends",
         "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
         "compiler engine",
-        "popart": "support dialects builder passes backends background compiler engine training "
-        "ipu measure",
+        "popart": "support dialects operators builder passes backends background compiler engine "
+        "training ipu measure",
         "session": "popart",
         "backend": "support passes backends compiler runner start",
         "conformance": "support backends backend",
@@ -49,6 +51,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "value_types": "",
         "text": "",
         "locations": "",
+        "building": "",
         "program": "element_types",
         "onnx": "element_types value_types program",
         "graphcore": "element_types value_types program",
@@ -119,19 +122,18 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes": {
         "optimizer_scalars": "",
         "optimizer_spec": "optimizer_scalars",
-        "tuning": "",
         "replication": "",
-        "options": "optimizer_spec replication tuning",
-        "base": "options tuning",
+        "options": "optimizer_spec replication",
+        "base": "options",
         "observer": "base",
         "outside": "base",
         "changes": "base observer",
         "reproducer": "base observer",
         "analysis": "",
-        "structured": "base options tuning analysis",
-        "program": "base options tuning structured",
-        "graphcore": "base options optimizer_scalars optimizer_spec replication tuning analysis",
-        "onnx": "base options replication tuning analysis graphcore",
+        "structured": "base options analysis",
+        "program": "base options structured",
+        "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",
+        "onnx": "base options replication analysis graphcore",
         "pipeline": "base options outside onnx graphcore structured program",
         "quick": "options structured",
     },
@@ -284,6 +286,7 @@ LEVELS = ("onnx", "graphcore", "tile")
 ONLY = {
     "onnx": (
         "dialects/onnx/",
+        "operators/",
         "builder/onnx/",
         "backends/reference/onnx_level.py",
         "testing/onnx_",
@@ -545,29 +548,34 @@ NUMBERS = {
     "structured/to_loops/kernel_functions.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
-    "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",
-    "onnx/to_graphcore/arithmetic.py:LEAST": "the range of a type",
-    "onnx/to_graphcore/context.py:TURN": "numbers of random states",
-    "onnx/to_graphcore/ctc.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
-    "onnx/to_graphcore/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
-    "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
-    "onnx/to_graphcore/movement.py:MOST_PIECES": "one more than reflected edges leave",
-    "onnx/to_graphcore/resize.py:MOST_TAPS": "the length of unrolled code",
-    "onnx/to_graphcore/roi_align.py:CANDIDATES": "follows from the operator's definition",
-    "onnx/to_graphcore/scores.py:NEARLY_ZERO": "the operator's definition",
-    "onnx/to_graphcore/scores.py:WINITZKI": "the operator's definition",
-    "onnx/to_graphcore/splines.py:COEFFICIENTS": "the operator's definition",
-    "onnx/to_graphcore/unique.py:MOST_COLUMNS": "the length of unrolled code",
-    "onnx/to_graphcore/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
-    "onnx/to_graphcore/support_vectors.py:SWEEPS": "libsvm's algorithm",
-    "onnx/to_graphcore/support_vectors.py:TOLERANCE": "libsvm's algorithm",
+    "operators/requirements/optimizers.py:GROUPS": "the operators' definitions",
+    "operators/requirements/recurrences.py:FUNCTIONS": "the operators' definitions",
+    "operators/requirements/recurrences.py:GATES": "the operators' definitions",
+    "operators/requirements/signals.py:_MOST": "the range of a type",
+    "operators/requirements/windows.py:_LEAST": "the operators' definitions",
+    "operators/requirements/windows.py:_MOST": "the range of a type",
+    "operators/arithmetic.py:LARGEST": "the range of a type",
+    "operators/arithmetic.py:LEAST": "the range of a type",
+    "operators/context.py:TURN": "numbers of random states",
+    "operators/ctc.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
+    "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
+    "operators/grid_sample.py:CUBIC_A": "the operator's definition",
+    "operators/movement.py:MOST_PIECES": "one more than reflected edges leave",
+    "operators/resize.py:MOST_TAPS": "the length of unrolled code",
+    "operators/roi_align.py:CANDIDATES": "follows from the operator's definition",
+    "operators/scores.py:NEARLY_ZERO": "the operator's definition",
+    "operators/scores.py:WINITZKI": "the operator's definition",
+    "operators/splines.py:COEFFICIENTS": "the operator's definition",
+    "operators/unique.py:MOST_COLUMNS": "the length of unrolled code",
+    "operators/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
+    "operators/support_vectors.py:SWEEPS": "libsvm's algorithm",
+    "operators/support_vectors.py:TOLERANCE": "libsvm's algorithm",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
     "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
     "reproducer.py:MOST_OPERATIONS": "how long somebody waits for an error",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
-    "tuning.py:PIXEL_LANES": "layouts are the same on all machines",
     "structured/analysis/quotients.py:_GREATEST": "a share of the exponents of an f32",
     "structured/analysis/quotients.py:_MOST": "ends a proof that would take long",
     "structured/analysis/quotients.py:_NEIGHBOURS": "more floats than an error in the last place",
@@ -609,10 +617,11 @@ def is_number(value: ast.expr | None) -> bool:
 
 def test_numbers_of_passes_stand_in_machine_and_tuning() -> None:
     """What is known of processors, and when something pays, is in two dataclasses."""
-    passes = PACKAGE / "passes"
     found = {
-        f"{path.relative_to(passes).as_posix()}:{name}"
-        for path in passes.rglob("*.py")
+        f"{name_of(path).removeprefix('passes/')}:{name}"
+        for path in FILES
+        if name_of(path).startswith(("passes/", "operators/"))
+        if not name_of(path).startswith("operators/microsoft/")
         for name in numbers(path)
     }
     assert found - {"structured/to_loops/emit/vectors.py:STRIDES"} == set(NUMBERS)

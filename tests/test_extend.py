@@ -28,7 +28,7 @@ from popgraph.backends.c.cache import program_key
 from popgraph.compat import disable, libraries
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.onnx.containers import model_of
-from popgraph.dialects.onnx.record import RECORDS
+from popgraph.dialects.onnx.record import RECORDS, record_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.passes import outside
 from popgraph.passes.graphcore.canonicalize import Canonicalize
@@ -393,6 +393,7 @@ def registries() -> Iterator[None]:
         RECORDS,
         extensions.SOURCES,
     ]
+    assert record_of("", "Add"), "the table of contents is in"
     before = [dict(table) for table in tables]
     yield
     for table, kept in zip(tables, before, strict=True):

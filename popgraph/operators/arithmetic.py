@@ -15,7 +15,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers
+from popgraph.operators.record import GRAPHCORE, STEPS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -411,3 +411,13 @@ chooses("Cast", "CastLike", round_mode=("up", "down", "nearest"))
 
 
 chooses("Gelu", approximate=("none", "tanh"))
+
+without_gradient("Floor Ceil Round Sign", STEPS)
+
+without_gradient("NearbyInt Round", STEPS, domain=GRAPHCORE)
+
+without_gradient(
+    "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BitwiseXnor", "it takes integers", domain=GRAPHCORE
+)
+
+without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)

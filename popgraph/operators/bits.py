@@ -7,7 +7,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import dtype_of
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 
 
@@ -30,3 +30,5 @@ def bit_cast(node: Node) -> Lowered:
 
 
 chooses("BitShift", direction=("LEFT", "RIGHT"))
+
+without_gradient("BitCast", "it is about the bits of numbers, which have no slope")

@@ -14,7 +14,7 @@ from popgraph.operators.arithmetic import cast as cast_to
 from popgraph.operators.linear_forms import computed, linear_form
 from popgraph.operators.movement import I64
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import STRUCTURE, Lowered, lowers, without_gradient
 from popgraph.operators.requirements.sequences import wrong_range
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -100,3 +100,8 @@ def eye_like(node: Node) -> Lowered:
     rows, columns = node.shape
     diagonal = min(max(node.integer("k"), -rows), columns)  # beyond both, there is none
     return node.literal(np.eye(rows, columns, diagonal).astype(target.numpy))
+
+
+without_gradient("Range", STRUCTURE)
+
+without_gradient("EyeLike", "only the shape of its input counts")

@@ -130,6 +130,9 @@ requirements.signals ai.onnx DFT STFT MelWeightMatrix
 requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
 requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
 schema_bodies ai.onnx AffineGrid Attention CenterCropPad Shrink
+indexing ai.onnx Gather Scatter ScatterElements ScatterND
+scattering ai.onnx TensorScatter
+losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 """
 
 list_pages(__package__, TABLE)

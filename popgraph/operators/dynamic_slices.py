@@ -14,7 +14,7 @@ from popgraph.operators.arithmetic import whole_numbers
 from popgraph.operators.indexing import never_negative, whole
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -186,3 +186,6 @@ def rows_put(
     safe = gc.WhereOp(used, from_row, whole(node, 0))
     taken = gc.GatherOp(source, never_negative(safe), axis=0)
     return gc.WhereOp(reshaped(used.result, (rows, *(1 for _ in rest))), taken, rest_of)
+
+
+without_gradient("Init", "it has no input", domain=GRAPHCORE)

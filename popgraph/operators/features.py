@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import (
+    STEPS,
+    Bounds,
+    Lowered,
+    bounds,
+    chooses,
+    lowers,
+    without_gradient,
+)
 from popgraph.operators.scores import F32, F64, ML, constant
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -234,3 +243,16 @@ def _steps(count: int) -> Sequence[int]:
 
 
 chooses("Normalizer", domain="ai.onnx.ml", norm=("MAX", "L1", "L2"))
+
+
+@bounds("ArrayFeatureExtractor", domain=ML)
+def columns(node: NodeView) -> Iterator[Bounds]:
+    """Places along the last axis, counted from the start alone."""
+    data = node.static_shape_of(0)
+    if data:
+        yield Bounds(1, "index", (0,), (data[-1] - 1,))
+
+
+without_gradient("Binarizer", STEPS, domain=ML)
+
+without_gradient("LabelEncoder OneHotEncoder", "it compares its input with keys", domain=ML)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.indexing import from_start
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import Bounds, Lowered, bounds, lowers
 from popgraph.operators.windows import Windows
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import prod, unpooled
 
 
 @lowers("Col2Im", structural=[1, 2])
@@ -93,3 +96,12 @@ def _placed(node: Node, image: SSAValue) -> Operand:
         )
     none = [0] * len(have)
     return gc.PadOp(image, low=none, high=high, interior=none, value=0.0)
+
+
+@bounds("MaxUnpool")
+def places_in_image(node: NodeView) -> Iterator[Bounds]:
+    x = node.static_shape_of(0)
+    if x is not None:
+        windows = (node.integers(name) for name in ("kernel_shape", "strides", "pads"))
+        count = prod(x[:2]) * prod(unpooled(x[2:], *windows))
+        yield Bounds(1, "index", (0,), (count - 1,))

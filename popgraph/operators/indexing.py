@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
 import numpy as np
@@ -12,10 +12,11 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.lookup import positions
 from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing, whole_numbers
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, lowers
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -245,3 +246,25 @@ def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> lis
 
 lowers("CumSum", structural=[1])(running(gc.AddOp, 0))
 lowers("CumProd", structural=[1])(running(gc.MulOp, 1))
+
+
+@bounds("Gather", "GatherElements", "Scatter", "ScatterElements")
+def indices_along_axis(node: NodeView) -> Iterator[Bounds]:
+    data, axis = node.static_shape_of(0), node.integer("axis")
+    if data is not None and -len(data) <= axis < len(data):
+        yield Bounds.into(1, [data[axis]])
+
+
+@bounds("GatherND", "ScatterND")
+def indices_of_rows(node: NodeView) -> Iterator[Bounds]:
+    data, indices = node.static_shape_of(0), node.static_shape_of(1)
+    batch = node.integer("batch_dims")
+    if data is not None and indices:
+        yield Bounds.into(1, data[batch : batch + indices[-1]])
+
+
+@bounds("ReverseSequence")
+def lengths_of_sequences(node: NodeView) -> Iterator[Bounds]:
+    data, time = node.static_shape_of(0), node.integer("time_axis")
+    if data is not None and 0 <= time < len(data):
+        yield Bounds(1, "length", (0,), (data[time],))

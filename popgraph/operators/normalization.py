@@ -15,7 +15,7 @@ from popgraph.dialects.program import VariableOp
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import GRAPHCORE, STEPS, Lowered, lowers, without_gradient
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
@@ -323,3 +323,6 @@ def lrn(node: Node) -> Lowered:
         beta=node.real("beta", 0.75),
         bias=node.real("bias", 1.0),
     )
+
+
+without_gradient("Hardmax", STEPS)

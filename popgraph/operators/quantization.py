@@ -15,7 +15,7 @@ from popgraph.operators.complaints import PADDING
 from popgraph.operators.contractions import convolved, product_of, with_bias
 from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import INTEGERS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -260,3 +260,5 @@ def _fitting(node: Node, value: SSAValue, wanted: Shape) -> Operand:
 
 
 chooses("ConvInteger", "QLinearConv", auto_pad=PADDING)
+
+without_gradient("QuantizeLinear QLinearConv QLinearMatMul", INTEGERS)

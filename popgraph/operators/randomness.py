@@ -17,7 +17,7 @@ from popgraph.dialects.program import constant_array
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import DRAWN, GRAPHCORE, Lowered, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -175,3 +175,6 @@ def bernoulli(node: Node) -> Lowered:
     wide = _drawn_in(node.dtype)
     drawn = Source.of(node).uniform(node.shape, wide)
     return cast(gc.CompareOp(drawn, cast(node[0], wide), predicate="lt"), target)
+
+
+without_gradient("Bernoulli RandomNormalLike RandomUniformLike", DRAWN)

@@ -41,6 +41,19 @@ TYPES_BY_LOWERING = Page("popgraph.passes.onnx.to_graphcore.outside")
 """The types of what a node of PopART's gives; the room of passes, above this one, fills it in."""
 
 
+# Why there is no gradient
+
+STEPS = "between its jumps the result does not move: the gradient is zero"
+INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
+STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
+HOSTED = "Python computes it, and models with such nodes are not trained"
+
+DRAWN = "the result is drawn"
+DETACHED = "that is its meaning"
+WITH_ZERO = frozenset((STEPS, INTEGERS, DRAWN, DETACHED))
+"""Reasons for which the gradient is zero: it is there, and moves nothing."""
+
+
 # What pages say
 
 
@@ -135,6 +148,11 @@ class Bounds:
     last: tuple[int, ...]
     ignored: int | None = None
     """An index that stands for none."""
+
+    @classmethod
+    def into(cls, index: int, sizes: Sequence[int]) -> Bounds:
+        """Those of an input of indices into axes of these sizes, from the start or the end."""
+        return cls(index, "index", tuple(-size for size in sizes), tuple(n - 1 for n in sizes))
 
 
 # What others ask

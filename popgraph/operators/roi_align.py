@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
@@ -14,13 +14,14 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.indexing import from_start
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers
 from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
@@ -346,3 +347,10 @@ chooses(
     coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
     mode=("avg", "max"),
 )
+
+
+@bounds("RoiAlign")
+def images(node: NodeView) -> Iterator[Bounds]:
+    x = node.static_shape_of(0)
+    if x:
+        yield Bounds(2, "image", (0,), (x[0] - 1,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,10 +10,11 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.indexing import from_start, never_negative, places_along
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, lowers
 from popgraph.operators.reductions import limit
 from popgraph.operators.scattering import OF_TRUTHS, reshaped_value
 from popgraph.support import shapes
@@ -154,3 +156,14 @@ class Scattering:
         updates, where = reshaped_value(self.data, count), reshaped_value(places, count)
         result = gc.ScatterOp(flat, updates, where, axis=0, reduction=reduction)
         return reshaped(result.result, self.shape)
+
+
+@bounds("ScatterReduce", domain=GRAPHCORE)
+def places_of_results(node: NodeView) -> Iterator[Bounds]:
+    """Places of the initial values, or as many as the node says."""
+    initial, axis = node.static_shape_of(2), node.integer("axis", -1)
+    size = node.integer("axis_size", 1)
+    if initial is not None and -len(initial) <= axis < len(initial):
+        size = initial[axis]
+    if size > 0:
+        yield Bounds(1, "index", (0,), (size - 1,))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.indexing import (
     from_start,
     leading,
@@ -16,7 +19,7 @@ from popgraph.operators.indexing import (
 )
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers
 from popgraph.support.shapes import Shape, prod
 
 OF_TRUTHS = {"add": "max", "mul": "min"}
@@ -89,3 +92,12 @@ chooses("ScatterElements", "ScatterND", reduction=("none", "add", "mul", "max", 
 
 
 chooses("TensorScatter", mode=("linear", "circular"))
+
+
+@bounds("TensorScatter")
+def starts_in_cache(node: NodeView) -> Iterator[Bounds]:
+    """Where updates begin, so that they end in the cache; of a circular one, anywhere."""
+    cache, update = node.static_shape_of(0), node.static_shape_of(1)
+    axis = node.integer("axis", -2)
+    if cache and update and node.text("mode") != "circular":
+        yield Bounds(2, "index", (-cache[axis],), (cache[axis] - update[axis],))

@@ -11,7 +11,7 @@ from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.fourier import Fourier
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import STRUCTURE, Lowered, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -141,3 +141,6 @@ def _mel_weights(bands: int, length: int, rate: int, lower: float, upper: float)
     falling = (right - numbers) / np.maximum(right - centre, 1)
     weights = np.where((numbers >= left) & (numbers <= centre), rising, 0.0)
     return np.where((numbers >= centre) & (numbers < right), falling, weights)
+
+
+without_gradient("MelWeightMatrix", STRUCTURE)

@@ -12,7 +12,7 @@ from popgraph.operators.arithmetic import cast
 from popgraph.operators.indexing import never_negative, taken_along, whole
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod, reduced
@@ -88,3 +88,6 @@ def _boundaries(node: Node) -> tuple[int]:
             f"boundaries of {len(shape)} axes", hint="Bucketize takes a list of them, in order"
         )
     return shape
+
+
+without_gradient("Bucketize", "it compares its input with boundaries", domain=GRAPHCORE)

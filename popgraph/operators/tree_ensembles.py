@@ -21,7 +21,7 @@ from popgraph.operators.ensembles import (
 from popgraph.operators.forests import Forest
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import STEPS, Lowered, chooses, lowers, without_gradient
 from popgraph.operators.scores import (
     F32,
     ML,
@@ -277,3 +277,5 @@ chooses(
     aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"),
     post_transform=POST_TRANSFORMS,
 )
+
+without_gradient("TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor", STEPS, domain=ML)

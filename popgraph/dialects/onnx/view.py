@@ -11,10 +11,11 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.op import OnnxOp, Value
-from popgraph.dialects.onnx.types import UNKNOWN, Dim, dims
+from popgraph.dialects.onnx.types import UNKNOWN, Dim, dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError, TypeMismatchError
+from popgraph.support.shapes import Shape
 
 Known: TypeAlias = Mapping[SSAValue, Array]
 """The elements of those values of which they are known."""
@@ -67,6 +68,10 @@ class NodeView:
     def shape_of(self, index: int) -> PartialShape | None:
         """The dimensions of an operand that is there and whose rank is known."""
         return dims(self.type_of(index))
+
+    def static_shape_of(self, index: int) -> Shape | None:
+        """The shape of an operand, if all of it is known."""
+        return static_shape(self.type_of(index))
 
     def rank_of(self, index: int) -> int | None:
         shape = self.shape_of(index)

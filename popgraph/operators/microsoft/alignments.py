@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.record import HOSTED, MICROSOFT, without_gradient
 
 DIAGONAL, UP, LEFT = 0, 1, 2
 """Where the path to an element of a matrix comes from."""
@@ -103,3 +104,8 @@ def _matches(source: Value, tokens: Value, most: int) -> Value:
     alike = source.Gather(own.Max(0)).same(tokens.Gather(last.Max(0))) & (own >= 0) & (last >= 0)
     still = alike.Not().typed("i64").CumSum(1).same(0)
     return still.typed("i64").ReduceSum([1], keepdims=0)
+
+
+without_gradient("BifurcationDetector", "it takes integers", domain=MICROSOFT)
+
+without_gradient("DynamicTimeWarping", HOSTED, domain=MICROSOFT)

@@ -12,6 +12,7 @@ from popgraph.dialects.onnx.types import dims
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.movement import would_repeat
+from popgraph.operators.record import HOSTED, MICROSOFT, without_gradient
 
 LOWEST = float(np.finfo(np.float32).min)
 """The score of a token that may not come."""
@@ -115,3 +116,6 @@ def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
         hidden = tokens.same(call.integer("eos_token_id")) & early
         scores = hidden.Where(never, scores)
     return scores
+
+
+without_gradient("GreedySearch", HOSTED, domain=MICROSOFT)

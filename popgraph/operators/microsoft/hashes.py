@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerType
 
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.record import MICROSOFT, without_gradient
 
 
 @defines("Unique", "x")
@@ -144,3 +145,8 @@ def word_embedding(call: Call) -> Value:
     )
     shown = seen.Unsqueeze([1]).Where(found, found.number(-2.0)).ReduceMax([2], keepdims=0)
     return (length > 0).Where(shown, shown.number(0))
+
+
+without_gradient("MurmurHash3 NGramHashMapping", "it hashes integers", domain=MICROSOFT)
+
+without_gradient("Unique", "data decide how many elements its result has", domain=MICROSOFT)

@@ -9,6 +9,7 @@ import numpy as np
 from popgraph.operators.microsoft.body import Body, Value, total
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.normalizations import wide
+from popgraph.operators.record import INTEGERS, MICROSOFT, without_gradient
 
 
 @defines("Inverse", "X")
@@ -133,3 +134,6 @@ def cell_after(
 
     following = gate(2, cell) * cell + gate(0, cell) * gates[3].applied(other)
     return gate(1, following) * following.applied(last), following
+
+
+without_gradient("DynamicQuantizeLSTM", INTEGERS, domain=MICROSOFT)

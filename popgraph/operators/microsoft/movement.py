@@ -7,6 +7,7 @@ import numpy as np
 from popgraph.operators.microsoft.body import Value
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.products import channels_first, channels_last
+from popgraph.operators.record import MICROSOFT, STRUCTURE, without_gradient
 
 
 @defines("SampleOp", "X")
@@ -205,3 +206,8 @@ def max_pool_with_mask(call: Call) -> Value:
     if found is None:
         raise call.unfit()
     return found
+
+
+without_gradient("NhwcMaxPool", "it takes integers", domain=MICROSOFT)
+
+without_gradient("Range", STRUCTURE, domain=MICROSOFT)

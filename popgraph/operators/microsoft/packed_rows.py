@@ -9,6 +9,7 @@ import numpy as np
 
 from popgraph.operators.microsoft.body import Value
 from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.record import MICROSOFT, without_gradient
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 
@@ -209,3 +210,5 @@ PACKINGS: Mapping[int, Packing] = {
     42: Packing(64, 18, _of_two_bits),
 }
 """By GGML's numbers; those with tables of whole groups are not among them."""
+
+without_gradient("GatherPacked", "it takes integers", domain=MICROSOFT)

@@ -9,6 +9,7 @@ from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.normalizations import counted_mask, embedded, normalized
 from popgraph.operators.microsoft.products import channels_first, channels_last
+from popgraph.operators.record import INTEGERS, MICROSOFT, without_gradient
 
 
 def real(call: Call, name: str) -> Value:
@@ -176,3 +177,13 @@ def qembed_layer_normalization(call: Call) -> Sequence[Value]:
     value = embedded(call, real(call, "words"), real(call, "positions"), segments)
     made, *_ = normalized(call, value, real(call, "gamma"), real(call, "beta"))
     return made, counted_mask(call)
+
+
+without_gradient(
+    "QuantizeLinear QGemm QLinearAdd QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu "
+    "QLinearMul QLinearSigmoid QLinearSoftmax QLinearWhere QLinearConv QLinearAveragePool",
+    INTEGERS,
+    domain=MICROSOFT,
+)
+
+without_gradient("MatMulInteger16", "it takes integers", domain=MICROSOFT)

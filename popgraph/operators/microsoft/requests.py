@@ -11,6 +11,7 @@ from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.hashes import filler_of, hashes_of
 from popgraph.operators.microsoft.normalizations import wide
 from popgraph.operators.microsoft.recurrences import silu
+from popgraph.operators.record import MICROSOFT, without_gradient
 
 
 @dataclass(frozen=True)
@@ -136,3 +137,6 @@ def _segments(call: Call, requests: Requests, rows: Value) -> Value | None:
         return None
     first = call["segment_ids"].Gather(requests.begins).Unsqueeze([1])
     return _with_past(call, "segment_ids", "past_segment_ids", first.Expand(rows))
+
+
+without_gradient("VarlenNGramHashMapping", "it hashes integers", domain=MICROSOFT)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.complaints import differ, of_rank, of_shape, shown, stretches
-from popgraph.operators.record import chooses, requires
+from popgraph.operators.record import Bounds, bounds, chooses, requires
 
 
 @requires("RotaryEmbedding")
@@ -131,3 +133,17 @@ chooses("CausalConvWithState", activation=("none", "silu", "swish"))
 
 
 chooses("LinearAttention", update_rule=("linear", "gated", "delta", "gated_delta"))
+
+
+@bounds("RotaryEmbedding")
+def positions(node: NodeView) -> Iterator[Bounds]:
+    table = node.static_shape_of(1)
+    if table:
+        yield Bounds(3, "position", (0,), (table[0] - 1,))
+
+
+@bounds("Attention")
+def lengths(node: NodeView) -> Iterator[Bounds]:
+    keys = node.static_shape_of(1)
+    if keys is not None and len(keys) > 2:
+        yield Bounds(6, "length", (0,), (keys[-2],))

@@ -6,52 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx.record import record_of
+from popgraph.operators.record import HOSTED, WITH_ZERO
 from popgraph.passes.onnx.operator_ways import Row, Way, rows
-
-STEPS = "between its jumps the result does not move: the gradient is zero"
-INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
-STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
-HOSTED = "Python computes it, and models with such nodes are not trained"
-
-DRAWN = "the result is drawn"
-DETACHED = "that is its meaning"
-ZERO = frozenset((STEPS, INTEGERS, DRAWN, DETACHED))
-"""Reasons for which the gradient is zero: it is there, and moves nothing."""
-
-REASONS: Mapping[str, str] = {
-    name: why
-    for names, why in (
-        ("Floor Ceil Round Sign Hardmax ai.graphcore.NearbyInt ai.graphcore.Round", STEPS),
-        ("ai.onnx.ml.Binarizer ai.onnx.ml.TreeEnsemble", STEPS),
-        ("ai.onnx.ml.TreeEnsembleClassifier ai.onnx.ml.TreeEnsembleRegressor", STEPS),
-        ("ai.onnx.ml.LabelEncoder ai.onnx.ml.OneHotEncoder", "it compares its input with keys"),
-        ("QuantizeLinear QLinearConv QLinearMatMul com.microsoft.QuantizeLinear", INTEGERS),
-        ("com.microsoft.QGemm com.microsoft.QLinearAdd com.microsoft.QLinearConcat", INTEGERS),
-        ("com.microsoft.QLinearGlobalAveragePool com.microsoft.QLinearLeakyRelu", INTEGERS),
-        ("com.microsoft.QLinearMul com.microsoft.QLinearSigmoid", INTEGERS),
-        ("com.microsoft.QLinearSoftmax com.microsoft.QLinearWhere", INTEGERS),
-        ("com.microsoft.QLinearConv com.microsoft.QLinearAveragePool", INTEGERS),
-        ("com.microsoft.DynamicQuantizeLSTM", INTEGERS),
-        ("com.microsoft.NhwcMaxPool com.microsoft.MatMulInteger16", "it takes integers"),
-        ("com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping", "it hashes integers"),
-        ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
-        ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
-        ("com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch", HOSTED),
-        ("com.microsoft.Unique", "data decide how many elements its result has"),
-        ("Bernoulli RandomNormalLike RandomUniformLike", DRAWN),
-        ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
-        ("BitCast", "it is about the bits of numbers, which have no slope"),
-        ("EyeLike", "only the shape of its input counts"),
-        ("ai.graphcore.Detach", DETACHED),
-        ("ai.graphcore.BitwiseAnd ai.graphcore.BitwiseNot", "it takes integers"),
-        ("ai.graphcore.BitwiseOr ai.graphcore.BitwiseXor", "it takes integers"),
-        ("ai.graphcore.BitwiseXnor", "it takes integers"),
-        ("ai.graphcore.Bucketize", "it compares its input with boundaries"),
-        ("ai.graphcore.Init", "it has no input"),
-        ("ai.graphcore.CopyVarUpdate", "it writes a variable"),
-    )
-    for name in names.split()
-}
 
 
 class Flow(StrEnum):
@@ -84,7 +41,7 @@ def flow(row: Row, slopes: Mapping[str, str]) -> Flow:
         return Flow.ALL if set(slopes.values()) == {MOVES} else Flow.SOME
     why = reason(row)
     if why:
-        return Flow.ZERO if slopes or why in ZERO else Flow.NONE
+        return Flow.ZERO if slopes or why in WITH_ZERO else Flow.NONE
     return Flow.ALL
 
 
@@ -93,9 +50,9 @@ FLOATS = {"tensor(float)", "tensor(double)", "tensor(float16)"}
 
 def reason(row: Row) -> str:
     """Why an operator has no gradient; nothing for one that has."""
-    known = REASONS.get(row.title)
-    if known is not None:
-        return known
+    record = record_of(row.domain, row.name)
+    if record is not None and record.without_gradient:
+        return record.without_gradient
     if not _is_of_floats(row):
         return "it takes or gives no floats"
     match row.way:

@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import replace_node, with_inputs
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.index_bounds import ANY_LABEL
+from popgraph.operators.losses import ANY_LABEL
 from popgraph.popart.model.limits import LAST_OPSET
 
 
