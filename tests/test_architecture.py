@@ -554,8 +554,6 @@ NUMBERS = {
     "operators/requirements/signals.py:_MOST": "the range of a type",
     "operators/requirements/windows.py:_LEAST": "the operators' definitions",
     "operators/requirements/windows.py:_MOST": "the range of a type",
-    "operators/arithmetic.py:LARGEST": "the range of a type",
-    "operators/arithmetic.py:LEAST": "the range of a type",
     "operators/context.py:TURN": "numbers of random states",
     "operators/ctc.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
     "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",

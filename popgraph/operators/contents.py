@@ -9,11 +9,12 @@ arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsN
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
 arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal Greater
 arithmetic ai.onnx GreaterOrEqual Less LessOrEqual Identity OptionalGetElement Pow Mod PRelu
-arithmetic ai.onnx Softplus Elu Celu Selu Mean Clip LeakyRelu Gelu Cast CastLike IsInf
+arithmetic ai.onnx Softplus Elu Celu Selu Shrink Mean Clip LeakyRelu Gelu Cast CastLike IsInf
+arithmetic ai.onnx BitShift BitCast
 arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1 Atan2
 arithmetic ai.graphcore Nop TensorRemap PrintTensor Swish IncrementMod CopyVarUpdate BitwiseXnor
 arithmetic ai.graphcore Fmod Remainder ScaledAdd Gelu GeluErf Scale
-bits ai.onnx BitShift BitCast
+attention ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
 constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
 contractions ai.onnx MatMul Gemm Conv ConvTranspose
@@ -107,11 +108,10 @@ host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceE
 host_sequences ai.onnx SequenceInsert SequenceLength SplitToSequence
 strings ai.onnx RegexFullMatch StringConcat StringNormalizer StringSplit
 term_counts ai.onnx TfIdfVectorizer
-requirements.attentions ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
 requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
-requirements.matrices ai.onnx Gemm MatMul Det Einsum PRelu Clip Dropout Celu Multinomial
+requirements.matrices ai.onnx Gemm MatMul Det Einsum Dropout Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
 requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK
@@ -129,7 +129,7 @@ requirements.sequences ai.onnx AffineGrid CenterCropPad
 requirements.signals ai.onnx DFT STFT MelWeightMatrix
 requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
 requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
-schema_bodies ai.onnx AffineGrid Attention CenterCropPad Shrink
+schema_bodies ai.onnx AffineGrid CenterCropPad
 indexing ai.onnx Gather Scatter ScatterElements ScatterND
 scattering ai.onnx TensorScatter
 losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
