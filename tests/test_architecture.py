@@ -555,7 +555,7 @@ NUMBERS = {
     "operators/requirements/windows.py:_LEAST": "the operators' definitions",
     "operators/requirements/windows.py:_MOST": "the range of a type",
     "operators/context.py:TURN": "numbers of random states",
-    "operators/ctc.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
+    "operators/losses.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
     "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "operators/grid_sample.py:CUBIC_A": "the operator's definition",
     "operators/movement.py:MOST_PIECES": "one more than reflected edges leave",

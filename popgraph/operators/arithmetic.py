@@ -298,8 +298,8 @@ def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float 
     return cast(unit if gamma == 1 else gc.MulOp(unit, node.scalar(gamma, wide)), node.dtype)
 
 
-lowers("LeakyRelu")(lambda node: gc.LeakyReluOp(node[0], alpha=node.real("alpha", 0.01)))
-lowers("Elu")(lambda node: _exponential_unit(node, node.real("alpha", 1.0)))
+lowers("LeakyRelu")(lambda node: gc.LeakyReluOp(node[0], alpha=node.real("alpha")))
+lowers("Elu")(lambda node: _exponential_unit(node, node.real("alpha")))
 
 
 @requires("Celu")
@@ -310,14 +310,13 @@ def divisor(node: NodeView) -> Complaints:
 
 @lowers("Celu")
 def celu(node: Node) -> Lowered:
-    alpha = node.real("alpha", 1.0)
+    alpha = node.real("alpha")
     return _exponential_unit(node, alpha, pace=alpha)
 
 
 @lowers("Selu")
 def selu(node: Node) -> Lowered:
-    alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
-    return _exponential_unit(node, node.real("alpha", alpha), gamma=node.real("gamma", gamma))
+    return _exponential_unit(node, node.real("alpha"), gamma=node.real("gamma"))
 
 
 @mends("Shrink")
@@ -334,7 +333,7 @@ def retype_bound(proto: FunctionProto, op: SchemaOp) -> None:
 
 @lowers("Gelu")
 def gelu(node: Node) -> Lowered:
-    return gc.GeluOp(node[0], approximate=node.text("approximate", "none") == "tanh")
+    return gc.GeluOp(node[0], approximate=node.text("approximate") == "tanh")
 
 
 chooses("Gelu", approximate=("none", "tanh"))

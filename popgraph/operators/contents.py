@@ -21,7 +21,6 @@ contractions ai.onnx MatMul Gemm Conv ConvTranspose
 contractions ai.graphcore MultiConv
 control ai.onnx If Loop
 control ai.graphcore Call
-ctc ai.graphcore Ctc
 deform_conv ai.onnx DeformConv
 derivatives ai.onnx.preview.training Gradient
 determinant ai.onnx Det
@@ -35,14 +34,15 @@ indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
 indexing ai.graphcore GroupedGather
 indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
-losses ai.graphcore Nll L1 IdentityLoss Detach
+losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
+losses ai.graphcore Nll L1 IdentityLoss Detach Ctc
 max_roi_pool ai.onnx MaxRoiPool
 movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
 movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
 normalization ai.onnx Softmax LogSoftmax Hardmax BatchNormalization InstanceNormalization
 normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
-normalization ai.onnx LayerNormalization LRN
+normalization ai.onnx LayerNormalization RMSNormalization LRN
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 packed_data ai.graphcore PackedDataBlock
@@ -110,14 +110,10 @@ strings ai.onnx RegexFullMatch StringConcat StringNormalizer StringSplit
 term_counts ai.onnx TfIdfVectorizer
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
-requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 requirements.matrices ai.onnx Gemm MatMul Det Einsum Dropout Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
-requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK
-requirements.normalizations ai.onnx MeanVarianceNormalization BatchNormalization
-requirements.normalizations ai.onnx InstanceNormalization GroupNormalization LpNormalization
-requirements.normalizations ai.onnx LayerNormalization RMSNormalization LRN ReduceL1 ReduceL2
+requirements.normalizations ai.onnx ArgMax ArgMin TopK ReduceL1 ReduceL2
 requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
@@ -132,7 +128,6 @@ requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
 schema_bodies ai.onnx AffineGrid CenterCropPad
 indexing ai.onnx Gather Scatter ScatterElements ScatterND
 scattering ai.onnx TensorScatter
-losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 """
 
 list_pages(__package__, TABLE)
