@@ -1,4 +1,8 @@
-"""The lowering of ONNX's elementwise operators to graphcore operations."""
+"""
+Elementwise operators: arithmetic, comparisons, rectifiers, casts and bits.
+
+Most are one operation of graphcore, which names them in its `ONNX`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,30 @@ from functools import partial, reduce
 
 import ml_dtypes
 import numpy as np
+from onnx import FunctionProto, helper
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.operators.complaints import one_element, stretches
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, STEPS, Lowered, chooses, lowers, without_gradient
+from popgraph.operators.record import (
+    GRAPHCORE,
+    STEPS,
+    Lowered,
+    chooses,
+    lowers,
+    mends,
+    requires,
+    without_gradient,
+)
+from popgraph.operators.schema_bodies import is_of
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -28,7 +48,6 @@ COMPARISONS = {
     "LessOrEqual": "le",
 }
 """The predicates of ONNX's comparisons."""
-
 
 CHAINS = frozenset({"Max", "Min", "Sum"})
 """Operators of any number of inputs, which are a chain of one operation."""
@@ -75,6 +94,11 @@ def _chain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
 
 
 _register_operations()
+without_gradient("Floor Ceil Round Sign", STEPS)
+without_gradient("NearbyInt Round", STEPS, domain=GRAPHCORE)
+without_gradient(
+    "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BitwiseXnor", "it takes integers", domain=GRAPHCORE
+)
 
 
 @lowers(*COMPARISONS)
@@ -83,15 +107,23 @@ def compare(node: Node) -> Lowered:
     return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
 
 
+@lowers("IsInf")
+def is_infinite(node: Node) -> Lowered:
+    found: list[Operand] = []
+    x = node[0] if is_float(node[0]) else cast(node[0], dtypes.BY_NAME["f32"])
+    for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
+        if node.integer(name, 1):
+            infinity = node.scalar(sign * math.inf, dtype_of(x))
+            found.append(gc.CompareOp(x, infinity, predicate="eq"))
+    if not found:
+        return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
+    return reduce(gc.OrOp, found)
+
+
 @lowers("Nop", "TensorRemap", "PrintTensor", domain=GRAPHCORE)
 @lowers("Identity", "OptionalGetElement")
 def identity(node: Node) -> Lowered:
     return node[0]
-
-
-@lowers("Swish", domain=GRAPHCORE)
-def swish(node: Node) -> Lowered:
-    return gc.MulOp(node[0], gc.SigmoidOp(node[0]))
 
 
 def alike(*values: SSAValue) -> list[Operand]:
@@ -112,19 +144,6 @@ def second(node: Node) -> SSAValue:
     if behind < 0:
         raise TypeMismatchError(f"an input of rank {len(rhs)} does not fit at axis {axis}")
     return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * behind))
-
-
-@lowers("Pow")
-def power(node: Node) -> Lowered:
-    base, exponent = node[0], second(node)
-    if dtype_of(base) == dtype_of(exponent):
-        return gc.PowOp(base, exponent)
-    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
-    wide = dtype_of(base)
-    if not wide.is_float:
-        wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
-    result = gc.PowOp(cast(base, wide), cast(exponent, wide))
-    return cast(result, dtype_of(base))
 
 
 def whole_numbers(node: Node, index: int) -> SSAValue:
@@ -149,9 +168,33 @@ def computing(node: Node) -> dtypes.DType:
     return dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
 
 
+@lowers("Pow")
+def power(node: Node) -> Lowered:
+    base, exponent = node[0], second(node)
+    if dtype_of(base) == dtype_of(exponent):
+        return gc.PowOp(base, exponent)
+    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
+    wide = dtype_of(base)
+    if not wide.is_float:
+        wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
+    result = gc.PowOp(cast(base, wide), cast(exponent, wide))
+    return cast(result, dtype_of(base))
+
+
 @lowers("Mod")
-def mod(node: Node) -> Lowered:
-    return modulo(node, bool(node.integer("fmod")))
+@lowers("Fmod", "Remainder", domain=GRAPHCORE)
+def modulo(node: Node) -> Lowered:
+    """The remainder, with the sign of the dividend (fmod) or that of the divisor, if it has one."""
+    right = node[1]
+    rest = gc.RemOp(node[0], right)
+    if node.integer("fmod", int(node.op.op_type == "Fmod")) or node.dtype.numpy.kind == "u":
+        return rest
+    zero = node.scalar(0)
+    differ = gc.XorOp(
+        gc.CompareOp(rest, zero, predicate="lt"), gc.CompareOp(right, zero, predicate="lt")
+    )
+    inexact = gc.CompareOp(rest, zero, predicate="ne")
+    return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
 
 
 @lowers("IncrementMod", domain=GRAPHCORE)
@@ -161,6 +204,30 @@ def increment_mod(node: Node) -> Lowered:
         raise TypeMismatchError("there is no remainder of a division by 0", hint="set `modulus`")
     total = gc.AddOp(node[0], node.scalar(node.real("increment")))
     return gc.RemOp(total, node.scalar(node.real("modulus")))
+
+
+@lowers("Mean")
+def mean(node: Node) -> Lowered:
+    total: Operand = node[0]
+    for value in node.inputs[1:]:
+        total = gc.AddOp(total, value)
+    return gc.DivOp(total, node.scalar(len(node)))
+
+
+@lowers("ScaledAdd", domain=GRAPHCORE)
+def scaled_add(node: Node) -> Lowered:
+    """The factors are attributes or inputs."""
+
+    def scaled(value: SSAValue, name: str, index: int) -> Operand:
+        given = node.optional(index)
+        return gc.MulOp(value, node.scalar(node.real(name, 1.0)) if given is None else given)
+
+    return gc.AddOp(scaled(node[0], "scale0", 2), scaled(node[1], "scale1", 3))
+
+
+lowers("Scale", domain=GRAPHCORE)(
+    lambda node: gc.MulOp(node[0], node.scalar(node.real("scale", 1.0)))
+)
 
 
 @lowers("CopyVarUpdate", domain=GRAPHCORE)
@@ -175,27 +242,16 @@ def copy_var_update(node: Node) -> Lowered:
     return node[1]
 
 
-@lowers("BitwiseXnor", domain=GRAPHCORE)
-def bitwise_xnor(node: Node) -> Lowered:
-    return gc.NotOp(gc.XorOp(node[0], node[1]))
+without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)
 
 
-lowers("Fmod", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=True))
-lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=False))
+# Rectifiers and other activations
 
 
-def modulo(node: Node, of_dividend: bool) -> Lowered:
-    """What is left over, with the sign of the dividend or that of the divisor, if it has one."""
-    right = node[1]
-    rest = gc.RemOp(node[0], right)
-    if of_dividend or node.dtype.numpy.kind == "u":
-        return rest
-    zero = node.scalar(0)
-    differ = gc.XorOp(
-        gc.CompareOp(rest, zero, predicate="lt"), gc.CompareOp(right, zero, predicate="lt")
-    )
-    inexact = gc.CompareOp(rest, zero, predicate="ne")
-    return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
+@requires("PRelu")
+def slopes(node: NodeView) -> Complaints:
+    if node.version >= 7:
+        yield from stretches(node, 1, node.shape_of(0))
 
 
 @lowers("PRelu")
@@ -213,17 +269,6 @@ def _slope(node: Node) -> SSAValue:
     if shape[0] not in (1, node.shape[1]):
         raise TypeMismatchError(f"{shape[0]} slopes do not fit {node.shape[1]} channels")
     return SSAValue.get(gc.ReshapeOp(node[1], shape=shape + (1,) * (node.rank - 2)))
-
-
-@lowers("ScaledAdd", domain=GRAPHCORE)
-def scaled_add(node: Node) -> Lowered:
-    """The factors are attributes or inputs."""
-
-    def scaled(value: SSAValue, name: str, index: int) -> Operand:
-        given = node.optional(index)
-        return gc.MulOp(value, node.scalar(node.real(name, 1.0)) if given is None else given)
-
-    return gc.AddOp(scaled(node[0], "scale0", 2), scaled(node[1], "scale1", 3))
 
 
 @lowers("Softplus")
@@ -253,47 +298,61 @@ def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float 
     return cast(unit if gamma == 1 else gc.MulOp(unit, node.scalar(gamma, wide)), node.dtype)
 
 
-@lowers("Elu")
-def elu(node: Node) -> Lowered:
-    return _exponential_unit(node, node.real("alpha", 1.0))
+lowers("LeakyRelu")(lambda node: gc.LeakyReluOp(node[0], alpha=node.real("alpha")))
+lowers("Elu")(lambda node: _exponential_unit(node, node.real("alpha")))
+
+
+@requires("Celu")
+def divisor(node: NodeView) -> Complaints:
+    if node.real("alpha", 1.0) == 0:
+        yield TypeConflict("`alpha` is 0", "the formula divides by it")
 
 
 @lowers("Celu")
 def celu(node: Node) -> Lowered:
-    alpha = node.real("alpha", 1.0)
+    alpha = node.real("alpha")
     return _exponential_unit(node, alpha, pace=alpha)
 
 
 @lowers("Selu")
 def selu(node: Node) -> Lowered:
-    alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
-    return _exponential_unit(node, node.real("alpha", alpha), gamma=node.real("gamma", gamma))
+    return _exponential_unit(node, node.real("alpha"), gamma=node.real("gamma"))
 
 
-@lowers("Mean")
-def mean(node: Node) -> Lowered:
-    total: Operand = node[0]
-    for value in node.inputs[1:]:
-        total = gc.AddOp(total, value)
-    return gc.DivOp(total, node.scalar(len(node)))
+@mends("Shrink")
+def retype_bound(proto: FunctionProto, op: SchemaOp) -> None:
+    """The body of Shrink compares with a negative number, which no unsigned type has."""
+    if is_of(op, 0, "u"):
+        (negative,) = (node for node in proto.node if node.op_type == "Neg")
+        (compared,) = (node for node in proto.node if negative.output[0] in node.input)
+        negative.input[:] = ["Lambd"]
+        compared.input[:] = ["popgraph_float", negative.output[0]]
+        made = helper.make_node("CastLike", [proto.input[0], "Lambd"], ["popgraph_float"])
+        proto.node.insert(list(proto.node).index(compared), made)
 
 
-def _within_range(value: float, dtype: DType) -> float:
-    """The nearest number that an element type has: bounds of integers may be those of floats."""
-    if not dtype.is_integer:
-        return value
-    ends = ml_dtypes.iinfo(dtype.numpy)
-    return ends.min if value <= ends.min else ends.max if value >= ends.max else int(value)
+@lowers("Gelu")
+def gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=node.text("approximate") == "tanh")
+
+
+chooses("Gelu", approximate=("none", "tanh"))
+lowers("Gelu", domain=GRAPHCORE)(lambda node: gc.GeluOp(node[0], approximate=True))
+lowers("GeluErf", domain=GRAPHCORE)(lambda node: gc.GeluOp(node[0], approximate=False))
+lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
+
+
+@requires("Clip")
+def limits(node: NodeView) -> Complaints:
+    yield from one_element(node, 1)
+    yield from one_element(node, 2)
 
 
 @lowers("Clip")
 def clip(node: Node) -> Lowered:
-    bounds: list[tuple[str, Callable[[Operand, Operand], Operand]]] = [
-        ("min", gc.MaxOp),
-        ("max", gc.MinOp),
-    ]
     result: Operand = node[0]
-    for index, (name, limit) in enumerate(bounds, 1):
+    operations: dict[str, type[gc.Binary]] = {"min": gc.MaxOp, "max": gc.MinOp}
+    for index, (name, limit) in enumerate(operations.items(), 1):
         bound = node.optional(index)
         if bound is None and node.has(name):
             bound = node.scalar(_within_range(node.real(name), node.dtype))
@@ -302,29 +361,18 @@ def clip(node: Node) -> Lowered:
     return result
 
 
-@lowers("LeakyRelu")
-def leaky_relu(node: Node) -> Lowered:
-    return gc.LeakyReluOp(node[0], alpha=node.real("alpha", 0.01))
+def _within_range(value: float, dtype: DType) -> float:
+    """The nearest number of an element type: bounds of integers may be those of floats."""
+    if not dtype.is_integer:
+        return value
+    ends = ml_dtypes.iinfo(dtype.numpy)
+    return ends.min if value <= ends.min else ends.max if value >= ends.max else int(value)
 
 
-@lowers("Gelu")
-def gelu(node: Node) -> Lowered:
-    return gc.GeluOp(node[0], approximate=node.text("approximate", "none") == "tanh")
+# Casts and bits
 
 
-@lowers("Gelu", domain=GRAPHCORE)
-def graphcore_gelu(node: Node) -> Lowered:
-    return gc.GeluOp(node[0], approximate=True)
-
-
-@lowers("GeluErf", domain=GRAPHCORE)
-def graphcore_gelu_erf(node: Node) -> Lowered:
-    return gc.GeluOp(node[0], approximate=False)
-
-
-@lowers("Scale", domain=GRAPHCORE)
-def scale(node: Node) -> Lowered:
-    return gc.MulOp(node[0], node.scalar(node.real("scale", 1.0)))
+chooses("Cast", "CastLike", round_mode=("up", "down", "nearest"))
 
 
 @lowers("Cast")
@@ -337,6 +385,11 @@ def cast_to(node: Node) -> Lowered:
     if target is None:
         raise node.unsupported("casting to strings")
     return _narrowed(node, target)
+
+
+@lowers("CastLike")
+def cast_like(node: Node) -> Lowered:
+    return _narrowed(node, dtype_of(node[1]))
 
 
 def _narrowed(node: Node, target: dtypes.DType) -> Operand:
@@ -366,16 +419,13 @@ def limited(node: Node, value: Operand, low: float, high: float) -> Operand:
     return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
 
 
-LEAST, LARGEST = 2.0**-127, 2.0**127
-"""The numbers at the ends of f8e8m0."""
-
-
 def _power_of_two(node: Node, value: Operand) -> Operand:
-    """An f64 rounded to a number of f8e8m0; NaN where there is none and nothing is saturated."""
+    """An f64 rounded to a number of f8e8m0; NaN if there is none and nothing is saturated."""
     f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
+    ends = ml_dtypes.finfo(f8e8m0.numpy)
     saturates = node.integer("saturate", 1)
     if saturates:
-        value = limited(node, value, LEAST, LARGEST)
+        value = limited(node, value, float(ends.min), float(ends.max))
     near = cast(cast(value, f8e8m0), f64)
     result: Operand = near
     if (mode := node.text("round_mode", "up")) != "nearest":
@@ -384,40 +434,30 @@ def _power_of_two(node: Node, value: Operand) -> Operand:
         result = gc.WhereOp(wrong, gc.MulOp(near, node.scalar(step, f64)), near)
     if saturates:
         return result
-    least = node.scalar(LEAST, f64)
-    too_small = gc.CompareOp(value, least, predicate="lt")
+    too_small = gc.CompareOp(value, node.scalar(float(ends.min), f64), predicate="lt")
     return gc.WhereOp(too_small, node.scalar(math.nan, f64), result)
 
 
-@lowers("CastLike")
-def cast_like(node: Node) -> Lowered:
-    return _narrowed(node, dtype_of(node[1]))
+@lowers("BitShift")
+def bit_shift(node: Node) -> Lowered:
+    return gc.ShiftOp(node[0], node[1], direction=node.text("direction").lower())
 
 
-@lowers("IsInf")
-def is_infinite(node: Node) -> Lowered:
-    found: list[Operand] = []
-    x = node[0] if is_float(node[0]) else cast(node[0], dtypes.BY_NAME["f32"])
-    for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
-        if node.integer(name, 1):
-            infinity = node.scalar(sign * math.inf, dtype_of(x))
-            found.append(gc.CompareOp(x, infinity, predicate="eq"))
-    if not found:
-        return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
-    return reduce(gc.OrOp, found)
+chooses("BitShift", direction=("LEFT", "RIGHT"))
 
 
-chooses("Cast", "CastLike", round_mode=("up", "down", "nearest"))
+@lowers("BitCast")
+def bit_cast(node: Node) -> Lowered:
+    """A bool has the bits of 0 or of 1, in eight of them."""
+    byte, target = dtypes.BY_NAME["u8"], dtypes.BY_ONNX.get(node.integer("to"))
+    if target is None or {"c64", "c128"} & {target.name, node.dtype.name}:
+        raise node.unsupported("a type without real numbers", "take the parts apart before")
+    value = node[0] if node.dtype.name != "bool" else cast(node[0], byte)
+    if dtype_of(value) == target:
+        return value
+    within = byte if target.name == "bool" else target
+    return cast(gc.BitcastOp(value, to=element_types.to_ir(within)), target)
 
 
-chooses("Gelu", approximate=("none", "tanh"))
-
-without_gradient("Floor Ceil Round Sign", STEPS)
-
-without_gradient("NearbyInt Round", STEPS, domain=GRAPHCORE)
-
-without_gradient(
-    "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BitwiseXnor", "it takes integers", domain=GRAPHCORE
-)
-
-without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)
+without_gradient("BitCast", "it is about the bits of numbers, which have no slope")
+lowers("BitwiseXnor", domain=GRAPHCORE)(lambda node: gc.NotOp(gc.XorOp(node[0], node[1])))

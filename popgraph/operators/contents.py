@@ -9,18 +9,18 @@ arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsN
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
 arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal Greater
 arithmetic ai.onnx GreaterOrEqual Less LessOrEqual Identity OptionalGetElement Pow Mod PRelu
-arithmetic ai.onnx Softplus Elu Celu Selu Mean Clip LeakyRelu Gelu Cast CastLike IsInf
+arithmetic ai.onnx Softplus Elu Celu Selu Shrink Mean Clip LeakyRelu Gelu Cast CastLike IsInf
+arithmetic ai.onnx BitShift BitCast
 arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1 Atan2
 arithmetic ai.graphcore Nop TensorRemap PrintTensor Swish IncrementMod CopyVarUpdate BitwiseXnor
 arithmetic ai.graphcore Fmod Remainder ScaledAdd Gelu GeluErf Scale
-bits ai.onnx BitShift BitCast
+attention ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
 constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
 contractions ai.onnx MatMul Gemm Conv ConvTranspose
 contractions ai.graphcore MultiConv
 control ai.onnx If Loop
 control ai.graphcore Call
-ctc ai.graphcore Ctc
 deform_conv ai.onnx DeformConv
 derivatives ai.onnx.preview.training Gradient
 determinant ai.onnx Det
@@ -34,14 +34,15 @@ indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
 indexing ai.graphcore GroupedGather
 indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
-losses ai.graphcore Nll L1 IdentityLoss Detach
+losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
+losses ai.graphcore Nll L1 IdentityLoss Detach Ctc
 max_roi_pool ai.onnx MaxRoiPool
 movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
 movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
 normalization ai.onnx Softmax LogSoftmax Hardmax BatchNormalization InstanceNormalization
 normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
-normalization ai.onnx LayerNormalization LRN
+normalization ai.onnx LayerNormalization RMSNormalization LRN
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 packed_data ai.graphcore PackedDataBlock
@@ -107,17 +108,12 @@ host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceE
 host_sequences ai.onnx SequenceInsert SequenceLength SplitToSequence
 strings ai.onnx RegexFullMatch StringConcat StringNormalizer StringSplit
 term_counts ai.onnx TfIdfVectorizer
-requirements.attentions ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
-requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
-requirements.matrices ai.onnx Gemm MatMul Det Einsum PRelu Clip Dropout Celu Multinomial
+requirements.matrices ai.onnx Gemm MatMul Det Einsum Dropout Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
-requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK
-requirements.normalizations ai.onnx MeanVarianceNormalization BatchNormalization
-requirements.normalizations ai.onnx InstanceNormalization GroupNormalization LpNormalization
-requirements.normalizations ai.onnx LayerNormalization RMSNormalization LRN ReduceL1 ReduceL2
+requirements.normalizations ai.onnx ArgMax ArgMin TopK ReduceL1 ReduceL2
 requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
@@ -129,10 +125,9 @@ requirements.sequences ai.onnx AffineGrid CenterCropPad
 requirements.signals ai.onnx DFT STFT MelWeightMatrix
 requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
 requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
-schema_bodies ai.onnx AffineGrid Attention CenterCropPad Shrink
+schema_bodies ai.onnx AffineGrid CenterCropPad
 indexing ai.onnx Gather Scatter ScatterElements ScatterND
 scattering ai.onnx TensorScatter
-losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 """
 
 list_pages(__package__, TABLE)

@@ -1,4 +1,8 @@
-"""Lowers softmaxes, batch, instance, group and layer norms, LRN and Lp norms to graphcore."""
+"""
+Softmaxes, and batch, instance, group, layer, response and Lp normalization.
+
+Statistics are computed in single precision at least, from differences to the mean.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,23 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView, PartialShape
 from popgraph.dialects.program import VariableOp
 from popgraph.operators.arithmetic import cast, computing
-from popgraph.operators.movement import reshaped
+from popgraph.operators.complaints import at_least, in_range, of_shape, positive, stretches
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, STEPS, Lowered, lowers, without_gradient
+from popgraph.operators.record import (
+    GRAPHCORE,
+    STEPS,
+    Lowered,
+    lowers,
+    requires,
+    without_gradient,
+)
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
@@ -23,24 +38,26 @@ from popgraph.support.shapes import prod
 I32 = element_types.BY_NAME["i32"]
 
 
+# Softmaxes
+
+
+@requires("Hardmax", "LogSoftmax", "Softmax")
+def an_axis(node: NodeView) -> Complaints:
+    """Before version 13, all axes from `axis` on counted as one: there may be none."""
+    yield from in_range("axis", [node.integer("axis")], node.rank_of(0), end=node.version < 13)
+
+
 def _along_axis(node: Node, make: Callable[[Operand, int], Operand]) -> Lowered:
-    """Before opset 13 all axes from `axis` on counted as one."""
-    axis = node.integer("axis", -1 if node.version >= 13 else 1)
+    axis = node.integer("axis")
     if node.version >= 13:
         return make(node[0], node.axis(axis))
     axis = axis + node.rank if axis < 0 else axis
     flat = reshaped(node[0], (prod(node.shape[:axis]), prod(node.shape[axis:])))
-    return reshaped(SSAValue.get(make(flat, 1)), node.shape)
+    return reshaped(make(flat, 1), node.shape)
 
 
-@lowers("Softmax")
-def softmax(node: Node) -> Lowered:
-    return _along_axis(node, lambda x, axis: gc.SoftmaxOp(x, axis=axis))
-
-
-@lowers("LogSoftmax")
-def log_softmax(node: Node) -> Lowered:
-    return _along_axis(node, lambda x, axis: gc.LogSoftmaxOp(x, axis=axis))
+lowers("Softmax")(lambda node: _along_axis(node, lambda x, axis: gc.SoftmaxOp(x, axis=axis)))
+lowers("LogSoftmax")(lambda node: _along_axis(node, lambda x, axis: gc.LogSoftmaxOp(x, axis=axis)))
 
 
 @lowers("Hardmax")
@@ -55,11 +72,27 @@ def hardmax(node: Node) -> Lowered:
         nowhere = node.literal(np.array(shape_of(x)[axis], np.int32))
         found = gc.WhereOp(is_largest, places, nowhere)
         first = gc.ReduceMinOp(found, axes=[axis], keepdims=True)
-        return gc.CastOp(
-            gc.CompareOp(first, places, predicate="eq"), to=element_types.to_ir(node.dtype)
-        )
+        return cast(gc.CompareOp(first, places, predicate="eq"), node.dtype)
 
     return _along_axis(node, make)
+
+
+without_gradient("Hardmax", STEPS)
+
+
+# Batches
+
+
+@requires("BatchNormalization")
+def channels_of_batches(node: NodeView) -> Complaints:
+    image = node.shape_of(0)
+    if image is None or len(image) < 2:
+        return
+    channels: PartialShape = (image[1],)
+    if node.version < 9 and not node.integer("spatial", 1):
+        channels = image[1:]
+    for index in range(1, 5):
+        yield from of_shape(node, index, *channels)
 
 
 @lowers("BatchNormalization")
@@ -67,7 +100,8 @@ def hardmax(node: Node) -> Lowered:
 def batch_normalization(node: Node) -> Lowered:
     epsilon = node.real("epsilon", 1e-5)
     if not (_is_training(node) or _is_trained(node)):
-        old = [_untrained(node, index) for index in (3, 4)]
+        # No gradient moves a running statistic; one that is fed or computed has a gradient.
+        old = [gc.DetachOp(one) if _is_kept(one) else one for one in (node[3], node[4])]
         values = _channels(node, [node[0], node[1], node[2], *old], node.dtype)
         return [reshaped(gc.BatchNormOp(*values, epsilon=epsilon).result, node.shape)]
     values = _channels(node, [node[0], node[1], node[2]], computing(node))
@@ -90,17 +124,8 @@ def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> lis
     return [reshaped(x, flat), *(reshaped(value, (prod(shape_of(value)),)) for value in numbers)]
 
 
-def _untrained(node: Node, index: int) -> Operand:
-    """
-    A statistic; no gradient moves one that the model keeps as a weight, for it is a running one.
-
-    Casts and reshapes of a weight are the weight still. What is fed or computed has a gradient.
-    """
-    value = node[index]
-    return gc.DetachOp(value) if _is_kept(value) else value
-
-
 def _is_kept(value: SSAValue) -> bool:
+    """Whether the model keeps a value as a weight, of which it may be a cast or a reshape."""
     while isinstance(value.owner, gc.CastOp | gc.ReshapeOp):
         value = value.owner.operands[0]
     return isinstance(value.owner, VariableOp)
@@ -171,6 +196,18 @@ def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
     return gc.SubOp(centred, rest), variance
 
 
+# Instances and groups
+
+
+@requires("InstanceNormalization")
+def channels_of_instances(node: NodeView) -> Complaints:
+    yield from at_least(node, 0, 3)
+    image = node.shape_of(0)
+    if image is not None:
+        yield from of_shape(node, 1, image[1])
+        yield from of_shape(node, 2, image[1])
+
+
 @lowers("InstanceNormalization")
 def instance_normalization(node: Node) -> Lowered:
     axes, wide = tuple(range(2, node.rank)), computing(node)
@@ -182,6 +219,11 @@ def instance_normalization(node: Node) -> Lowered:
     return cast(result, node.dtype)
 
 
+@requires("MeanVarianceNormalization")
+def some_axes(node: NodeView) -> Complaints:
+    yield from in_range("axis", node.integers("axes", (0, 2, 3)), node.rank_of(0))
+
+
 @lowers("MeanVarianceNormalization")
 def mean_variance_normalization(node: Node) -> Lowered:
     wide = computing(node)
@@ -191,9 +233,23 @@ def mean_variance_normalization(node: Node) -> Lowered:
     return cast(gc.DivOp(centred, deviation), node.dtype)
 
 
+@requires("GroupNormalization")
+def channels_of_groups(node: NodeView) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "num_groups")
+    image, groups = node.shape_of(0), node.integer("num_groups", 1)
+    if image is None:
+        return
+    channels = image[1]
+    if isinstance(channels, int) and channels % groups:
+        yield TypeConflict(f"{channels} channels do not fall into {groups} groups", "it divides")
+    for index in (1, 2):
+        yield from of_shape(node, index, groups if node.version < 21 else channels)
+
+
 @lowers("GroupNormalization")
 def group_normalization(node: Node) -> Lowered:
-    normalized = _groups(node, computing(node), node[0]).results[0]
+    normalized = _groups(node, node[0]).results[0]
     scale, bias = (cast(node[index], node.dtype) for index in (1, 2))
     if node.version < 21:  # Scale and bias are of groups, not of channels.
         return reshaped(_scaled(cast(normalized, node.dtype), scale, bias), node.shape)
@@ -207,21 +263,50 @@ def graphcore_group_normalization(node: Node) -> Lowered:
 
     With `strided`, channel c is in group c % groups.
     """
-    groups, strided = _group_count(node), node.integer("strided", 0)
+    groups, strided = _group_count(node), node.integer("strided")
     x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
-    normalized, mean, inverse = _groups(node, computing(node), x).results
+    normalized, mean, inverse = _groups(node, x).results
     whole = reshaped(normalized, node.shape)
     whole = _turned(whole, groups) if strided else whole
     result = _scaled(cast(whole, node.dtype), node[1], node[2])
-    third = _variance(node, inverse) if node.integer("variances", 0) else inverse
+    if node.integer("variances"):
+        epsilon = node.scalar(node.real("epsilon", 1e-5), dtype_of(inverse))
+        inverse = gc.SubOp(gc.ReciprocalOp(gc.MulOp(inverse, inverse)), epsilon).result
     flat = (prod(shape_of(mean)),)
-    return [result, *(cast(reshaped(value, flat), node.dtype) for value in (mean, third))]
+    return [result, *(cast(reshaped(value, flat), node.dtype) for value in (mean, inverse))]
 
 
-def _variance(node: Node, inverse: SSAValue) -> SSAValue:
-    """1 / inverse^2 - epsilon."""
-    epsilon = node.scalar(node.real("epsilon", 1e-5), dtype_of(inverse))
-    return gc.SubOp(gc.ReciprocalOp(gc.MulOp(inverse, inverse)), epsilon).result
+def _turned(x: Operand, rows: int) -> Operand:
+    """The channels as a matrix of so many rows, transposed."""
+    batch, channels, *rest = shape_of(x)
+    apart = reshaped(x, (batch, rows, channels // rows, *rest))
+    turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest))))
+    return reshaped(turned, (batch, channels, *rest))
+
+
+def _group_count(node: Node) -> int:
+    groups = node.integer("num_groups")
+    if node.rank < 2 or groups < 1 or node.shape[1] % groups:
+        raise TypeMismatchError(
+            f"{groups} groups of the channels of {shapes.text(node.shape)}",
+            hint="num_groups divides the second dimension",
+        )
+    return groups
+
+
+def _groups(node: Node, x: Operand) -> gc.LayerNormOp:
+    """Every group of neighbouring channels of an image normalized, as a row."""
+    groups, wide = _group_count(node), computing(node)
+    rows = node.shape[0], groups, prod(node.shape[1:]) // groups
+    images = reshaped(cast(x, wide), rows)
+    ones = gc.BroadcastOp(node.scalar(1, wide), shape=rows[2:])
+    return gc.LayerNormOp(images, ones, None, axis=2, epsilon=node.real("epsilon", 1e-5))
+
+
+def _scaled(x: Operand, scale: SSAValue, bias: SSAValue) -> Operand:
+    """x * scale + bias, which are of the second axis."""
+    shape = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
+    return gc.AddOp(gc.MulOp(x, reshaped(scale, shape)), reshaped(bias, shape))
 
 
 @lowers("NormalizeImage", domain=GRAPHCORE)
@@ -239,45 +324,20 @@ def normalize_image(node: Node) -> Lowered:
     return gc.PadOp(result, low=none, high=(*none[1:], 4 - channels), interior=none, value=0.0)
 
 
-def _turned(x: Operand, rows: int) -> Operand:
-    """The channels as a matrix of so many rows, transposed."""
-    value = SSAValue.get(x)
-    batch, channels, *rest = shape_of(value)
-    apart = reshaped(value, (batch, rows, channels // rows, *rest))
-    turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest)))).result
-    return reshaped(turned, (batch, channels, *rest))
+# Layers, norms and responses
 
 
-def _group_count(node: Node) -> int:
-    groups = node.integer("num_groups")
-    if node.rank < 2 or groups < 1 or node.shape[1] % groups:
-        raise TypeMismatchError(
-            f"{groups} groups of the channels of {shapes.text(node.shape)}",
-            hint="num_groups divides the second dimension",
-        )
-    return groups
-
-
-def _groups(node: Node, wide: dtypes.DType, x: Operand) -> gc.LayerNormOp:
-    """Every group of neighbouring channels of an image normalized, as a row."""
-    groups = _group_count(node)
-    rows = node.shape[0], groups, prod(node.shape[1:]) // groups
-    images = reshaped(cast(x, wide), rows)
-    epsilon = node.real("epsilon", 1e-5)
-    return gc.LayerNormOp(images, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
-
-
-def _scaled(x: SSAValue, scale: SSAValue, bias: SSAValue) -> SSAValue:
-    """By numbers of the second axis."""
-    shape = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
-    return gc.AddOp(gc.MulOp(x, reshaped(scale, shape)), reshaped(bias, shape)).result
+@requires("LpNormalization")
+def order(node: NodeView) -> Complaints:
+    if (norm := node.integer("p", 2)) not in (1, 2):
+        yield TypeConflict(f"`p` is {norm}", "a norm is of order 1 or 2")
 
 
 @lowers("LpNormalization")
 def lp_normalization(node: Node) -> Lowered:
-    axis, wide = node.axis(node.integer("axis", -1)), computing(node)
+    axis, wide = node.axis(node.integer("axis")), computing(node)
     x = cast(node[0], wide)
-    squared = node.integer("p", 2) == 2
+    squared = node.integer("p") == 2
     terms = gc.MulOp(x, x) if squared else gc.AbsOp(x)
     total = gc.ReduceSumOp(terms, axes=(axis,), keepdims=True)
     # Nothing stays nothing, and its slope is finite.
@@ -286,43 +346,45 @@ def lp_normalization(node: Node) -> Lowered:
     return cast(gc.DivOp(x, gc.SqrtOp(norm) if squared else norm), node.dtype)
 
 
+@requires("LayerNormalization", "RMSNormalization")
+def axis_and_scale(node: NodeView) -> Complaints:
+    yield from in_range("axis", [node.integer("axis", -1)], node.rank_of(0))
+    for index in (1, 2):
+        yield from stretches(node, index, node.shape_of(0))
+    stash = node.integer("stash_type", 1)
+    row = dtypes.BY_ONNX.get(stash)
+    if row is None or row.name not in ("f16", "bf16", "f32", "f64"):
+        yield TypeConflict(f"`stash_type` is {stash}", "it is the number of a type of floats")
+
+
 @lowers("LayerNormalization")
 def layer_normalization(node: Node) -> Lowered:
-    axis = node.axis(node.integer("axis", -1))
-    wide = computing(node)  # As `stash_type` asks by default.
+    axis, wide = node.axis(node.integer("axis")), computing(node)
     normal = node.shape[axis:]
     scale, bias = node[1], node.optional(2)
     whole = all(value is None or shape_of(value) == normal for value in (scale, bias))
     made = gc.LayerNormOp(
         cast(node[0], wide),
-        cast(scale, wide) if whole else _ones(node, normal, wide),
+        cast(scale, wide) if whole else gc.BroadcastOp(node.scalar(1, wide), shape=normal),
         cast(bias, wide) if whole and bias is not None else None,
         axis=axis,
-        epsilon=node.real("epsilon", 1e-5),
+        epsilon=node.real("epsilon"),
     )
     result: Operand = cast(made.results[0], node.dtype)
     if not whole:
         result = gc.MulOp(result, scale)
-        result = gc.AddOp(result, bias) if bias is not None else result
-    stash = dtypes.BY_ONNX[node.integer("stash_type", 1)]
+        result = result if bias is None else gc.AddOp(result, bias)
+    stash = dtypes.BY_ONNX[node.integer("stash_type")]
     return [result, *(cast(value, stash) for value in made.results[1:])]
 
 
-def _ones(node: Node, shape: tuple[int, ...], dtype: dtypes.DType) -> Operand:
-    return gc.BroadcastOp(node.literal(np.array(1, dtype.numpy)), shape=shape)
+@requires("LRN")
+def channels_and_window(node: NodeView) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "size")
 
 
 @lowers("LRN")
-def lrn(node: Node) -> Lowered:
-    if node.rank < 2:
-        raise TypeMismatchError("LRN needs a batch and a channel dimension")
-    return gc.LrnOp(
-        node[0],
-        size=node.integer("size"),
-        alpha=node.real("alpha", 1e-4),
-        beta=node.real("beta", 0.75),
-        bias=node.real("bias", 1.0),
-    )
-
-
-without_gradient("Hardmax", STEPS)
+def local_response(node: Node) -> Lowered:
+    numbers = {name: node.real(name) for name in ("alpha", "beta", "bias")}
+    return gc.LrnOp(node[0], size=node.integer("size"), **numbers)

@@ -1,8 +1,6 @@
-"""Lowers quantization, and what computes with quantized integers: in 32 bits, rounded once."""
+"""Quantization, and products of quantized integers: sums in 32 bits, rounded once."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import ml_dtypes
 from xdsl.ir import SSAValue
@@ -107,6 +105,9 @@ def _moved(node: Node, ratio: Operand, zero: Operand | None, target: DType) -> O
     return gc.WhereOp(is_nothing, value, gc.AddOp(value, added))
 
 
+without_gradient("QuantizeLinear QLinearConv QLinearMatMul", INTEGERS)
+
+
 @lowers("DequantizeLinear")
 def dequantize_linear(node: Node) -> Lowered:
     """y = (x - zero point) * scale, in single precision, rounded once to the result's type."""
@@ -155,6 +156,9 @@ def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> Operand:
 
 
 # Products of integers
+
+
+chooses("ConvInteger", "QLinearConv", auto_pad=PADDING)
 
 
 @lowers("MatMulInteger")
@@ -212,43 +216,39 @@ def _rescaled(node: Node, sums: Operand, scales: Operand, zero: int) -> SSAValue
 
 def _single(node: Node, index: int) -> Operand | None:
     """An operand of one number, as a scalar."""
-    value = node.optional(index)
-    return None if value is None else _fitting(node, value, ())
+    return _fitting(node, node.optional(index), ())
 
 
 def _rows(node: Node, of: int, index: int) -> Operand | None:
-    """One number, or one for each row of a matrix: a list of them stands below each other."""
-    value = node.optional(index)
-    shape = shape_of(node[of])
-    if value is None or prod(shape_of(value)) == 1:
-        return _single(node, index)
-    if len(shape_of(value)) == 1 and len(shape) > 1:
-        value = SSAValue.get(gc.ReshapeOp(value, shape=(*shape_of(value), 1)))
+    """One number, or one for each row of a matrix: a list of them is a column."""
+    value, shape = node.optional(index), shape_of(node[of])
+    sizes = () if value is None else shape_of(value)
+    if value is not None and len(sizes) == 1 < len(shape) and sizes != (1,):
+        value = gc.ReshapeOp(value, shape=(*sizes, 1)).result
     return _fitting(node, value, (*shape[:-1], 1))
 
 
 def _columns(node: Node, of: int, index: int) -> Operand | None:
     """One number, or one for each column of a matrix."""
-    value = node.optional(index)
     shape = shape_of(node[of])
-    if value is None or prod(shape_of(value)) == 1 or len(shape) == 1:
-        return _single(node, index)
-    return _fitting(node, value, (*shape[:-2], 1, shape[-1]))
+    wanted = () if len(shape) == 1 else (*shape[:-2], 1, shape[-1])
+    return _fitting(node, node.optional(index), wanted)
 
 
 def _maps(node: Node, of: int, index: int) -> Operand | None:
-    """One number, or one for each map that weights make, shaped to broadcast to the weights."""
-    value = node.optional(index)
-    maps = shape_of(node[of])[:1]
-    if value is None or prod(shape_of(value)) == 1:
-        return _single(node, index)
-    found = _fitting(node, value, maps)
-    return along(found, 0, len(shape_of(node[of]))) if shape_of(found) == maps else found
+    """One number, or one for each output channel of weights, shaped to broadcast to them."""
+    weights = shape_of(node[of])
+    found = _fitting(node, node.optional(index), weights[:1])
+    if found is None or shape_of(found) != weights[:1]:
+        return found
+    return along(found, 0, len(weights))
 
 
-def _fitting(node: Node, value: SSAValue, wanted: Shape) -> Operand:
-    """A scale or zero point that stretches to a shape; one number is a scalar."""
-    shape: Sequence[int] = shape_of(value)
+def _fitting(node: Node, value: SSAValue | None, wanted: Shape) -> Operand | None:
+    """A scale or zero point that broadcasts to a shape; one number is a scalar."""
+    if value is None:
+        return None
+    shape = shape_of(value)
     if prod(shape) == 1:
         return reshaped(value, ())
     if not broadcasts_to(shape, wanted):
@@ -257,8 +257,3 @@ def _fitting(node: Node, value: SSAValue, wanted: Shape) -> Operand:
             hint="give one number, or a list of as many as are asked for here",
         )
     return value
-
-
-chooses("ConvInteger", "QLinearConv", auto_pad=PADDING)
-
-without_gradient("QuantizeLinear QLinearConv QLinearMatMul", INTEGERS)

@@ -1,4 +1,4 @@
-"""What matrix products, and elementwise operators of several operands, ask of their shapes."""
+"""What matrix products, Dropout and Multinomial ask of their shapes."""
 
 from __future__ import annotations
 
@@ -56,18 +56,6 @@ def einsum(node: NodeView) -> Complaints:
         yield TypeConflict(f"`equation` is {node.text('equation')!r}: {error.what}", error.hint)
 
 
-@requires("PRelu")
-def parametric_relu(node: NodeView) -> Complaints:
-    if node.version >= 7:
-        yield from stretches(node, 1, node.shape_of(0))
-
-
-@requires("Clip")
-def clip(node: NodeView) -> Complaints:
-    yield from one_element(node, 1)
-    yield from one_element(node, 2)
-
-
 @requires("Dropout")
 def dropout(node: NodeView) -> Complaints:
     yield from one_element(node, 1)
@@ -75,13 +63,6 @@ def dropout(node: NodeView) -> Complaints:
     ratio = node.elements_of(1)
     if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
         yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
-
-
-@requires("Celu")
-def celu(node: NodeView) -> Complaints:
-    held = node.op.attribute_values().get("alpha", 1.0)
-    if held == 0:
-        yield TypeConflict("`alpha` is 0", "the formula divides by it")
 
 
 @requires("Multinomial")
