@@ -16,26 +16,24 @@ arithmetic ai.graphcore Fmod Remainder ScaledAdd Gelu GeluErf Scale
 bits ai.onnx BitShift BitCast
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
 constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
-contractions ai.onnx MatMul Gemm Conv ConvTranspose
-contractions ai.graphcore MultiConv
 control ai.onnx If Loop
 control ai.graphcore Call
+convolution ai.onnx Conv ConvTranspose DeformConv Col2Im
+convolution ai.graphcore MultiConv
 ctc ai.graphcore Ctc
-deform_conv ai.onnx DeformConv
 derivatives ai.onnx.preview.training Gradient
-determinant ai.onnx Det
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
 einsum ai.onnx Einsum
 features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 features ai.onnx.ml OneHotEncoder LabelEncoder
-folding ai.onnx Col2Im MaxUnpool
-grid_sample ai.onnx GridSample
+grids ai.onnx GridSample AffineGrid
+images ai.onnx ImageDecoder CenterCropPad
 indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
 indexing ai.graphcore GroupedGather
 indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
 losses ai.graphcore Nll L1 IdentityLoss Detach
-max_roi_pool ai.onnx MaxRoiPool
+matrices ai.onnx MatMul Gemm Det
 movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
 movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
@@ -45,6 +43,8 @@ normalization ai.onnx LayerNormalization LRN
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 packed_data ai.graphcore PackedDataBlock
+pooling ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
+pooling ai.onnx MaxUnpool
 popart_lstm ai.graphcore LSTM
 quantization ai.onnx QuantizeLinear DequantizeLinear MatMulInteger QLinearMatMul ConvInteger
 quantization ai.onnx QLinearConv
@@ -54,19 +54,18 @@ randomness ai.graphcore ShapedDropout
 recurrent ai.onnx RNN GRU LSTM
 reductions ai.onnx ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceSumSquare
 reductions ai.onnx ReduceL2 ReduceLogSum ReduceLogSumExp ArgMax ArgMin
-resize ai.onnx Upsample Resize
-roi_align ai.onnx RoiAlign
+regions ai.onnx MaxRoiPool RoiAlign
+resizing ai.onnx Upsample Resize
 scan ai.onnx Scan
 scatter_reduce ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
-signals ai.onnx DFT STFT MelWeightMatrix
 selections ai.popgraph NonZero Compress NonMaxSuppression
+signals ai.onnx DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 unique ai.popgraph Unique
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
-windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
 microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
 microsoft.alignments com.microsoft DynamicTimeWarping BifurcationDetector
 microsoft.attention com.microsoft Attention MultiHeadAttention
@@ -101,7 +100,6 @@ microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
 host_constants ai.onnx Constant Identity Shape Size
 dictionaries ai.onnx.ml CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap
-images ai.onnx ImageDecoder
 host_selections ai.onnx Compress NonMaxSuppression NonZero Unique
 host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase
 host_sequences ai.onnx SequenceInsert SequenceLength SplitToSequence
@@ -111,7 +109,6 @@ requirements.attentions ai.onnx RotaryEmbedding Attention LinearAttention Causal
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
 requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
-requirements.matrices ai.onnx Gemm MatMul Det Einsum PRelu Clip Dropout Celu Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
 requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK
@@ -122,14 +119,9 @@ requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax Reduc
 requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
 requirements.recurrences ai.onnx RNN GRU LSTM
-requirements.resizing ai.onnx Resize Upsample GridSample MaxRoiPool RoiAlign
 requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
-requirements.sequences ai.onnx Trilu CumProd CumSum BlackmanWindow HammingWindow HannWindow
-requirements.sequences ai.onnx AffineGrid CenterCropPad
-requirements.signals ai.onnx DFT STFT MelWeightMatrix
-requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
-requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
-schema_bodies ai.onnx AffineGrid Attention CenterCropPad Shrink
+requirements.sequences ai.onnx Trilu CumProd CumSum
+schema_bodies ai.onnx Attention Shrink
 indexing ai.onnx Gather Scatter ScatterElements ScatterND
 scattering ai.onnx TensorScatter
 losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
