@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.typeproto import cannot_exist
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView, PartialShape
 
 PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
 """The words of `auto_pad`."""
+
+MOST = 2**31 - 1
+"""The largest size, stride or length that nodes may give."""
 
 
 def differ(first: Dim, second: Dim) -> bool:
@@ -46,9 +50,10 @@ def listed(node: NodeView, *indices: int) -> Complaints:
         yield from of_rank(node, index, 0, 1)
 
 
-def axes_of(node: NodeView, name: str, index: int, rank: int | None) -> Complaints:
+def axes_of(node: NodeView, name: str, index: int | None, rank: int | None) -> Complaints:
     """A list of axes, as an attribute or an operand."""
-    yield from listed(node, index)
+    if index is not None:
+        yield from listed(node, index)
     axes = node.given_integers(name, index)
     if axes is not None:
         yield from in_range("axis", axes, rank)
@@ -109,6 +114,12 @@ def positive(node: NodeView, *names: str) -> Complaints:
     for name in names:
         if name in node.op.properties and node.integer(name) < 1:
             yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+
+
+def wrong_sizes(sizes: Sequence[int]) -> Complaints:
+    """What is wrong with numbers that are to be a shape."""
+    if cannot_exist(sizes):
+        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 
 def _name(node: NodeView, index: int) -> str:

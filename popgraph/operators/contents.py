@@ -5,69 +5,42 @@ from __future__ import annotations
 from popgraph.dialects.onnx.record import list_pages
 
 TABLE = """
+arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1 Atan2
+arithmetic ai.graphcore BitwiseXnor Nop TensorRemap PrintTensor Fmod Remainder IncrementMod
+arithmetic ai.graphcore ScaledAdd Scale CopyVarUpdate Gelu GeluErf Swish
 arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsNaN Neg Exp Log Add
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
 arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal Greater
-arithmetic ai.onnx GreaterOrEqual Less LessOrEqual Identity OptionalGetElement Pow Mod PRelu
-arithmetic ai.onnx Softplus Elu Celu Selu Shrink Mean Clip LeakyRelu Gelu Cast CastLike IsInf
-arithmetic ai.onnx BitShift BitCast
-arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1 Atan2
-arithmetic ai.graphcore Nop TensorRemap PrintTensor Swish IncrementMod CopyVarUpdate BitwiseXnor
-arithmetic ai.graphcore Fmod Remainder ScaledAdd Gelu GeluErf Scale
-attention ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
+arithmetic ai.onnx GreaterOrEqual Less LessOrEqual IsInf Identity OptionalGetElement Pow Mod Mean
+arithmetic ai.onnx PRelu Softplus LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast CastLike BitShift
+arithmetic ai.onnx BitCast
+attention ai.onnx Attention LinearAttention RotaryEmbedding CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
 constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
-contractions ai.onnx MatMul Gemm Conv ConvTranspose
-contractions ai.graphcore MultiConv
-control ai.onnx If Loop
 control ai.graphcore Call
-deform_conv ai.onnx DeformConv
+control ai.onnx If Loop
+convolution ai.graphcore MultiConv
+convolution ai.onnx Conv ConvTranspose DeformConv Col2Im
 derivatives ai.onnx.preview.training Gradient
-determinant ai.onnx Det
+dictionaries ai.onnx.ml LabelEncoder CategoryMapper OneHotEncoder DictVectorizer CastMap ZipMap
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
 einsum ai.onnx Einsum
 features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 features ai.onnx.ml OneHotEncoder LabelEncoder
-folding ai.onnx Col2Im MaxUnpool
-grid_sample ai.onnx GridSample
-indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
+grids ai.onnx GridSample AffineGrid
+host_constants ai.onnx Constant Identity Shape Size
+host_selections ai.onnx NonZero Compress Unique NonMaxSuppression
+host_sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
+host_sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence
+images ai.onnx ImageDecoder CenterCropPad
 indexing ai.graphcore GroupedGather
+indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd Gather Scatter
+indexing ai.onnx ScatterElements ScatterND
 indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
-losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 losses ai.graphcore Nll L1 IdentityLoss Detach Ctc
-max_roi_pool ai.onnx MaxRoiPool
-movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
-movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
-movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
-normalization ai.onnx Softmax LogSoftmax Hardmax BatchNormalization InstanceNormalization
-normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
-normalization ai.onnx LayerNormalization RMSNormalization LRN
-normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
-optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
-packed_data ai.graphcore PackedDataBlock
-popart_lstm ai.graphcore LSTM
-quantization ai.onnx QuantizeLinear DequantizeLinear MatMulInteger QLinearMatMul ConvInteger
-quantization ai.onnx QLinearConv
-randomness ai.onnx Dropout RandomUniform RandomUniformLike RandomNormal RandomNormalLike Multinomial
-randomness ai.onnx Bernoulli
-randomness ai.graphcore ShapedDropout
-recurrent ai.onnx RNN GRU LSTM
-reductions ai.onnx ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceSumSquare
-reductions ai.onnx ReduceL2 ReduceLogSum ReduceLogSumExp ArgMax ArgMin
-resize ai.onnx Upsample Resize
-roi_align ai.onnx RoiAlign
-scan ai.onnx Scan
-scatter_reduce ai.graphcore ScatterReduce
-scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
-signals ai.onnx DFT STFT MelWeightMatrix
-selections ai.popgraph NonZero Compress NonMaxSuppression
-sorting ai.graphcore Sort ReduceMedian Bucketize
-splines ai.graphcore SplineBasis SplineWeighting
-support_vectors ai.onnx.ml SVMRegressor SVMClassifier
-unique ai.popgraph Unique
-tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
-windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
+losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
+matrices ai.onnx MatMul Gemm Det
 microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
 microsoft.alignments com.microsoft DynamicTimeWarping BifurcationDetector
 microsoft.attention com.microsoft Attention MultiHeadAttention
@@ -91,8 +64,8 @@ microsoft.normalizations com.microsoft SkipLayerNormalization SkipSimplifiedLaye
 microsoft.normalizations com.microsoft EmbedLayerNormalization
 microsoft.packed_rows com.microsoft GatherPacked
 microsoft.packed_weights com.microsoft MatMulNBits MatMulBnb4 GatherBlockQuantized
-microsoft.products com.microsoft FusedMatMul TransposeMatMul FusedGemm FusedConv NhwcConv
-microsoft.products com.microsoft NhwcFusedConv
+microsoft.products com.microsoft TransposeMatMul FusedMatMul FusedGemm FusedConv NhwcFusedConv
+microsoft.products com.microsoft NhwcConv
 microsoft.quantized com.microsoft QuantizeLinear DequantizeLinear QLinearAdd QLinearMul QLinearWhere
 microsoft.quantized com.microsoft QLinearSigmoid QLinearLeakyRelu QLinearSoftmax
 microsoft.quantized com.microsoft QLinearGlobalAveragePool QLinearAveragePool QLinearConv
@@ -100,34 +73,50 @@ microsoft.quantized com.microsoft QLinearConcat QGemm MatMulIntegerToFloat Dynam
 microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormalization
 microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
-host_constants ai.onnx Constant Identity Shape Size
-dictionaries ai.onnx.ml CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap
-images ai.onnx ImageDecoder
-host_selections ai.onnx Compress NonMaxSuppression NonZero Unique
-host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase
-host_sequences ai.onnx SequenceInsert SequenceLength SplitToSequence
-strings ai.onnx RegexFullMatch StringConcat StringNormalizer StringSplit
-term_counts ai.onnx TfIdfVectorizer
+movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
+movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
+movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
+normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
+normalization ai.onnx Hardmax LogSoftmax Softmax BatchNormalization InstanceNormalization
+normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
+normalization ai.onnx LayerNormalization RMSNormalization LRN
+optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
+packed_data ai.graphcore PackedDataBlock
+pooling ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool MaxUnpool
+popart_lstm ai.graphcore LSTM
+quantization ai.onnx QuantizeLinear QLinearConv QLinearMatMul DequantizeLinear ConvInteger
+quantization ai.onnx MatMulInteger
+randomness ai.graphcore ShapedDropout
+randomness ai.onnx Dropout RandomUniform RandomUniformLike RandomNormal RandomNormalLike Multinomial
+randomness ai.onnx Bernoulli
+recurrent ai.onnx RNN GRU LSTM
+reductions ai.onnx ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceSumSquare
+reductions ai.onnx ReduceL2 ReduceLogSum ReduceLogSumExp ArgMax ArgMin
+regions ai.onnx MaxRoiPool RoiAlign
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
-requirements.matrices ai.onnx Gemm MatMul Det Einsum Dropout Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
-requirements.normalizations ai.onnx ArgMax ArgMin TopK ReduceL1 ReduceL2
-requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
-requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
+requirements.normalizations ai.onnx ArgMax ArgMin TopK ReduceL1 ReduceL2 ReduceLogSum
+requirements.normalizations ai.onnx ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
+requirements.normalizations ai.onnx ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
 requirements.recurrences ai.onnx RNN GRU LSTM
-requirements.resizing ai.onnx Resize Upsample GridSample MaxRoiPool RoiAlign
 requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
-requirements.sequences ai.onnx Trilu CumProd CumSum BlackmanWindow HammingWindow HannWindow
-requirements.sequences ai.onnx AffineGrid CenterCropPad
-requirements.signals ai.onnx DFT STFT MelWeightMatrix
-requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
-requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
-schema_bodies ai.onnx AffineGrid CenterCropPad
-indexing ai.onnx Gather Scatter ScatterElements ScatterND
-scattering ai.onnx TensorScatter
+requirements.sequences ai.onnx Trilu CumProd CumSum
+resizing ai.onnx Resize Upsample
+scan ai.onnx Scan
+scatter_reduce ai.graphcore ScatterReduce
+scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
+selections ai.popgraph NonZero Compress NonMaxSuppression
+signals ai.onnx DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow
+sorting ai.graphcore Sort ReduceMedian Bucketize
+splines ai.graphcore SplineBasis SplineWeighting
+strings ai.onnx StringConcat StringSplit StringNormalizer RegexFullMatch
+support_vectors ai.onnx.ml SVMRegressor SVMClassifier
+term_counts ai.onnx TfIdfVectorizer
+tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
+unique ai.popgraph Unique
 """
 
 list_pages(__package__, TABLE)

@@ -1,4 +1,4 @@
-"""Lowers Einsum to diagonals, sums, and products of two operands in the cheapest order."""
+"""Einsum, as diagonals, sums, and products of two operands in the cheapest order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import Lowered, lowers, requires
 from popgraph.support.equations import EquationError, Term, parse
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
@@ -47,6 +50,18 @@ class Labelled:
 
     def seen(self, shape: Sequence[int]) -> Operand:
         return reshaped(self.value, shape)
+
+
+@requires("Einsum")
+def require_einsum(node: NodeView) -> Complaints:
+    shapes = [shape for index in range(len(node)) if (shape := node.shape_of(index)) is not None]
+    if len(shapes) < len(node):
+        return
+    try:
+        equation = parse(node.text("equation"), [len(shape) for shape in shapes])
+        equation.sizes([tuple(d if isinstance(d, int) else 1 for d in shape) for shape in shapes])
+    except EquationError as error:
+        yield TypeConflict(f"`equation` is {node.text('equation')!r}: {error.what}", error.hint)
 
 
 @lowers("Einsum")

@@ -1,4 +1,4 @@
-"""Evaluates ImageDecoder with Pillow."""
+"""ImageDecoder, which Pillow computes, and CenterCropPad, a function of ONNX's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from onnx import FunctionProto, TensorProto, helper
 
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.record import chooses, computes
+from popgraph.operators.complaints import axes_of, wrong_sizes
+from popgraph.operators.record import chooses, computes, mends, requires
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+
+chooses("ImageDecoder", pixel_format=("RGB", "BGR", "Grayscale"))
 
 
 @computes("ImageDecoder")
@@ -43,4 +50,23 @@ def _pillow() -> Any:
         ) from error
 
 
-chooses("ImageDecoder", pixel_format=("RGB", "BGR", "Grayscale"))
+@requires("CenterCropPad")
+def require_center_crop_pad(node: NodeView) -> Complaints:
+    yield from axes_of(node, "axes", None, node.rank_of(0))
+    sizes = node.integers_of(1)
+    if sizes is None:
+        return
+    yield from wrong_sizes(sizes)
+    axes = node.given_integers("axes")
+    count = node.rank_of(0) if axes is None else len(axes)
+    if count is not None and len(sizes) != count:
+        yield TypeConflict(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")
+
+
+@mends("CenterCropPad")
+def retype_sizes(proto: FunctionProto, op: SchemaOp) -> None:
+    """The body of CenterCropPad computes with its sizes, i32 perhaps, and with those of Shape."""
+    sizes, wide = proto.input[1], "popgraph_sizes"
+    for node in proto.node:
+        node.input[:] = [wide if name == sizes else name for name in node.input]
+    proto.node.insert(0, helper.make_node("Cast", [sizes], [wide], to=TensorProto.INT64))

@@ -10,7 +10,8 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_
 from popgraph.dialects.graphcore.broadcasting import along, broadcasts_to, reshaped
 from popgraph.operators.arithmetic import cast, narrowed_to
 from popgraph.operators.complaints import PADDING
-from popgraph.operators.contractions import convolved, product_of, with_bias
+from popgraph.operators.convolution import convolved, with_bias
+from popgraph.operators.matrices import product_of
 from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import INTEGERS, Lowered, chooses, lowers, without_gradient

@@ -849,13 +849,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "onnx-to-graphcore",
         "Gemm forgets alpha",
-        f"{PASSES}.onnx.to_graphcore.contractions:_scaled",
+        "popgraph.operators.matrices:_scaled",
         unscaled,
     ),
     Mutant(
         "onnx-to-graphcore",
         "padding at the wrong ends",
-        f"{PASSES}.onnx.to_graphcore.windows:Windows._with",
+        "popgraph.operators.pooling:Windows.with_pads",
         pads_turned,
     ),
     Mutant(

@@ -17,9 +17,9 @@ from popgraph.operators.complaints import (
     of_rank,
     one_element,
     shown,
+    wrong_sizes,
 )
 from popgraph.operators.record import requires
-from popgraph.operators.requirements.sequences import wrong_sizes
 
 
 @requires("Concat")

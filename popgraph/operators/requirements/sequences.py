@@ -1,4 +1,4 @@
-"""What ranges, windows of signals and other made-up tensors ask of the numbers that size them."""
+"""What ranges and other made-up tensors ask of the numbers that size them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import numpy as np
 
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
-from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, cannot_exist
+from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.complaints import (
     at_least,
-    axes_of,
     in_range,
     of_rank,
-    of_shape,
     one_element,
+    wrong_sizes,
 )
 from popgraph.operators.record import requires
 
@@ -53,21 +52,10 @@ def constant(node: NodeView) -> Complaints:
 @requires("ConstantOfShape")
 def constant_of_shape(node: NodeView) -> Complaints:
     yield from of_rank(node, 0, 1)
-    yield from _sizes(node, 0)
+    yield from wrong_sizes(node.integers_of(0) or [])
     held = node.op.attribute_values().get("value")
     if isinstance(held, np.ndarray) and held.size != 1:
         yield TypeConflict(f"`value` has {held.size} elements", "it has one")
-
-
-def _sizes(node: NodeView, index: int) -> Complaints:
-    sizes = node.integers_of(index) or []
-    yield from wrong_sizes(sizes)
-
-
-def wrong_sizes(sizes: list[int]) -> Complaints:
-    """What is wrong with numbers that are to be a shape."""
-    if cannot_exist(sizes):
-        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 
 @requires("RandomNormal", "RandomUniform")
@@ -90,34 +78,3 @@ def trilu(node: NodeView) -> Complaints:
 def running(node: NodeView) -> Complaints:
     yield from one_element(node, 1)
     yield from in_range("axis", node.integers_of(1) or [], node.rank_of(0))
-
-
-@requires("BlackmanWindow", "HammingWindow", "HannWindow")
-def window(node: NodeView) -> Complaints:
-    yield from one_element(node, 0)
-    yield from _sizes(node, 0)
-
-
-@requires("AffineGrid")
-def affine_grid(node: NodeView) -> Complaints:
-    size = node.integers_of(1)
-    if size is None:
-        return
-    if len(size) not in (4, 5) or min(size) < 1:
-        yield TypeConflict(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
-        return
-    spatial = len(size) - 2
-    yield from of_shape(node, 0, size[0], spatial, spatial + 1)
-
-
-@requires("CenterCropPad")
-def center_crop_pad(node: NodeView) -> Complaints:
-    yield from axes_of(node, "axes", 99, node.rank_of(0))
-    sizes = node.integers_of(1)
-    if sizes is None:
-        return
-    yield from wrong_sizes(sizes)
-    axes = node.given_integers("axes")
-    count = node.rank_of(0) if axes is None else len(axes)
-    if count is not None and len(sizes) != count:
-        yield TypeConflict(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")

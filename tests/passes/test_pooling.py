@@ -287,3 +287,12 @@ def test_columns_of_every_type(dtype: str) -> None:
     given_ = {**inputs, "x": x.astype(np.float64)}
     (wanted,) = ReferenceEvaluator(proto).run(None, given_)
     close(y, (wanted).astype(y.dtype))
+
+
+def test_powers_of_the_whole_image_are_added() -> None:
+    """GlobalLpPool is the p-th root of all that an image holds."""
+    x = normal((2, 3, 4, 5))
+    for p in (1, 2, 3):
+        y = of_both(model("GlobalLpPool", {"x": x}, p=p), {"x": x})["y"]
+        wanted = (np.abs(x).astype(np.float64) ** p).sum(axis=(2, 3), keepdims=True) ** (1 / p)
+        np.testing.assert_allclose(y, wanted, rtol=1e-5)

@@ -1,7 +1,13 @@
-"""Lowers RoiAlign: lookups around places in regions, or products with the weights of an axis."""
+"""
+RoiAlign and MaxRoiPool, which divide regions of images into bins.
+
+RoiAlign looks up elements around samples, or weighs all elements of an axis where the number of
+samples adapts to the region; MaxRoiPool takes the largest element along one axis, then the other.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -14,47 +20,20 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import from_start
+from popgraph.operators.arithmetic import cast, computing
+from popgraph.operators.complaints import of_rank, of_shape, positive, shown
+from popgraph.operators.indexing import from_start, within
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers
+from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, requires
 from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
-
-CANDIDATES = 6
-"""
-Samples of a bin that may touch an element, where their number adapts to the bin.
-
-They are more than half an element apart: four at most are less than one element away from any.
-One more on either side makes up for the rounding of where the first of them is looked for.
-"""
-
-
-@lowers("RoiAlign")
-def roi_align(node: Node) -> Lowered:
-    kind = dtypes.BY_NAME["f64" if node.dtype.name == "f64" else "f32"]
-    ratio, count = node.integer("sampling_ratio"), shape_of(node[1])[0]
-    bins = node.integer("output_height", 1), node.integer("output_width", 1)
-    if 0 in (count, *node.shape):
-        return gc.BroadcastOp(node.scalar(0), shape=(count, node.shape[1], *bins))
-    regions = _Regions(node, kind)
-    made = regions.looked_up(ratio) if ratio else regions.weighed()
-    return cast(made, node.dtype)
-
-
-class _Part(NamedTuple):
-    """Along one axis: where regions start, and how long each of their bins is, [regions, 1, 1]."""
-
-    start: Operand
-    length: Operand
-    bins: int
-    size: int
-    """Of the image."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +50,150 @@ class _Regions:
     def count(self) -> int:
         return shape_of(self.node[1])[0]
 
+    def scaled(self, column: int) -> Operand:
+        """A number of each region in elements of the image, [regions, 1, 1]."""
+        given = sliced(cast(self.node[1], self.kind), {1: (column, 1, 1)})
+        one = reshaped(SSAValue.get(given), (self.count, 1, 1))
+        return gc.MulOp(one, self.number(self.node.real("spatial_scale", 1.0)))
+
+
+# MaxRoiPool
+
+
+@requires("MaxRoiPool")
+def require_max_roi_pool(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 4)
+    regions, bins = node.shape_of(1), node.given_integers("pooled_shape") or []
+    if regions:
+        yield from of_shape(node, 1, regions[0], 5)
+    else:
+        yield from of_rank(node, 1, 2)
+    if len(bins) != 2 or min(bins) < 1:
+        yield TypeConflict(f"`pooled_shape` is {list(bins)}", "it has a height and a width")
+
+
+@lowers("MaxRoiPool")
+def max_roi_pool(node: Node) -> Lowered:
+    """Bins in which there is no element give 0."""
+    regions = _Bins(node, computing(node))
+    images = gc.GatherOp(node[0], regions.images(), axis=0).result
+    rows, columns = regions.inside(0), regions.inside(1)
+    found = regions.largest(regions.largest(images, rows, 2), columns, 3)
+    some = gc.CompareOp(found, node.scalar(-math.inf), predicate="gt")
+    return gc.WhereOp(some, found, node.scalar(0))
+
+
+class _Bins(_Regions):
+    """Rows of five numbers: an image, and the first and last element along width and height."""
+
+    def images(self) -> SSAValue:
+        column = sliced(self.node[1], {1: (0, 1, 1)})
+        flat = reshaped(SSAValue.get(column), (self.count,))
+        places = cast(flat, dtypes.BY_NAME["i64"])
+        return SSAValue.get(within(self.node, places, self.node.shape[0]))
+
+    def corner(self, column: int) -> Operand:
+        """Rounded away from 0 at halves, as C's `round` does."""
+        scaled = self.scaled(column)
+        rounded = gc.FloorOp(gc.AddOp(gc.AbsOp(scaled), self.number(0.5)))
+        return gc.MulOp(gc.SignOp(scaled), rounded)
+
+    def inside(self, axis: int) -> Operand:
+        """[regions, bins, size]: which elements along the height (0) or width (1) are in a bin."""
+        bins = self.node.integers("pooled_shape")[axis]
+        size = self.node.shape[2 + axis]
+        first, last = self.corner(2 - axis), self.corner(4 - axis)
+        span = gc.MaxOp(gc.AddOp(gc.SubOp(last, first), self.number(1)), self.number(1))
+        length = gc.DivOp(span, self.number(bins))
+        numbers = np.arange(bins, dtype=self.kind.numpy).reshape(1, bins, 1)
+        low = gc.FloorOp(gc.MulOp(length, self.node.literal(numbers)))
+        high = gc.CeilOp(gc.MulOp(length, self.node.literal(numbers + 1)))
+        places = self.node.literal(np.arange(size, dtype=self.kind.numpy).reshape(1, 1, size))
+        return gc.AndOp(
+            gc.CompareOp(places, gc.AddOp(first, low), predicate="ge"),
+            gc.CompareOp(places, gc.AddOp(first, high), predicate="lt"),
+        )
+
+    def largest(self, images: SSAValue, inside: Operand, axis: int) -> SSAValue:
+        """The largest of the elements along an axis that are in each bin of it."""
+        regions, channels, *space = shape_of(images)
+        _, bins, size = shape_of(inside)
+        if axis == 2:
+            seen, mask = (1, size, space[1]), (1, bins, size, 1)
+        else:
+            seen, mask = (space[0], 1, size), (1, 1, bins, size)
+        values = reshaped(images, (regions, channels, *seen))
+        chosen = reshaped(SSAValue.get(inside), (regions, *mask))
+        kept = gc.WhereOp(chosen, values, self.node.scalar(-math.inf))
+        return gc.ReduceMaxOp(kept, axes=(axis + 1,), keepdims=False).result
+
+
+# RoiAlign
+
+CANDIDATES = 6
+"""
+Samples of a bin that may touch an element, where their number adapts to the bin.
+
+They are more than half an element apart: four at most are less than one element away from any.
+One more on either side makes up for the rounding of where the first of them is looked for.
+"""
+
+chooses(
+    "RoiAlign",
+    coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
+    mode=("avg", "max"),
+)
+
+
+@requires("RoiAlign")
+def require_roi_align(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 4)
+    yield from of_rank(node, 1, 2)
+    x, regions = node.shape_of(0), node.shape_of(1)
+    if regions is not None:
+        yield from of_shape(node, 1, regions[0], 4)
+        yield from of_shape(node, 2, regions[0])
+    yield from positive(node, "output_height", "output_width")
+    if node.integer("sampling_ratio") < 0:
+        yield TypeConflict("`sampling_ratio` is less than 0", "it is 0, for adaptive, or more")
+    scale = node.real("spatial_scale", 1.0)
+    if not 0 < scale < math.inf:
+        yield TypeConflict(f"`spatial_scale` is {scale:g}", "it is larger than 0")
+    if x is not None and regions is not None and 0 in (x[0], *x[2:]) and regions[0] != 0:
+        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no image is empty")
+
+
+@bounds("RoiAlign")
+def images(node: NodeView) -> Iterator[Bounds]:
+    x = node.static_shape_of(0)
+    if x:
+        yield Bounds(2, "image", (0,), (x[0] - 1,))
+
+
+@lowers("RoiAlign")
+def roi_align(node: Node) -> Lowered:
+    ratio, count = node.integer("sampling_ratio"), shape_of(node[1])[0]
+    bins = node.integer("output_height", 1), node.integer("output_width", 1)
+    if 0 in (count, *node.shape):
+        return gc.BroadcastOp(node.scalar(0), shape=(count, node.shape[1], *bins))
+    regions = _Aligned(node, computing(node))
+    return cast(regions.looked_up(ratio) if ratio else regions.weighed(), node.dtype)
+
+
+class _Part(NamedTuple):
+    """Regions along one axis: their starts and the lengths of their bins, [regions, 1, 1]."""
+
+    start: Operand
+    length: Operand
+    bins: int
+    size: int
+    """Of the image."""
+
+
+@dataclass(frozen=True)
+class _Aligned(_Regions):
+    """Rows of four numbers: x and y of two corners."""
+
     @property
     def is_mean(self) -> bool:
         return self.node.text("mode", "avg") == "avg"
@@ -78,15 +201,13 @@ class _Regions:
     @cached_property
     def images(self) -> SSAValue:
         """The number of the image of each region."""
-        batch = from_start(self.node, 2, self.node.shape[0])
-        return SSAValue.get(batch)
+        return SSAValue.get(from_start(self.node, 2, self.node.shape[0]))
 
     def part(self, axis: int) -> _Part:
-        """Of the height (0) or the width (1); regions are named by x and y of two corners."""
+        """The height (0) or the width (1)."""
         first, last = (self.corner(column) for column in (1 - axis, 3 - axis))
         extent: Operand = gc.SubOp(last, first)
-        name = ("output_height", "output_width")[axis]
-        bins = self.node.integer(name, 1)
+        bins = self.node.integer(("output_height", "output_width")[axis], 1)
         if not self.is_shifted:  # regions are one element long at least
             extent = gc.MaxOp(extent, self.number(1))
         length = gc.DivOp(extent, self.number(bins))
@@ -96,13 +217,10 @@ class _Regions:
     def is_shifted(self) -> bool:
         """Whether whole numbers are the middles of elements."""
         default = "half_pixel" if self.node.version >= 16 else "output_half_pixel"
-        mode = self.node.text("coordinate_transformation_mode", default)
-        return mode == "half_pixel"
+        return self.node.text("coordinate_transformation_mode", default) == "half_pixel"
 
     def corner(self, column: int) -> Operand:
-        given = cast(self.node[1], self.kind)
-        one = reshaped(SSAValue.get(sliced(given, {1: (column, 1, 1)})), (self.count, 1, 1))
-        scaled = gc.MulOp(one, self.number(self.node.real("spatial_scale", 1.0)))
+        scaled = self.scaled(column)
         return gc.SubOp(scaled, self.number(0.5)) if self.is_shifted else scaled
 
     def bin_starts(self, part: _Part) -> Operand:
@@ -250,7 +368,7 @@ class _Extremes(NamedTuple):
 class _Samples:
     """The samples of bins as many as they are long, along one axis."""
 
-    regions: _Regions
+    regions: _Aligned
     part: _Part
 
     def number(self, value: float) -> SSAValue:
@@ -340,17 +458,3 @@ class _Samples:
 def _apart(value: Operand) -> Operand:
     """With an axis for the candidates."""
     return gc.ReshapeOp(value, shape=(*shape_of(value), 1))
-
-
-chooses(
-    "RoiAlign",
-    coordinate_transformation_mode=("half_pixel", "output_half_pixel"),
-    mode=("avg", "max"),
-)
-
-
-@bounds("RoiAlign")
-def images(node: NodeView) -> Iterator[Bounds]:
-    x = node.static_shape_of(0)
-    if x:
-        yield Bounds(2, "image", (0,), (x[0] - 1,))

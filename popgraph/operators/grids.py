@@ -1,4 +1,9 @@
-"""Lowers GridSample to lookups of rows of channels, with weights that the grid decides."""
+"""
+GridSample, and AffineGrid, which makes its grids.
+
+GridSample looks up rows of channels, with weights that the grid decides. AffineGrid is a function
+of ONNX's, which is mended for axes of size 1.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,51 @@ from functools import reduce
 from itertools import product
 
 import numpy as np
+from onnx import FunctionProto, helper
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
+from popgraph.operators.complaints import at_least, differ, of_shape, shown
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import Lowered, chooses, lowers, mends, requires
 from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
+# GridSample
+
 CUBIC_A = -0.75
 OLD_WORDS = {"bilinear": "linear", "bicubic": "cubic"}
 """What modes are called in version 16."""
+
+chooses("GridSample", padding_mode=("zeros", "border", "reflection"))
+
+
+@requires("GridSample")
+def require_grid_sample(node: NodeView) -> Complaints:
+    words = (
+        {"bilinear", "nearest", "bicubic"} if node.version < 20 else {"linear", "nearest", "cubic"}
+    )
+    if (mode := node.text("mode", "nearest")) not in words:
+        yield TypeConflict(f"`mode` is {mode!r}", f"it is one of {', '.join(sorted(words))}")
+    yield from at_least(node, 0, 3)
+    x, grid = node.shape_of(0), node.shape_of(1)
+    if x is None or grid is None:
+        return
+    if len(x) != len(grid) or differ(x[0], grid[0]) or differ(grid[-1], len(x) - 2):
+        yield TypeConflict(
+            f"a grid of {shown(grid)} for a tensor of {shown(x)}",
+            "it is [N, sizes..., number of spatial axes], with as many axes as the tensor",
+        )
+    elif 0 in x[2:] and 0 not in grid:
+        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no spatial axis is empty")
 
 
 @lowers("GridSample")
@@ -157,4 +192,35 @@ class _Axes:
         return gc.MulOp(gc.MulOp(x, self.number(CUBIC_A)), gc.MulOp(less, less))
 
 
-chooses("GridSample", padding_mode=("zeros", "border", "reflection"))
+# AffineGrid
+
+
+@requires("AffineGrid")
+def require_affine_grid(node: NodeView) -> Complaints:
+    size = node.integers_of(1)
+    if size is None:
+        return
+    if len(size) not in (4, 5) or min(size) < 1:
+        yield TypeConflict(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
+    spatial = len(size) - 2
+    yield from of_shape(node, 0, size[0], spatial, spatial + 1)
+
+
+@mends("AffineGrid")
+def allow_size_one(proto: FunctionProto, op: SchemaOp) -> None:
+    """
+    Mends the body of AffineGrid where a spatial size is 1.
+
+    Squeeze(r)  ->  Squeeze(r, [1]): it means the axis that was split, not every axis of size 1.
+    2 / (size - 1)  ->  2 / max(size - 1, 1), so the only coordinate is -1 (the start). The body
+    itself guards the depth so; onnx.reference has -1 for every axis, onnxruntime has 1.
+    """
+    for graph in (attribute.g for node in proto.node for attribute in node.attribute):
+        for at, inner in reversed(list(enumerate(graph.node))):
+            if inner.op_type == "Squeeze" and len(inner.input) == 1:
+                inner.input.append("one_1d")
+            elif inner.op_type == "Sub":
+                intervals, size = inner.output[0], inner.input[0]
+                inner.output[0] = f"popgraph_{size}_less_one"
+                bounded = helper.make_node("Max", [inner.output[0], "one_f"], [intervals])
+                graph.node.insert(at + 1, bounded)

@@ -1,4 +1,4 @@
-"""RoiAlign computes what ONNX's reference does, wherever regions are, and has slopes."""
+"""RoiAlign and MaxRoiPool compute what ONNX's reference and onnxruntime do, anywhere."""
 
 from __future__ import annotations
 
@@ -132,3 +132,25 @@ def test_numbers_of_images_in_32_bits(dtype: str) -> None:
     wanted = found(model("RoiAlign", inputs), inputs)["y"]
     inputs["batch"] = inputs["batch"].astype(np.int32)
     close(found(model("RoiAlign", inputs), inputs)["y"], wanted)
+
+
+BOXES = np.array(
+    [[0, 0, 0, 5, 6], [1, 1, 2, 4, 4], [0, 3, 3, 3, 3], [1, 4, 4, 9, 9], [0, 7, 7, 8, 8]],
+    np.float32,
+)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize("bins", [(2, 3), (1, 1), (4, 2)])
+def test_largest_bins_are_those_of_onnxruntime(
+    bins: tuple[int, int], scale: float, tmp_path: Path
+) -> None:
+    inputs = {"x": normal((2, 3, 7, 6)), "rois": BOXES}
+    proto = model("MaxRoiPool", inputs, opset=21, pooled_shape=list(bins), spatial_scale=scale)
+    close(of_both(proto, inputs)["y"], of_peer(proto, inputs, tmp_path)["y"])
+
+
+def test_a_largest_bin_without_elements_is_zero() -> None:
+    inputs = {"x": normal((1, 2, 4, 4)) - 9, "rois": BOXES[4:]}
+    y = of_both(model("MaxRoiPool", inputs, pooled_shape=[2, 2]), inputs)["y"]
+    np.testing.assert_array_equal(y, np.zeros((1, 2, 2, 2)))

@@ -1,31 +1,114 @@
-"""Lowers Det to a loop of eliminations, each by the largest element that is left."""
+"""
+MatMul, Gemm and Det.
+
+Det is a loop of eliminations, each by the largest element that is left.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.element_types import BY_NAME
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.operators.arithmetic import cast, computing
+from popgraph.operators.complaints import at_least, differ, of_rank, shown, stretches
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import Lowered, lowers, requires
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
+
+# Products
+
+
+@requires("MatMul")
+def require_matmul(node: NodeView) -> Complaints:
+    yield from at_least(node, 0, 1)
+    yield from at_least(node, 1, 1)
+
+
+@lowers("MatMul")
+def matmul(node: Node) -> Lowered:
+    return product_of(node, node[0], node[1])
+
+
+def product_of(
+    node: Node,
+    left: Operand,
+    right: Operand,
+    finished: Callable[[Operand], Operand] = lambda product: product,
+) -> Operand:
+    """NumPy's matmul; `finished` is applied while vectors are still matrices."""
+    lhs, rhs = shape_of(left), shape_of(right)
+    if not lhs or not rhs:
+        raise TypeMismatchError(f"{node.op.op_type} takes no scalars", hint="use Mul")
+    left = left if len(lhs) > 1 else gc.ReshapeOp(left, shape=(1, *lhs))
+    right = right if len(rhs) > 1 else gc.ReshapeOp(right, shape=(*rhs, 1))
+    product = finished(gc.MatMulOp(left, right))
+    shape = list(shape_of(product))
+    if len(rhs) == 1:
+        del shape[-1]
+    if len(lhs) == 1:
+        del shape[-1 if len(rhs) == 1 else -2]
+    return product if tuple(shape) == shape_of(product) else gc.ReshapeOp(product, shape=shape)
+
+
+@requires("Gemm")
+def require_gemm(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 2)
+    yield from of_rank(node, 1, 2)
+    left, right = node.shape_of(0), node.shape_of(1)
+    if left and right and node.version >= 7:
+        rows = left[1 if node.integer("transA") else 0]
+        columns = right[0 if node.integer("transB") else 1]
+        yield from stretches(node, 2, (rows, columns))
+
+
+@lowers("Gemm")
+def gemm(node: Node) -> Lowered:
+    lhs = _transposed(node[0], node.integer("transA"))
+    rhs = _transposed(node[1], node.integer("transB"))
+    product = _scaled(node, gc.MatMulOp(lhs, rhs), node.real("alpha", 1.0))
+    added, beta = node.optional(2), node.real("beta", 1.0)
+    if added is None or beta == 0:
+        return product
+    return gc.AddOp(product, _scaled(node, added, beta))
+
+
+def _transposed(value: SSAValue, wanted: int) -> Operand:
+    return gc.TransposeOp(value, perm=(1, 0)) if wanted else value
+
+
+def _scaled(node: Node, value: Operand, factor: float) -> Operand:
+    return value if factor == 1 else gc.MulOp(value, node.scalar(factor))
+
+
+# Det
+
+
+@requires("Det")
+def require_det(node: NodeView) -> Complaints:
+    shape = node.shape_of(0)
+    yield from at_least(node, 0, 2)
+    if shape is not None and differ(shape[-2], shape[-1]):
+        yield TypeConflict(f"the matrices of {shown(shape)} are not square", "both sizes are equal")
 
 
 @lowers("Det")
 def det(node: Node) -> Lowered:
     """
-    The product of all pivots, and the sign of the order in which they stand.
+    The product of all pivots, with the sign of their order.
 
     A pivot is the largest of all elements in rows and columns that had none: where it is 0, all of
     them are. So gradients are right for singular matrices, too: those of the last pivot alone.
@@ -44,7 +127,7 @@ def det(node: Node) -> Lowered:
 
 
 def _inversions(node: Node, places: SSAValue) -> Operand:
-    """How many pairs of the places of all turns do not stand in order, for each matrix."""
+    """The number of pairs of turns whose places are not in order, for each matrix."""
     turns, count = shape_of(places)
     first = gc.ReshapeOp(places, shape=(turns, 1, count))
     later = gc.ReshapeOp(places, shape=(1, turns, count))
@@ -64,28 +147,23 @@ class Left(NamedTuple):
 def _eliminated(matrices: SSAValue) -> list[SSAValue]:
     """The pivots of every turn, and their rows and columns."""
     count, size, _ = shape_of(matrices)
-    truth = BY_NAME["bool"]
     shapes = [(count, size, 1), (count, 1, size)]
-    free = [gc.BroadcastOp(_true(), shape=shape).result for shape in shapes]
-    block = Block(
-        arg_types=[NUMBER, matrices.type, *(TensorType(truth, shape) for shape in shapes)]
-    )
+    free = [
+        gc.BroadcastOp(ConstantOp(DataAttr.of(np.array(True))), shape=shape).result
+        for shape in shapes
+    ]
+    block = Block(arg_types=[NUMBER, matrices.type, *(one.type for one in free)])
     with ImplicitBuilder(block):
         YieldOp(_turn(Left(*block.args[1:])))
     loop = gc.LoopOp(size, Region(block), carried=[matrices, *free])
     return list(loop.stacked)
 
 
-def _true() -> ConstantOp:
-    return ConstantOp(DataAttr.of(np.array(True)))
-
-
 def _turn(left: Left) -> list[SSAValue]:
     """What is left after one more elimination; the pivot, its row and its column."""
     count, size, _ = shape_of(left.matrices)
     row, column = _place(left)
-    in_row = gc.CompareOp(_counted(size, 1), _alone(row), predicate="eq")
-    in_column = gc.CompareOp(_counted(size, 2), _alone(column), predicate="eq")
+    in_row, in_column = _are(size, 1, row), _are(size, 2, column)
     across = _picked(left.matrices, gc.AndOp(in_row, left.columns), 1)
     along = _picked(left.matrices, gc.AndOp(in_column, left.rows), 2)
     pivot = _picked(across, in_column, 2)
@@ -109,15 +187,12 @@ def _place(left: Left) -> tuple[Operand, Operand]:
     return row, gc.SubOp(place, gc.MulOp(row, scalar(size, place)))
 
 
-def _counted(size: int, axis: int) -> Operand:
-    """The numbers of the rows or columns of a matrix."""
+def _are(size: int, axis: int, numbers: Operand) -> Operand:
+    """Which rows or columns have a number, one for each matrix."""
     shape = [size if at == axis else 1 for at in range(3)]
-    return gc.IotaOp(shape=shape, axis=axis, dtype=I64)
-
-
-def _alone(numbers: Operand) -> Operand:
-    """One number for each matrix."""
-    return gc.ReshapeOp(numbers, shape=(*shape_of(numbers), 1, 1))
+    counted = gc.IotaOp(shape=shape, axis=axis, dtype=I64)
+    alone = gc.ReshapeOp(numbers, shape=(*shape_of(numbers), 1, 1))
+    return gc.CompareOp(counted, alone, predicate="eq")
 
 
 def _picked(values: Operand, chosen: Operand, axis: int) -> Operand:

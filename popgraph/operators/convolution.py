@@ -1,0 +1,434 @@
+"""
+Conv, ConvTranspose, DeformConv, Col2Im, and PopART's MultiConv.
+
+Whatever graphcore's convolutions cannot say (asymmetric ends, moved elements) is padding, slices
+and lookups around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.types import Dim
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.complaints import (
+    MOST,
+    PADDING,
+    at_least,
+    differ,
+    listed,
+    of_rank,
+    of_shape,
+    positive,
+)
+from popgraph.operators.movement import reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.pooling import Windows, one_per_axis, room_for_one
+from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
+from popgraph.operators.row_lookup import linear_taps, looked_up
+from popgraph.support import dtypes, shapes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape, prod
+
+# Requirements of all convolutions
+
+
+def _weighted(node: NodeView) -> Complaints:
+    """Requirements of a convolution in either direction."""
+    weight = node.shape_of(1)
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "group")
+    if weight is None:
+        return
+    yield from of_rank(node, 1, node.rank_of(0) or len(weight))
+    yield from one_per_axis(node, len(weight) - 2)
+    given = node.given_integers("kernel_shape")
+    if given and any(map(differ, given, weight[2:])):
+        yield TypeConflict(
+            f"`kernel_shape` is {given}, but the weight is for {list(weight[2:])}",
+            "leave `kernel_shape` out: the weight says it",
+        )
+
+
+def _grouped(node: NodeView, bias: int) -> Complaints:
+    """Groups divide the channels and the outputs, and the bias has a number for each output."""
+    image, weight = node.shape_of(0), node.shape_of(1)
+    yield from _weighted(node)
+    if weight is not None:
+        yield from _divides(node, weight[0], "outputs")
+        yield from of_shape(node, bias, weight[0])
+        if image is not None:
+            yield from _divides(node, image[1], "channels")
+
+
+def _divides(node: NodeView, size: Dim, what: str, name: str = "group") -> Complaints:
+    groups = node.integer(name, 1)
+    if isinstance(size, int) and size % max(groups, 1):
+        yield TypeConflict(
+            f"{size} {what} do not fall into {groups} groups", f"`{name}` divides them"
+        )
+
+
+# Conv and MultiConv
+
+chooses("Conv", "ConvTranspose", auto_pad=PADDING)
+
+
+@requires("Conv")
+def require_conv(node: NodeView) -> Complaints:
+    image, weight = node.shape_of(0), node.shape_of(1)
+    yield from _grouped(node, bias=2)
+    if image is not None and weight is not None:
+        yield from room_for_one(node, image[2:], weight[2:])
+
+
+@lowers("Conv")
+def conv(node: Node) -> Lowered:
+    return with_bias(convolved(node, node[0], node[1]), node.optional(2))
+
+
+def convolved(node: Node, x: Operand, w: Operand) -> Operand:
+    """A convolution with the attributes of the node."""
+    windows = Windows.of(node, shape_of(w)[2:])
+    return gc.ConvOp(
+        x,
+        w,
+        strides=windows.strides,
+        dilations=windows.dilations,
+        pads=windows.pads,
+        groups=node.integer("group", 1),
+    )
+
+
+def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
+    """A number for each channel added, if there is one."""
+    if bias is None:
+        return result
+    spatial = len(shape_of(result)) - 2
+    return gc.AddOp(result, gc.ReshapeOp(bias, shape=(1, *shape_of(bias), *(1,) * spatial)))
+
+
+@lowers("MultiConv", domain=GRAPHCORE)
+def multi_conv(node: Node) -> Lowered:
+    """Convolutions side by side: three inputs for each, of which the bias may be absent."""
+    used: dict[str, int] = {}
+
+    def take(name: str, count: int, default: int) -> tuple[int, ...]:
+        """The next numbers of an attribute that holds those of all convolutions."""
+        first = used.get(name, 0)
+        used[name] = first + count
+        given = node.integers(name)
+        return given[first : first + count] if given else (default,) * count
+
+    return [_one_of_several(node, place, take) for place in range(0, len(node), 3)]
+
+
+def _one_of_several(
+    node: Node, place: int, take: Callable[[str, int, int], tuple[int, ...]]
+) -> Operand:
+    x, w = node[place], node[place + 1]
+    rank = len(shape_of(w)) - 2
+    if rank < 1 or len(shape_of(x)) != rank + 2 or not shape_of(w)[1]:
+        shown = " and ".join(str(list(shape_of(one))) for one in (x, w))
+        raise TypeMismatchError(f"MultiConv takes images and their weights, not {shown}")
+    spread, out = take("inDilations", rank, 1), take("outPads", 2 * rank, 0)
+    result = gc.ConvOp(
+        _padded(x, (0,) * 2 * rank, [step - 1 for step in spread]),
+        w,
+        strides=take("strides", rank, 1),
+        dilations=take("dilations", rank, 1),
+        pads=take("pads", 2 * rank, 0),
+        groups=shape_of(x)[1] // shape_of(w)[1],
+    )
+    return with_bias(_padded(result, out, (0,) * rank), node.optional(place + 2))
+
+
+def _padded(image: Operand, pads: Sequence[int], interior: Sequence[int]) -> Operand:
+    """Zeros around an image (first at all low ends), and between its elements."""
+    if not any(pads) and not any(interior):
+        return image
+    rank = len(interior)
+    return gc.PadOp(
+        image,
+        low=(0, 0, *pads[:rank]),
+        high=(0, 0, *pads[rank:]),
+        interior=(0, 0, *interior),
+        value=0.0,
+    )
+
+
+# ConvTranspose
+
+
+@requires("ConvTranspose")
+def require_conv_transpose(node: NodeView) -> Complaints:
+    image, weight = node.shape_of(0), node.shape_of(1)
+    yield from _weighted(node)
+    if weight is None:
+        return
+    spatial = len(weight) - 2
+    yield from _added(node, spatial)
+    outputs = weight[1] * node.integer("group", 1) if isinstance(weight[1], int) else None
+    yield from of_shape(node, 2, outputs)
+    if image is not None:
+        yield from _divides(node, image[1], "channels")
+    wanted = node.given_integers("output_shape")
+    if wanted and (len(wanted) not in (spatial, spatial + 2) or min(wanted) < 1):
+        yield TypeConflict(
+            f"`output_shape` is {wanted}", f"it has {spatial} numbers, all 1 or more"
+        )
+
+
+def _added(node: NodeView, spatial: int) -> Complaints:
+    """`output_padding` adds less than a step, or it is no choice between sizes."""
+    strides, dilations = (
+        node.given_integers(name) or [1] * spatial for name in ("strides", "dilations")
+    )
+    added = node.given_integers("output_padding") or []
+    if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=False)):
+        yield TypeConflict(
+            f"`output_padding` is {added} for strides {strides}",
+            "it is less than the stride (or the dilation) along every axis",
+        )
+
+
+@lowers("ConvTranspose")
+def conv_transpose(node: Node) -> Lowered:
+    """The gradient of a convolution, with padding where that gives all of the result."""
+    windows = Windows.of(node, shape_of(node[1])[2:])
+    full = tuple(
+        stride * (size - 1) + width
+        for stride, size, width in zip(windows.strides, node.shape[2:], windows.widths, strict=True)
+    )
+    low, sizes = _transposed_place(node, windows, full)
+    if min(sizes) < 1:
+        raise TypeMismatchError(
+            f"its pads leave nothing of the result, whose spatial shape would be {list(sizes)}",
+            hint="make the pads smaller, or output_padding larger",
+        )
+    high = tuple(end - begin - size for end, begin, size in zip(full, low, sizes, strict=True))
+    ends = zip(low, high, windows.strides, strict=True)
+    if all(begin >= 0 and behind > -stride for begin, behind, stride in ends):
+        pads = (*low, *(max(0, behind) for behind in high))
+        result = _spread_out(node, windows, sizes, pads)
+    else:
+        whole = _spread_out(node, windows, full, (0,) * (2 * len(full)))
+        result = _window_of(whole, low, sizes)
+    return with_bias(cast(result, node.dtype), node.optional(2))
+
+
+def _spread_out(node: Node, windows: Windows, sizes: Shape, pads: Shape) -> Operand:
+    """A gradient of these spatial sizes."""
+    groups = node.integer("group", 1)
+    return gc.ConvInputGradOp(
+        node[0],
+        node[1],
+        shape=(node.shape[0], groups * shape_of(node[1])[1], *sizes),
+        strides=windows.strides,
+        dilations=windows.dilations,
+        pads=pads,
+        groups=groups,
+    )
+
+
+def _transposed_place(node: Node, windows: Windows, full: Shape) -> tuple[tuple[int, ...], Shape]:
+    """The start of the result in the full one (before it, if negative), and its spatial shape."""
+    mode = node.text("auto_pad", "NOTSET")
+    extra = node.integers("output_padding", [0] * len(full))
+    same = mode in ("SAME_UPPER", "SAME_LOWER")
+    sizes = node.integers("output_shape")[-len(full) :]
+    if not sizes and same:
+        sizes = tuple(
+            size * stride for size, stride in zip(node.shape[2:], windows.strides, strict=True)
+        )
+    if not sizes:
+        low, high = windows.low, windows.high
+        sizes = tuple(
+            size + more - before - behind
+            for size, more, before, behind in zip(full, extra, low, high, strict=True)
+        )
+        return low, sizes
+    total = [size + more - out for size, more, out in zip(full, extra, sizes, strict=True)]
+    if not same:  # zeros that are missing are added at the end
+        total = [max(pad, 0) for pad in total]
+    less_first = mode == "SAME_UPPER"
+    if node.version < 11 and node.integers("output_shape"):  # as ConvTranspose-1 defines it
+        less_first = not less_first
+    return tuple(pad // 2 if less_first else pad - pad // 2 for pad in total), sizes
+
+
+def _window_of(full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
+    """The part of `full` that begins at `low`; zeros where it reaches beyond the ends."""
+    have = shape_of(full)[2:]
+    if have == sizes and not any(low):
+        return full
+    before = [max(0, -begin) for begin in low]
+    behind = [max(0, sum(ends)) for ends in zip(low, sizes, (-size for size in have), strict=True)]
+    wide = SSAValue.get(_padded(full, (*before, *behind), (0,) * len(low)))
+    rows = enumerate(zip(low, sizes, strict=True), 2)
+    return sliced(wide, {axis: (max(0, begin), size, 1) for axis, (begin, size) in rows})
+
+
+# DeformConv
+
+
+@requires("DeformConv")
+def require_deform_conv(node: NodeView) -> Complaints:
+    """Every element of every window has an offset along every axis, and one number of the mask."""
+    image, weight = node.shape_of(0), node.shape_of(1)
+    yield from at_least(node, 0, 3)
+    yield from positive(node, "offset_group")
+    yield from _grouped(node, bias=3)
+    if weight is None or image is None:
+        return
+    yield from _divides(node, image[1], "channels", "offset_group")
+    if isinstance(image[1], int):
+        yield from of_shape(node, 1, weight[0], image[1] // node.integer("group", 1), *weight[2:])
+    yield from room_for_one(node, image[2:], weight[2:])
+    space, kernel = (
+        [size for size in sizes if isinstance(size, int)] for sizes in (image[2:], weight[2:])
+    )
+    if node.shape_of(2) is not None and len(space) == len(kernel) == len(weight) - 2:
+        elements = node.integer("offset_group", 1) * prod(kernel)
+        counts = Windows.over(node, space, kernel).sizes()
+        yield from of_shape(node, 2, image[0], elements * len(kernel), *counts)
+        yield from of_shape(node, 4, image[0], elements, *counts)
+
+
+@lowers("DeformConv")
+def deform_conv(node: Node) -> Lowered:
+    """
+    A product of the weights and of the elements that windows see, as columns.
+
+    Each element of each window is where its offset moves it, times its mask.
+    """
+    weight, groups = shape_of(node[1]), node.integer("group", 1)
+    kind = dtypes.BY_NAME["f64" if node.dtype.name == "f64" else "f32"]
+    moved = _MovedWindows(node, Windows.of(node, weight[2:]), node.integer("offset_group", 1), kind)
+    batch, maps, count = node.shape[0], weight[0], prod(moved.sizes)
+    columns = reshaped(moved.columns(), (batch, groups, prod(weight[1:]), count))
+    flat = reshaped(cast(node[1], kind), (1, groups, maps // groups, prod(weight[1:])))
+    image = reshaped(gc.MatMulOp(flat, columns).result, (batch, maps, *moved.sizes))
+    bias = node.optional(3)
+    return cast(with_bias(image, None if bias is None else cast(bias, kind)), node.dtype)
+
+
+@dataclass(frozen=True)
+class _MovedWindows:
+    """Windows whose elements offsets move, other ones in each group of channels."""
+
+    node: Node
+    windows: Windows
+    groups: int
+    kind: DType
+
+    @property
+    def sizes(self) -> Shape:
+        return self.windows.sizes()
+
+    @property
+    def grouped(self) -> Shape:
+        """[batch, groups, elements of a window, windows]"""
+        return (self.node.shape[0], self.groups, prod(self.windows.kernel), prod(self.sizes))
+
+    def columns(self) -> SSAValue:
+        """The elements that all windows see, [batch, channels, elements of a window, windows]."""
+        batch, channels, *space = self.node.shape
+        apart = (batch, self.groups, channels // self.groups, prod(space))
+        table = gc.TransposeOp(reshaped(self.node[0], apart), perm=[0, 1, 3, 2])
+        rows = cast(
+            reshaped(table.result, (batch * self.groups * prod(space), apart[2])), self.kind
+        )
+        images = np.arange(batch * self.groups).reshape(batch, self.groups, 1, 1) * prod(space)
+        start = self.node.literal(images)
+        taps = [linear_taps(self.node, self.at(axis), size) for axis, size in enumerate(space)]
+        terms = [looked_up(self.node, rows, start, space, some) for some in product(*taps)]
+        seen = reduce(gc.AddOp, terms)
+        if self.node.optional(4) is not None:
+            seen = gc.MulOp(seen, reshaped(cast(self.node[4], self.kind), (*self.grouped, 1)))
+        return gc.TransposeOp(seen, perm=[0, 1, 4, 2, 3]).result
+
+    def at(self, axis: int) -> SSAValue:
+        """The positions of all elements of all windows along an axis."""
+        batch, groups, elements, count = self.grouped
+        rank = len(self.sizes)
+        offsets = reshaped(self.node[2], (batch, groups, elements, rank, count))
+        own = reshaped(SSAValue.get(sliced(SSAValue.get(offsets), {3: (axis, 1, 1)})), self.grouped)
+        places = self.windows.along(axis, self.sizes[axis]).T
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = places.shape
+        whole = (*self.windows.kernel, *self.sizes)
+        fixed = np.broadcast_to(places.reshape(shape), whole).reshape(elements, count)
+        literal = self.node.literal(fixed.astype(self.kind.numpy))
+        return gc.AddOp(cast(own, self.kind), literal).result
+
+
+# Col2Im
+
+
+@requires("Col2Im")
+def require_col2im(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 3)
+    yield from listed(node, 1, 2)
+    shape, image, block = node.shape_of(0), node.integers_of(1), node.integers_of(2)
+    for name, sizes in (("image_shape", image), ("block_shape", block)):
+        if sizes is not None and not all(1 <= size <= MOST for size in sizes):
+            yield TypeConflict(f"`{name}` is {sizes}", "its sizes are 1 or more")
+    if image is None or block is None:
+        return
+    yield from one_per_axis(node, len(image))
+    if len(image) != len(block):
+        yield TypeConflict(f"blocks of {block} in an image of {image}", "with as many axes")
+    yield from room_for_one(node, image, block)
+    if shape is None:
+        return
+    if isinstance(shape[1], int) and shape[1] % prod(block):
+        yield TypeConflict(
+            f"{shape[1]} rows for blocks of {block}", "channels times the elements of a block"
+        )
+    if differ(shape[2], count := prod(Windows.over(node, image, block).sizes())):
+        yield TypeConflict(f"{shape[2]} columns for {count} blocks", "one for each block")
+
+
+@lowers("Col2Im", structural=[1, 2])
+def columns_to_image(node: Node) -> Lowered:
+    """
+    Every element of a block is added at its place; elements outside go behind the image.
+
+    A sum of bools is whether any of them is true.
+    """
+    space, block = node.numbers(1, "the image's shape"), node.numbers(2, "the block's shape")
+    windows = Windows.over(node, space, block)
+    sizes = windows.sizes()
+    batch, rows, count = node.shape
+    channels = rows // prod(block)
+    if rows % prod(block) or count != prod(sizes):
+        raise TypeMismatchError(
+            f"columns of {shapes.text(node.shape)} for {prod(sizes)} blocks of "
+            f"{shapes.text(block)} in an image of {shapes.text(space)}",
+            hint="the columns are [N, channels times the elements of a block, blocks]",
+        )
+    places = windows.places(sizes).T
+    places = np.where(places < 0, prod(space), places).reshape(-1)
+    is_bool = node.dtype.name == "bool"
+    columns = cast(node[0], dtypes.BY_NAME["i32"]) if is_bool else node[0]
+    flat = SSAValue.get(reshaped(columns, (batch * channels, len(places))))
+    indices = node.literal(places.astype(np.uint64))
+    image = gc.GatherGradOp(flat, indices, axis=1, size=prod(space) + 1)
+    inside = SSAValue.get(sliced(image.result, {1: (0, prod(space), 1)}))
+    result = reshaped(inside, (batch, channels, *space))
+    if not is_bool:
+        return result
+    return gc.CompareOp(result, node.scalar(0, dtype_of(result)), predicate="ne")
