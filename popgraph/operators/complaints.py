@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.typeproto import cannot_exist
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView, PartialShape
 
@@ -102,6 +103,12 @@ def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints
             f"`{_name(node, index)}` of shape {shown(shape)} does not stretch to {shown(to)}",
             "its sizes, counted from the last, are equal to those or 1",
         )
+
+
+def wrong_sizes(sizes: list[int]) -> Complaints:
+    """What is wrong with numbers that are to be a shape."""
+    if cannot_exist(sizes):
+        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 
 def positive(node: NodeView, *names: str) -> Complaints:

@@ -15,7 +15,7 @@ arithmetic ai.graphcore Nop TensorRemap PrintTensor Swish IncrementMod CopyVarUp
 arithmetic ai.graphcore Fmod Remainder ScaledAdd Gelu GeluErf Scale
 bits ai.onnx BitShift BitCast
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
-constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
+constants ai.onnx Constant ConstantOfShape Shape Size Identity OptionalHasElement Range EyeLike
 contractions ai.onnx MatMul Gemm Conv ConvTranspose
 contractions ai.graphcore MultiConv
 control ai.onnx If Loop
@@ -30,14 +30,14 @@ features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer Fe
 features ai.onnx.ml OneHotEncoder LabelEncoder
 folding ai.onnx Col2Im MaxUnpool
 grid_sample ai.onnx GridSample
-indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
-indexing ai.graphcore GroupedGather
-indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
+lookups ai.onnx Gather GatherElements GatherND ReverseSequence OneHot
+lookups ai.graphcore GroupedGather
+lookups ai.popgraph CheckIndices
 losses ai.graphcore Nll L1 IdentityLoss Detach
 max_roi_pool ai.onnx MaxRoiPool
-movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
-movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
+movement ai.onnx Reshape Flatten Squeeze Unsqueeze Transpose Concat Split Slice Pad Expand Tile
+movement ai.onnx DepthToSpace SpaceToDepth Trilu
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
 normalization ai.onnx Softmax LogSoftmax Hardmax BatchNormalization InstanceNormalization
 normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
@@ -52,19 +52,20 @@ randomness ai.onnx Dropout RandomUniform RandomUniformLike RandomNormal RandomNo
 randomness ai.onnx Bernoulli
 randomness ai.graphcore ShapedDropout
 recurrent ai.onnx RNN GRU LSTM
-reductions ai.onnx ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceSumSquare
-reductions ai.onnx ReduceL2 ReduceLogSum ReduceLogSumExp ArgMax ArgMin
+reductions ai.onnx ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+reductions ai.onnx ReduceProd ReduceSum ReduceSumSquare ArgMax ArgMin CumProd CumSum
 resize ai.onnx Upsample Resize
 roi_align ai.onnx RoiAlign
 scan ai.onnx Scan
-scatter_reduce ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
+scattering ai.graphcore ScatterReduce
+selections ai.onnx Compress NonMaxSuppression NonZero Unique
+selections ai.popgraph Compress NonMaxSuppression NonZero Unique
 signals ai.onnx DFT STFT MelWeightMatrix
-selections ai.popgraph NonZero Compress NonMaxSuppression
+sorting ai.onnx TopK
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
-unique ai.popgraph Unique
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
 microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
@@ -99,39 +100,26 @@ microsoft.quantized com.microsoft QLinearConcat QGemm MatMulIntegerToFloat Dynam
 microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormalization
 microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
-host_constants ai.onnx Constant Identity Shape Size
 dictionaries ai.onnx.ml CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap
 images ai.onnx ImageDecoder
-host_selections ai.onnx Compress NonMaxSuppression NonZero Unique
 host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase
 host_sequences ai.onnx SequenceInsert SequenceLength SplitToSequence
 strings ai.onnx RegexFullMatch StringConcat StringNormalizer StringSplit
 term_counts ai.onnx TfIdfVectorizer
 requirements.attentions ai.onnx RotaryEmbedding Attention LinearAttention CausalConvWithState
-requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
-requirements.lookups ai.onnx GatherND ReverseSequence OneHot
 requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
-requirements.matrices ai.onnx Gemm MatMul Det Einsum PRelu Clip Dropout Celu Multinomial
-requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
-requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
-requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK
-requirements.normalizations ai.onnx MeanVarianceNormalization BatchNormalization
-requirements.normalizations ai.onnx InstanceNormalization GroupNormalization LpNormalization
-requirements.normalizations ai.onnx LayerNormalization RMSNormalization LRN ReduceL1 ReduceL2
-requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
-requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
+requirements.matrices ai.onnx Gemm MatMul Det Einsum PRelu Clip Celu
+requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax MeanVarianceNormalization
+requirements.normalizations ai.onnx BatchNormalization InstanceNormalization GroupNormalization
+requirements.normalizations ai.onnx LpNormalization LayerNormalization RMSNormalization LRN
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
 requirements.recurrences ai.onnx RNN GRU LSTM
 requirements.resizing ai.onnx Resize Upsample GridSample MaxRoiPool RoiAlign
-requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
-requirements.sequences ai.onnx Trilu CumProd CumSum BlackmanWindow HammingWindow HannWindow
-requirements.sequences ai.onnx AffineGrid CenterCropPad
+requirements.sequences ai.onnx BlackmanWindow HammingWindow HannWindow AffineGrid CenterCropPad
 requirements.signals ai.onnx DFT STFT MelWeightMatrix
 requirements.windows ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool
 requirements.windows ai.onnx Conv DeformConv ConvTranspose MaxUnpool Col2Im
 schema_bodies ai.onnx AffineGrid Attention CenterCropPad Shrink
-indexing ai.onnx Gather Scatter ScatterElements ScatterND
-scattering ai.onnx TensorScatter
 losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 """
 

@@ -16,7 +16,7 @@ from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing, whole_numbers
 from popgraph.operators.bodies import close
-from popgraph.operators.indexing import taken_along, whole, within
+from popgraph.operators.lookups import taken_along, whole, within
 from popgraph.operators.losses import reduction
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node

@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.operators.arithmetic import cast
+from popgraph.operators.lookups import linear_taps, looked_up
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers
-from popgraph.operators.row_lookup import linear_taps, looked_up
 from popgraph.operators.windows import Windows
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.operators.arithmetic import whole_numbers
-from popgraph.operators.indexing import never_negative, whole
+from popgraph.operators.lookups import never_negative, whole
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient

@@ -11,7 +11,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import from_start
+from popgraph.operators.lookups import from_start
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Bounds, Lowered, bounds, lowers

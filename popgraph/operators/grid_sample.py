@@ -13,10 +13,10 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.operators.arithmetic import cast
+from popgraph.operators.lookups import Tap, looked_up
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, chooses, lowers
-from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 

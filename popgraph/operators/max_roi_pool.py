@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import within
+from popgraph.operators.lookups import within
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers

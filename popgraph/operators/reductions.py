@@ -1,18 +1,24 @@
-"""Lowers ONNX's reductions, ArgMax and ArgMin to graphcore."""
+"""Reductions along axes, the places of extremes (ArgMax, ArgMin), and running sums and products."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing
+from popgraph.operators.complaints import axes_of, in_range, one_element
+from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, as_values, lowers
+from popgraph.operators.record import Lowered, as_values, lowers, requires
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import reduced
@@ -43,7 +49,7 @@ def reduce_with(
     """
     A lowering: `after(reduce(before(x)))`.
 
-    Of halves, what is done before and after is done in single precision, as the sum is.
+    Halves are converted to single precision before and rounded after, as a sum alone does it.
     """
 
     def lower(node: Node) -> Lowered:
@@ -58,7 +64,7 @@ def reduce_with(
 
 
 def extremum(operation: Reduce, largest: bool) -> Callable[[Node], Lowered]:
-    """A lowering; of no elements the result is the least (or largest) number there is."""
+    """A lowering; of no elements the result is the least (or largest) number of the type."""
     usual = reduce_with(operation)
 
     def lower(node: Node) -> Lowered:
@@ -82,7 +88,7 @@ def limit(dtype: DType, largest: bool) -> float:
 
 
 def in_reals(lower: Callable[[Node], Lowered]) -> Callable[[Node], Lowered]:
-    """Of whole numbers, too: computed in double precision, and cut off behind the point."""
+    """The lowering for integers, too: computed in double precision and truncated."""
 
     def lowered(node: Node) -> Lowered:
         if node.dtype.is_float:
@@ -99,15 +105,6 @@ def _square(x: Operand) -> Operand:
     return gc.MulOp(x, x)
 
 
-lowers("ReduceSum", structural=[1])(reduce_with(gc.ReduceSumOp))
-lowers("ReduceMean", structural=[1])(reduce_with(gc.ReduceMeanOp))
-lowers("ReduceMax", structural=[1])(extremum(gc.ReduceMaxOp, largest=True))
-lowers("ReduceMin", structural=[1])(extremum(gc.ReduceMinOp, largest=False))
-lowers("ReduceProd", structural=[1])(reduce_with(gc.ReduceProdOp))
-lowers("ReduceL1", structural=[1])(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
-lowers("ReduceSumSquare", structural=[1])(reduce_with(gc.ReduceSumOp, before=_square))
-
-
 @in_reals
 def reduce_log_sum_exp(node: Node) -> Lowered:
     """Subtracting the largest element keeps exp from overflowing."""
@@ -120,7 +117,7 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     x = cast(node[0], wide)
     peak: Operand = gc.ReduceMaxOp(x, axes=axes, keepdims=True)
     infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf, wide), predicate="eq")
-    # The slope by way of the peak is zero; what rounding makes of it would all go to one element.
+    # The gradient through the peak is zero; its rounding errors would all go to one element.
     peak = gc.DetachOp(gc.WhereOp(infinite, node.scalar(0.0, wide), peak))
     total = gc.ReduceSumOp(gc.ExpOp(gc.SubOp(x, peak)), axes=axes, keepdims=True)
     result = cast(gc.AddOp(gc.LogOp(total), peak), node.dtype)
@@ -129,15 +126,39 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))
 
 
-lowers("ReduceL2", structural=[1])(
-    in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp))
-)
-lowers("ReduceLogSum", structural=[1])(in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)))
-lowers("ReduceLogSumExp", structural=[1])(reduce_log_sum_exp)
+REDUCTIONS = {
+    "ReduceL1": reduce_with(gc.ReduceSumOp, before=gc.AbsOp),
+    "ReduceL2": in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp)),
+    "ReduceLogSum": in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)),
+    "ReduceLogSumExp": reduce_log_sum_exp,
+    "ReduceMax": extremum(gc.ReduceMaxOp, largest=True),
+    "ReduceMean": reduce_with(gc.ReduceMeanOp),
+    "ReduceMin": extremum(gc.ReduceMinOp, largest=False),
+    "ReduceProd": reduce_with(gc.ReduceProdOp),
+    "ReduceSum": reduce_with(gc.ReduceSumOp),
+    "ReduceSumSquare": reduce_with(gc.ReduceSumOp, before=_square),
+}
+"""The lowerings of reductions by their names."""
+
+for _name, _lower in REDUCTIONS.items():
+    lowers(_name, structural=[1])(_lower)
+
+
+@requires(*REDUCTIONS)
+def require_reduction(node: NodeView) -> Complaints:
+    yield from axes_of(node, "axes", 1, node.rank_of(0))
+
+
+@requires("ArgMax", "ArgMin")
+def require_extremum(node: NodeView) -> Complaints:
+    yield from in_range("axis", [node.integer("axis")], node.rank_of(0))
+    shape, axis = node.shape_of(0), node.integer("axis")
+    if shape and shape[axis] == 0:
+        yield TypeConflict(f"axis {axis} is empty", "no element of it is the largest or least")
 
 
 class ArgReduce(Protocol):
-    """A constructor of an operation that finds an extremum's place."""
+    """A constructor of an operation that finds the place of an extremum."""
 
     def __call__(self, x: Operand, *, axis: int, keepdims: bool, last: bool) -> Operand: ...
 
@@ -156,3 +177,61 @@ def _arg(operation: ArgReduce) -> Callable[[Node], Lowered]:
 
 lowers("ArgMax")(_arg(gc.ArgMaxOp))
 lowers("ArgMin")(_arg(gc.ArgMinOp))
+
+
+@requires("CumProd", "CumSum")
+def require_running(node: NodeView) -> Complaints:
+    yield from one_element(node, 1)
+    yield from in_range("axis", node.integers_of(1) or [], node.rank_of(0))
+
+
+def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:
+    """
+    A lowering of CumSum or CumProd: each round joins elements a few times as far apart.
+
+    Every round reads them out of one copy with `neutral` in front.
+    """
+
+    def lower(node: Node) -> Lowered:
+        axis = node.axis(node.numbers(1, "the axis")[0])
+        size, shape = node.shape[axis], node.shape
+        backwards = {axis: (size - 1, size, -1)}
+        value = cast(node[0], computing(node))
+        if node.integer("reverse"):
+            value = sliced(value, backwards)
+        if node.integer("exclusive"):
+            (value,) = _moved(value, axis, [1], neutral)
+        step, joined = 1, node.lowering.tuning.joined_results
+        while step < size:
+            ways = [step * count for count in range(1, joined) if step * count < size]
+            value = _in_pairs(join, [value, *_moved(value, axis, ways, neutral)])
+            step *= joined
+        assert shape_of(value) == shape
+        value = cast(value, node.dtype)
+        return sliced(value, backwards) if node.integer("reverse") else value
+
+    return lower
+
+
+def _in_pairs(join: Callable[[Operand, Operand], Operand], values: list[SSAValue]) -> SSAValue:
+    """Joins neighbours, and again, until one value is left."""
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        rest = values[len(values) - len(values) % 2 :]
+        values = [SSAValue.get(join(*pair)) for pair in pairs] + rest
+    return values[0]
+
+
+def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> list[SSAValue]:
+    """Copies shifted along an axis by each of the ways, in rising order; `neutral` comes in."""
+    shape, most = shape_of(value), min(ways[-1], shape_of(value)[axis])
+    kept = sliced(value, {axis: (0, shape[axis] - min(ways), 1)}) if shape[axis] else value
+    low = [most if at == axis else 0 for at in range(len(shape))]
+    zeros = [0] * len(shape)
+    number = float(neutral) if dtype_of(value).is_float else neutral
+    padded = gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
+    return [sliced(padded, {axis: (most - by, shape[axis], 1)}) for by in ways]
+
+
+lowers("CumSum", structural=[1])(running(gc.AddOp, 0))
+lowers("CumProd", structural=[1])(running(gc.MulOp, 1))

@@ -18,11 +18,10 @@ from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import from_start
+from popgraph.operators.lookups import Tap, from_start, looked_up
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers
-from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 

@@ -1,4 +1,4 @@
-"""Lowers PopART's Sort, ReduceMedian and Bucketize: what follows from the order of elements."""
+"""Operators that follow from the order of elements: TopK, and PopART's Sort, median and buckets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,41 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import never_negative, taken_along, whole
+from popgraph.operators.complaints import in_range, one_element
+from popgraph.operators.lookups import never_negative, taken_along, whole
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers, requires, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod, reduced
+
+
+@requires("TopK")
+def require_top_k(node: NodeView) -> Complaints:
+    axis, shape = node.integer("axis", -1), node.shape_of(0)
+    yield from in_range("axis", [axis], node.rank_of(0))
+    if node.version > 1:
+        yield from one_element(node, 1)
+    count = node.integer("k") if node.version == 1 else next(iter(node.integers_of(1) or []), None)
+    size = shape[axis] if shape else None
+    if count is not None and (count < 0 or (isinstance(size, int) and count > size)):
+        most = size if isinstance(size, int) else "the size of the axis"
+        yield TypeConflict(f"`K` is {count}", f"it is at least 0 and at most {most}")
+
+
+@lowers("TopK", structural=[1])
+def top_k(node: Node) -> Lowered:
+    """Where the elements stand, and the elements that stand there; always sorted."""
+    axis = node.axis(node.integer("axis", -1))
+    count = node.integer("k") if node.has("k") else node.numbers(1, "the number k")[0]
+    largest = bool(node.integer("largest", 1))
+    places = gc.ArgTopKOp(node[0], axis=axis, count=count, largest=largest)
+    return [taken_along(node, axis, places), places]
 
 
 @lowers("Sort", domain=GRAPHCORE)

@@ -18,9 +18,9 @@ from popgraph.operators.complaints import (
     of_shape,
     positive,
     shown,
+    wrong_sizes,
 )
 from popgraph.operators.record import requires
-from popgraph.operators.requirements.sequences import wrong_sizes
 
 _EACH = "one for each"
 
