@@ -105,17 +105,17 @@ def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints
         )
 
 
-def wrong_sizes(sizes: list[int]) -> Complaints:
-    """What is wrong with numbers that are to be a shape."""
-    if cannot_exist(sizes):
-        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
-
-
 def positive(node: NodeView, *names: str) -> Complaints:
     """Attributes of one number that must be 1 or more."""
     for name in names:
         if name in node.op.properties and node.integer(name) < 1:
             yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+
+
+def wrong_sizes(sizes: Sequence[int]) -> Complaints:
+    """What is wrong with numbers that are to be a shape."""
+    if cannot_exist(sizes):
+        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 
 def _name(node: NodeView, index: int) -> str:

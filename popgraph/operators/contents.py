@@ -25,6 +25,7 @@ deform_conv ai.onnx DeformConv
 derivatives ai.onnx.preview.training Gradient
 determinant ai.onnx Det
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
+dynamic_slices ai.graphcore PackedDataBlock
 einsum ai.onnx Einsum
 features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 features ai.onnx.ml OneHotEncoder LabelEncoder
@@ -44,7 +45,6 @@ normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalizati
 normalization ai.onnx LayerNormalization LRN
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
-packed_data ai.graphcore PackedDataBlock
 popart_lstm ai.graphcore LSTM
 quantization ai.onnx QuantizeLinear DequantizeLinear MatMulInteger QLinearMatMul ConvInteger
 quantization ai.onnx QLinearConv

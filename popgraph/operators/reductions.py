@@ -157,69 +157,55 @@ def require_extremum(node: NodeView) -> Complaints:
         yield TypeConflict(f"axis {axis} is empty", "no element of it is the largest or least")
 
 
-class ArgReduce(Protocol):
-    """A constructor of an operation that finds the place of an extremum."""
-
-    def __call__(self, x: Operand, *, axis: int, keepdims: bool, last: bool) -> Operand: ...
-
-
-def _arg(operation: ArgReduce) -> Callable[[Node], Lowered]:
-    def lower(node: Node) -> Lowered:
-        return operation(
-            node[0],
-            axis=node.axis(node.integer("axis")),
-            keepdims=bool(node.integer("keepdims", 1)),
-            last=bool(node.integer("select_last_index")),
-        )
-
-    return lower
+@lowers("ArgMax", "ArgMin")
+def place_of_extremum(node: Node) -> Lowered:
+    operation = gc.ArgMaxOp if node.op.op_type == "ArgMax" else gc.ArgMinOp
+    return operation(
+        node[0],
+        axis=node.axis(node.integer("axis")),
+        keepdims=bool(node.integer("keepdims", 1)),
+        last=bool(node.integer("select_last_index")),
+    )
 
 
-lowers("ArgMax")(_arg(gc.ArgMaxOp))
-lowers("ArgMin")(_arg(gc.ArgMinOp))
+JOINS = {"CumSum": (gc.AddOp, 0), "CumProd": (gc.MulOp, 1)}
+"""The operations of running sums and products, with their neutral elements."""
 
 
-@requires("CumProd", "CumSum")
+@requires(*JOINS)
 def require_running(node: NodeView) -> Complaints:
     yield from one_element(node, 1)
     yield from in_range("axis", node.integers_of(1) or [], node.rank_of(0))
 
 
-def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:
+@lowers(*JOINS, structural=[1])
+def running(node: Node) -> Lowered:
     """
-    A lowering of CumSum or CumProd: each round joins elements a few times as far apart.
+    Each round joins elements a few times as far apart as the one before.
 
-    Every round reads them out of one copy with `neutral` in front.
+    It reads them out of one copy with neutral elements in front.
     """
-
-    def lower(node: Node) -> Lowered:
-        axis = node.axis(node.numbers(1, "the axis")[0])
-        size, shape = node.shape[axis], node.shape
-        backwards = {axis: (size - 1, size, -1)}
-        value = cast(node[0], computing(node))
-        if node.integer("reverse"):
-            value = sliced(value, backwards)
-        if node.integer("exclusive"):
-            (value,) = _moved(value, axis, [1], neutral)
-        step, joined = 1, node.lowering.tuning.joined_results
-        while step < size:
-            ways = [step * count for count in range(1, joined) if step * count < size]
-            value = _in_pairs(join, [value, *_moved(value, axis, ways, neutral)])
-            step *= joined
-        assert shape_of(value) == shape
-        value = cast(value, node.dtype)
-        return sliced(value, backwards) if node.integer("reverse") else value
-
-    return lower
-
-
-def _in_pairs(join: Callable[[Operand, Operand], Operand], values: list[SSAValue]) -> SSAValue:
-    """Joins neighbours, and again, until one value is left."""
-    while len(values) > 1:
-        pairs = zip(values[::2], values[1::2], strict=False)
-        rest = values[len(values) - len(values) % 2 :]
-        values = [SSAValue.get(join(*pair)) for pair in pairs] + rest
-    return values[0]
+    join, neutral = JOINS[node.op.op_type]
+    axis = node.axis(node.numbers(1, "the axis")[0])
+    size = node.shape[axis]
+    backwards = {axis: (size - 1, size, -1)}
+    value = cast(node[0], computing(node))
+    if node.integer("reverse"):
+        value = sliced(value, backwards)
+    if node.integer("exclusive"):
+        (value,) = _moved(value, axis, [1], neutral)
+    step, joined = 1, node.lowering.tuning.joined_results
+    while step < size:
+        ways = [step * count for count in range(1, joined) if step * count < size]
+        values = [value, *_moved(value, axis, ways, neutral)]
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            rest = values[len(values) - len(values) % 2 :]
+            values = [join(*pair).result for pair in pairs] + rest
+        (value,) = values
+        step *= joined
+    value = cast(value, node.dtype)
+    return sliced(value, backwards) if node.integer("reverse") else value
 
 
 def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> list[SSAValue]:
@@ -231,7 +217,3 @@ def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> lis
     number = float(neutral) if dtype_of(value).is_float else neutral
     padded = gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
     return [sliced(padded, {axis: (most - by, shape[axis], 1)}) for by in ways]
-
-
-lowers("CumSum", structural=[1])(running(gc.AddOp, 0))
-lowers("CumProd", structural=[1])(running(gc.MulOp, 1))
