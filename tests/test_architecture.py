@@ -565,7 +565,7 @@ NUMBERS = {
     "operators/scores.py:NEARLY_ZERO": "the operator's definition",
     "operators/scores.py:WINITZKI": "the operator's definition",
     "operators/splines.py:COEFFICIENTS": "the operator's definition",
-    "operators/unique.py:MOST_COLUMNS": "the length of unrolled code",
+    "operators/selections.py:MOST_COLUMNS": "the length of unrolled code",
     "operators/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
     "operators/support_vectors.py:SWEEPS": "libsvm's algorithm",
     "operators/support_vectors.py:TOLERANCE": "libsvm's algorithm",

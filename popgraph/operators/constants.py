@@ -1,65 +1,149 @@
-"""Lowers operators whose results are compile-time constants: literals, shapes, ranges."""
+"""
+Operators of whose inputs at most the shape counts: Constant, Shape, Size, Range, EyeLike.
+
+Their results are literals, except that a Range of known length may start at a position that
+depends on the iteration of a loop.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any
 
 import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.program import ConstantOp
-from popgraph.operators.arithmetic import cast as cast_to
+from popgraph.dialects.onnx.host_values import plain
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.complaints import of_rank, one_element, wrong_sizes
 from popgraph.operators.linear_forms import computed, linear_form
 from popgraph.operators.movement import I64
 from popgraph.operators.node import Node
-from popgraph.operators.record import STRUCTURE, Lowered, lowers, without_gradient
-from popgraph.operators.requirements.sequences import wrong_range
+from popgraph.operators.record import (
+    STRUCTURE,
+    Lowered,
+    computes,
+    lowers,
+    requires,
+    without_gradient,
+)
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
+KINDS: dict[str, Any] = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": object,
+    "value_strings": object,
+}
+"""Element types by the attributes that hold plain values."""
+
+
+@requires("Constant")
+def require_constant(node: NodeView) -> Complaints:
+    names = sorted(node.op.onnx_attributes())
+    if len(names) != 1:
+        yield TypeConflict(f"it has {len(names)} values: {', '.join(names)}", "it has one")
+
 
 @lowers("Constant")
 def constant(node: Node) -> Lowered:
-    for name in ("value_int", "value_ints", "value_float", "value_floats"):
-        if node.has(name):
-            dtype = np.int64 if name.startswith("value_int") else np.float32
-            return node.literal(np.array(node.value(name), dtype))
-    if node.has("value_string") or node.has("value_strings"):
-        raise node.unsupported("a string")
-    array = cast(Array, node.value("value" if node.has("value") else "sparse_value"))
+    array = compute_constant(node)
     if array.dtype.kind in "OUS":
-        raise node.unsupported("a tensor of strings")
-    return ConstantOp(node.lowering.weights.attribute(np.ascontiguousarray(array)))
+        raise node.unsupported("a tensor of strings" if node.has("value") else "a string")
+    return node.literal(array)
+
+
+@computes("Constant")
+def compute_constant(node: NodeView) -> Array:
+    for name, dtype in KINDS.items():
+        found = node.attribute(name)
+        if found is not None:
+            return np.array(found, dtype)
+    found = node.attribute("value", node.attribute("sparse_value"))
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+@requires("ConstantOfShape")
+def require_constant_of_shape(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 1)
+    yield from wrong_sizes(node.integers_of(0) or [])
+    held = node.attribute("value")
+    if isinstance(held, np.ndarray) and held.size != 1:
+        yield TypeConflict(f"`value` has {held.size} elements", "it has one")
 
 
 @lowers("ConstantOfShape", structural=[0])
 def constant_of_shape(node: Node) -> Lowered:
-    value: Array = np.zeros(1, np.float32)
-    if "value" in node.op.onnx_attributes():
-        value = cast(Array, node.value("value"))
+    value: Array = node.attribute("value", np.zeros(1, np.float32))
     return gc.BroadcastOp(node.literal(value.reshape(())), shape=node.numbers(0, "the shape"))
 
 
 @lowers("Shape")
 def shape(node: Node) -> Lowered:
-    attributes = node.op.onnx_attributes()
-    end = node.integer("end") if "end" in attributes else None
-    return node.literal(np.array(node.shape[node.integer("start") : end], np.int64))
+    return node.literal(
+        np.array(node.shape[node.integer("start") : node.attribute("end")], np.int64)
+    )
 
 
-@lowers("OptionalHasElement")
-def optional_has_element(node: Node) -> Lowered:
-    """Of a tensor, which is there, or of nothing; optionals are work for the host."""
-    return node.literal(np.array(node.optional(0) is not None))
+@computes("Shape")
+def compute_shape(node: NodeView, x: Any) -> Array:
+    """`start` and `end` clamp as Python's slices do."""
+    return np.array(np.shape(x)[node.attribute("start", 0) : node.attribute("end")], np.int64)
 
 
 @lowers("Size")
 def size(node: Node) -> Lowered:
     return node.literal(np.array(prod(node.shape), np.int64))
+
+
+@computes("Size")
+def compute_size(node: NodeView, x: Any) -> Array:
+    return np.array(np.prod(np.shape(x), dtype=np.int64))
+
+
+@computes("Identity")
+def compute_identity(node: NodeView, x: Any) -> Any:
+    """A copy: PyTorch's exporter shares equal weights by such nodes."""
+    return list(x) if isinstance(x, list) else np.array(plain(x))
+
+
+@lowers("OptionalHasElement")
+def optional_has_element(node: Node) -> Lowered:
+    """The operand is a tensor or absent; the host computes on optionals."""
+    return node.literal(np.array(node.optional(0) is not None))
+
+
+@requires("Range")
+def require_range(node: NodeView) -> Complaints:
+    for index in range(3):
+        yield from one_element(node, index)
+    bounds = [node.elements_of(index) for index in range(3)]
+    if all(bound is not None and bound.size == 1 for bound in bounds):
+        start, limit, step = (bound.reshape(-1)[0] for bound in bounds if bound is not None)
+        yield from wrong_range(start, limit, step)
+
+
+def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Complaints:
+    """What is wrong with the bounds of a range."""
+    bounds = [number.item() for number in (start, limit, step)]
+    shown = ", ".join(map(str, bounds))
+    if not all(map(math.isfinite, bounds)) or bounds[2] == 0:
+        yield TypeConflict(
+            f"no tensor holds the range ({shown})", "its bounds are finite, its step is not 0"
+        )
+    elif (bounds[1] - bounds[0]) / bounds[2] > MAX_ELEMENTS:
+        yield TypeConflict(f"no memory holds the range ({shown})", "look at its step")
 
 
 @lowers("Range", structural=[0, 1, 2])
@@ -79,7 +163,7 @@ def range_(node: Node) -> Lowered:
 
 
 def _moving_range(node: Node) -> Operand | None:
-    """Whole numbers, as many in every turn: `iota * delta + start`."""
+    """Integers, as many in every iteration of a loop: `iota * delta + start`."""
     known = [node.lowering.array(node[index]) for index in range(3)]
     if known[2] is None or all(one is not None for one in known) or not node.dtype.is_integer:
         return None
@@ -89,19 +173,23 @@ def _moving_range(node: Node) -> Operand | None:
         return None
     counted = gc.IotaOp(shape=(max(0, -(-length // delta)),), axis=0, dtype=I64)
     steps = gc.MulOp(counted, node.literal(np.array(delta)))
-    return cast_to(gc.AddOp(steps, computed(start, node.lowering)), node.dtype)
+    return cast(gc.AddOp(steps, computed(start, node.lowering)), node.dtype)
+
+
+without_gradient("Range", STRUCTURE)
+
+
+@requires("EyeLike")
+def require_eye_like(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 2)
 
 
 @lowers("EyeLike")
 def eye_like(node: Node) -> Lowered:
-    target = node.dtype
-    if "dtype" in node.op.onnx_attributes():
-        target = dtypes.BY_ONNX[node.integer("dtype")]
+    target = dtypes.BY_ONNX[node.integer("dtype")] if node.gives("dtype") else node.dtype
     rows, columns = node.shape
     diagonal = min(max(node.integer("k"), -rows), columns)  # beyond both, there is none
     return node.literal(np.eye(rows, columns, diagonal).astype(target.numpy))
 
-
-without_gradient("Range", STRUCTURE)
 
 without_gradient("EyeLike", "only the shape of its input counts")

@@ -16,7 +16,7 @@ arithmetic ai.onnx PRelu Softplus LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast 
 arithmetic ai.onnx BitCast
 attention ai.onnx Attention LinearAttention RotaryEmbedding CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
-constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
+constants ai.onnx Constant ConstantOfShape Shape Size Identity OptionalHasElement Range EyeLike
 control ai.graphcore Call
 control ai.onnx If Loop
 convolution ai.graphcore MultiConv
@@ -24,20 +24,18 @@ convolution ai.onnx Conv ConvTranspose DeformConv Col2Im
 derivatives ai.onnx.preview.training Gradient
 dictionaries ai.onnx.ml LabelEncoder CategoryMapper OneHotEncoder DictVectorizer CastMap ZipMap
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
+dynamic_slices ai.graphcore PackedDataBlock
 einsum ai.onnx Einsum
 features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 features ai.onnx.ml OneHotEncoder LabelEncoder
 grids ai.onnx GridSample AffineGrid
-host_constants ai.onnx Constant Identity Shape Size
-host_selections ai.onnx NonZero Compress Unique NonMaxSuppression
 host_sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
 host_sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence
 images ai.onnx ImageDecoder CenterCropPad
-indexing ai.graphcore GroupedGather
-indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd Gather Scatter
-indexing ai.onnx ScatterElements ScatterND
-indexing ai.popgraph CheckIndices
 linear_models ai.onnx.ml LinearRegressor LinearClassifier
+lookups ai.graphcore GroupedGather
+lookups ai.onnx Gather GatherElements GatherND ReverseSequence OneHot
+lookups ai.popgraph CheckIndices
 losses ai.graphcore Nll L1 IdentityLoss Detach Ctc
 losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 matrices ai.onnx MatMul Gemm Det
@@ -74,49 +72,40 @@ microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormaliz
 microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
-movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
-movement ai.onnx Gather DepthToSpace SpaceToDepth Trilu OneHot
+movement ai.onnx Reshape Flatten Squeeze Unsqueeze Transpose Concat Split Slice Pad Expand Tile
+movement ai.onnx DepthToSpace SpaceToDepth Trilu
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 normalization ai.onnx Hardmax LogSoftmax Softmax BatchNormalization InstanceNormalization
 normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalization
 normalization ai.onnx LayerNormalization RMSNormalization LRN
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
-packed_data ai.graphcore PackedDataBlock
 pooling ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool MaxUnpool
 popart_lstm ai.graphcore LSTM
 quantization ai.onnx QuantizeLinear QLinearConv QLinearMatMul DequantizeLinear ConvInteger
 quantization ai.onnx MatMulInteger
 randomness ai.graphcore ShapedDropout
-randomness ai.onnx Dropout RandomUniform RandomUniformLike RandomNormal RandomNormalLike Multinomial
+randomness ai.onnx Dropout RandomNormal RandomUniform RandomUniformLike RandomNormalLike Multinomial
 randomness ai.onnx Bernoulli
 recurrent ai.onnx RNN GRU LSTM
-reductions ai.onnx ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceSumSquare
-reductions ai.onnx ReduceL2 ReduceLogSum ReduceLogSumExp ArgMax ArgMin
+reductions ai.onnx ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+reductions ai.onnx ReduceProd ReduceSum ReduceSumSquare ArgMax ArgMin CumSum CumProd
 regions ai.onnx MaxRoiPool RoiAlign
-requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
-requirements.lookups ai.onnx GatherND ReverseSequence OneHot
-requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
-requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
-requirements.normalizations ai.onnx ArgMax ArgMin TopK ReduceL1 ReduceL2 ReduceLogSum
-requirements.normalizations ai.onnx ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
-requirements.normalizations ai.onnx ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
 requirements.recurrences ai.onnx RNN GRU LSTM
-requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
-requirements.sequences ai.onnx Trilu CumProd CumSum
 resizing ai.onnx Resize Upsample
 scan ai.onnx Scan
-scatter_reduce ai.graphcore ScatterReduce
+scattering ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
-selections ai.popgraph NonZero Compress NonMaxSuppression
+selections ai.onnx NonZero Compress NonMaxSuppression Unique
+selections ai.popgraph NonZero Compress NonMaxSuppression Unique
 signals ai.onnx DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow
 sorting ai.graphcore Sort ReduceMedian Bucketize
+sorting ai.onnx TopK
 splines ai.graphcore SplineBasis SplineWeighting
 strings ai.onnx StringConcat StringSplit StringNormalizer RegexFullMatch
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 term_counts ai.onnx TfIdfVectorizer
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
-unique ai.popgraph Unique
 """
 
 list_pages(__package__, TABLE)

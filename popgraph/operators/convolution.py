@@ -32,11 +32,11 @@ from popgraph.operators.complaints import (
     of_shape,
     positive,
 )
+from popgraph.operators.lookups import linear_taps, looked_up
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.pooling import Windows, one_per_axis, room_for_one
 from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
-from popgraph.operators.row_lookup import linear_taps, looked_up
 from popgraph.support import dtypes, shapes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError

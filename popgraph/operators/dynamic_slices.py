@@ -1,20 +1,22 @@
-"""Lowers PopART's Init, and its slices that begin where the data say."""
+"""PopART's slices that begin where the data say: DynamicSlice, SequenceSlice, PackedDataBlock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.operators.arithmetic import whole_numbers
-from popgraph.operators.indexing import never_negative, whole
+from popgraph.operators.inner_graphs import check_outputs, given_tensor
+from popgraph.operators.lookups import never_negative, whole
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
+from popgraph.operators.repetition import Repetition, Steering, Turn
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -22,7 +24,7 @@ from popgraph.support.shapes import Shape, prod
 
 @lowers("Init", domain=GRAPHCORE)
 def init(node: Node) -> Lowered:
-    """Zeros, also where PopART leaves memory as it is."""
+    """Zeros, where PopART leaves the memory unset."""
     number = node.integer("data_type")
     known = 0 <= number < len(dtypes.POPART_ORDER)
     element = dtypes.BY_POPART.get(dtypes.POPART_ORDER[number]) if known else None
@@ -32,9 +34,15 @@ def init(node: Node) -> Lowered:
     return gc.BroadcastOp(zero, shape=node.integers("shape"))
 
 
+without_gradient("Init", "it has no input", domain=GRAPHCORE)
+
+
+# Slices and updates at offsets of data
+
+
 @dataclass(frozen=True)
 class Part:
-    """A box in a tensor: its size along some axes, and where it begins along each of them."""
+    """A box in a tensor: its sizes and starts along some axes."""
 
     axes: Shape
     sizes: Shape
@@ -53,8 +61,8 @@ class Part:
         for axis, size in zip(axes, sizes, strict=True):
             if not 0 <= size <= node.shape[axis]:
                 raise TypeMismatchError(f"no {size} elements along axis {axis} of {node.shape}")
-        flat = SSAValue.get(reshaped(whole_numbers(node, 1), (len(axes),)))
-        starts = [_scalar(flat, place) for place in range(len(axes))]
+        flat = reshaped(whole_numbers(node, 1), (len(axes),))
+        starts = [reshaped(sliced(flat, {0: (at, 1, 1)}), ()) for at in range(len(axes))]
         return cls(axes, sizes, starts)
 
     def shape(self, whole_shape: Shape) -> Shape:
@@ -62,28 +70,50 @@ class Part:
         return tuple(sizes.get(axis, size) for axis, size in enumerate(whole_shape))
 
     def places(self, node: Node) -> list[SSAValue]:
-        """Along each axis; behind the end of it comes its beginning."""
-        return [
-            self._along(node, start, size, node.shape[axis])
-            for axis, size, start in zip(self.axes, self.sizes, self.starts, strict=True)
-        ]
-
-    @staticmethod
-    def _along(node: Node, start: SSAValue, count: int, size: int) -> SSAValue:
-        length = whole(node, max(1, size))
-        first = gc.RemOp(start, length)
-        counted = gc.IotaOp(shape=(count,), axis=0, dtype=I64)
-        return never_negative(gc.RemOp(gc.AddOp(first, counted), length))
+        """The places along each axis, which wrap around at its end."""
+        found = []
+        for axis, count, start in zip(self.axes, self.sizes, self.starts, strict=True):
+            length = whole(node, max(1, node.shape[axis]))
+            first = gc.RemOp(start, length)
+            counted = gc.IotaOp(shape=(count,), axis=0, dtype=I64)
+            found.append(never_negative(gc.RemOp(gc.AddOp(first, counted), length)))
+        return found
 
 
-def _scalar(values: SSAValue, place: int) -> SSAValue:
-    return SSAValue.get(reshaped(SSAValue.get(sliced(values, {0: (place, 1, 1)})), ()))
+@lowers("DynamicSlice", domain=GRAPHCORE)
+def dynamic_slice(node: Node) -> Lowered:
+    """The third input, if any, has the shape of the result: it may leave axes out."""
+    part = Part.of(node)
+    result = node[0]
+    for axis, along in zip(part.axes, part.places(node), strict=True):
+        result = gc.GatherOp(result, along, axis=axis).result
+    wanted = node.optional(2)
+    return result if wanted is None else _fitting(result, shape_of(wanted))
 
 
-def _taken(data: Operand, axes: Sequence[int], places: Sequence[SSAValue]) -> Operand:
-    for axis, along in zip(axes, places, strict=True):
-        data = gc.GatherOp(data, along, axis=axis)
-    return data
+def _fitting(value: SSAValue, shape: Shape) -> SSAValue:
+    if prod(shape) != prod(shape_of(value)):
+        raise TypeMismatchError(
+            f"a slice of shape {shapes.text(shape)}, where the part has the shape "
+            f"{shapes.text(shape_of(value))}"
+        )
+    return reshaped(value, shape)
+
+
+@lowers("DynamicUpdate", "DynamicAdd", "DynamicZero", domain=GRAPHCORE)
+def dynamic_update(node: Node) -> Lowered:
+    """The first input with a part replaced by the third input or zeros, or the third added."""
+    part, name = Part.of(node), node.op.op_type
+    shape = part.shape(node.shape)
+    update: Operand
+    if name == "DynamicZero":
+        update = gc.BroadcastOp(node.scalar(0), shape=shape)
+    else:
+        update = _fitting(node[2], shape)
+    if not part.axes:
+        return gc.AddOp(node[0], update) if name == "DynamicAdd" else update
+    reduction = "add" if name == "DynamicAdd" else "none"
+    return _put(node[0], update, part.axes, part.places(node), reduction)
 
 
 def _put(
@@ -93,7 +123,7 @@ def _put(
     places: Sequence[SSAValue],
     reduction: str,
 ) -> Operand:
-    """The data with a box in it replaced, or added to: axis by axis, what is around it stays."""
+    """Scatters a box into data, axis by axis: all axes but the last keep what is around it."""
     if len(axes) == 1:
         return gc.ScatterOp(data, update, places[0], axis=axes[0], reduction=reduction)
     slab = gc.GatherOp(data, places[0], axis=axes[0])
@@ -101,76 +131,32 @@ def _put(
     return gc.ScatterOp(data, inner, places[0], axis=axes[0], reduction="none")
 
 
-@lowers("DynamicSlice", domain=GRAPHCORE)
-def dynamic_slice(node: Node) -> Lowered:
-    """The third input, if any, says the shape: it may leave axes out."""
-    part = Part.of(node)
-    result = SSAValue.get(_taken(node[0], part.axes, part.places(node)))
-    wanted = node.optional(2)
-    return result if wanted is None else _fitting(result, shape_of(wanted))
-
-
-def _fitting(value: SSAValue, shape: Shape) -> Operand:
-    if prod(shape) != prod(shape_of(value)):
-        raise TypeMismatchError(
-            f"a slice of shape {shapes.text(shape)}, where the part has the shape "
-            f"{shapes.text(shape_of(value))}"
-        )
-    return reshaped(value, shape)
-
-
-def _updating(
-    reduction: str, update_of: Callable[[Node, Shape], Operand]
-) -> Callable[[Node], Lowered]:
-    """A lowering: the first input, of which a part is another."""
-
-    def lower(node: Node) -> Lowered:
-        part = Part.of(node)
-        update = update_of(node, part.shape(node.shape))
-        if not part.axes:
-            return gc.AddOp(node[0], update) if reduction == "add" else update
-        return _put(node[0], update, part.axes, part.places(node), reduction)
-
-    return lower
-
-
-def _third(node: Node, shape: Shape) -> Operand:
-    return _fitting(node[2], shape)
-
-
-def _zeros(node: Node, shape: Shape) -> Operand:
-    return gc.BroadcastOp(node.scalar(0), shape=shape)
-
-
-lowers("DynamicUpdate", domain=GRAPHCORE)(_updating("none", _third))
-lowers("DynamicAdd", domain=GRAPHCORE)(_updating("add", _third))
-lowers("DynamicZero", domain=GRAPHCORE)(_updating("none", _zeros))
+# Sequences of rows
 
 
 @lowers("SequenceSlice", domain=GRAPHCORE)
 def sequence_slice(node: Node) -> Lowered:
     """
-    Rows of the source in place of some of the destination, of which the last ones count.
+    Copies sequences of rows from the source into the destination; of overlapping ones the last.
 
-    Inputs are source, destination, numbers of rows, and where they begin in each of them.
+    Inputs are source, destination, the lengths of the sequences, and their starts in each of them.
     """
     whole_shape, count = shape_of(node[1]), prod(shape_of(node[2]))
     alike = whole_shape[1:] == node.shape[1:] and min(len(whole_shape), node.rank) > 0
     if not alike or any(prod(shape_of(node[at])) != count for at in (3, 4)):
         raise TypeMismatchError("SequenceSlice takes rows alike, and numbers for each sequence")
     rest_of = node.scalar(0) if node.integer("zeroUnused") else node[1]
-    return rows_put(
-        node, node[0], rest_of, whole_shape[0], [whole_numbers(node, at) for at in (2, 3, 4)]
-    )
+    sequences = [whole_numbers(node, at) for at in (2, 3, 4)]
+    return _rows_put(node, node[0], rest_of, whole_shape[0], sequences)
 
 
-def rows_put(
+def _rows_put(
     node: Node, source: SSAValue, rest_of: Operand, rows: int, sequences: Sequence[SSAValue]
 ) -> Operand:
     """
-    So many rows: those of the source that sequences bring, and between them those of the rest.
+    So many rows: those of the source that sequences bring, and between them those of `rest_of`.
 
-    Of sequences it is said how many rows they have, and where they begin in source and result.
+    Sequences are their lengths, their starts in the source and their starts in the result.
     """
     count, rest = prod(shape_of(sequences[0])), shape_of(source)[1:]
     lengths, sources, places = (gc.ReshapeOp(one, shape=(count, 1)) for one in sequences)
@@ -180,12 +166,78 @@ def rows_put(
     numbers = gc.IotaOp(shape=(count, rows), axis=0, dtype=I64)
     chosen = gc.ReduceMaxOp(gc.WhereOp(inside, numbers, whole(node, -1)), axes=(0,), keepdims=False)
     used = gc.CompareOp(chosen, whole(node, 0), predicate="ge")
-    offsets = reshaped(gc.SubOp(sources, places).result, (count,))
+    offsets = reshaped(gc.SubOp(sources, places), (count,))
     moved = gc.GatherOp(offsets, never_negative(gc.MaxOp(chosen, whole(node, 0))), axis=0)
     from_row = gc.AddOp(gc.IotaOp(shape=(rows,), axis=0, dtype=I64), moved)
     safe = gc.WhereOp(used, from_row, whole(node, 0))
     taken = gc.GatherOp(source, never_negative(safe), axis=0)
-    return gc.WhereOp(reshaped(used.result, (rows, *(1 for _ in rest))), taken, rest_of)
+    return gc.WhereOp(reshaped(used, (rows, *[1] * len(rest))), taken, rest_of)
 
 
-without_gradient("Init", "it has no input", domain=GRAPHCORE)
+@lowers("PackedDataBlock", domain=GRAPHCORE)
+def packed_data_block(node: Node) -> Lowered:
+    """
+    Runs the graph on one batch of sequences after the other, each padded to the longest length.
+
+    Inputs are, three by three, packed data, the starts of the sequences in it and their lengths;
+    then the starts and the lengths of the results. Rows that no result reaches are 0.
+    """
+    graph, batch = node.graph("callback"), node.integer("callbackBatchSize")
+    longest = node.integers("maxSequenceLengths")
+    check_outputs(node, graph, len(graph.yielded))
+    _check(node, len(graph.block.args), longest, batch)
+    turns = prod(shape_of(node[1])) // batch
+    padded = (_padded(node, 3 * at, most, turns * batch) for at, most in enumerate(longest))
+    rows = [reshaped(one, (turns, batch, *shape_of(one)[1:])) for one in padded]
+
+    def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        made = node.lowering.place(graph, rows)
+        return Turn(None, [], [given_tensor(node, graph, made, 0)])
+
+    name = node.op.output_names[0]
+    _, (made,) = Repetition(node, body, [], rows, [], [name]).results(Steering(turns))
+    return _packed(node, made, turns * batch)
+
+
+def _check(node: Node, arguments: int, longest: Sequence[int], batch: int) -> None:
+    counts = {prod(shape_of(node[at])) for at in range(len(node)) if at % 3 or at >= len(node) - 2}
+    if len(node) != 3 * len(longest) + 2 or arguments != len(longest) or len(counts) != 1:
+        raise TypeMismatchError(
+            f"PackedDataBlock with {len(node)} inputs, {len(longest)} longest lengths and a graph "
+            f"of {arguments} inputs",
+            hint="to each input of the graph belong data, offsets and lengths; then come the "
+            "offsets and lengths of the results, one for each sequence",
+        )
+    if batch < 1 or counts.pop() < batch:
+        raise TypeMismatchError(
+            f"callbackBatchSize is {batch}, which is not among the numbers of sequences",
+            hint="it is at least 1, and there are as many sequences or more",
+        )
+
+
+def _padded(node: Node, at: int, most: int, count: int) -> SSAValue:
+    """The first `count` sequences of an input, with zeros after the end of each."""
+    data = node[at]
+    begins, lengths = (_column(node, index, count) for index in (at + 1, at + 2))
+    own = gc.IotaOp(shape=(count, most), axis=1, dtype=I64)
+    inside = gc.CompareOp(own, lengths, predicate="lt")
+    safe = gc.WhereOp(inside, gc.AddOp(own, begins), whole(node, 0))
+    taken = gc.GatherOp(data, never_negative(safe), axis=0)
+    condition = reshaped(inside, (count, most, *[1] * len(shape_of(data)[1:])))
+    return gc.WhereOp(condition, taken, node.scalar(0, dtype_of(data))).result
+
+
+def _column(node: Node, index: int, count: int) -> SSAValue:
+    """The first numbers of an input, one to a row."""
+    numbers = reshaped(whole_numbers(node, index), (prod(shape_of(node[index])),))
+    return reshaped(sliced(numbers, {0: (0, count, 1)}), (count, 1))
+
+
+def _packed(node: Node, made: SSAValue, count: int) -> Operand:
+    """The results of all sequences, each in its length, in the rows of one tensor."""
+    most, *rest = shape_of(made)[2:]
+    places, lengths = (_column(node, len(node) - at, count) for at in (2, 1))
+    lengths = gc.MinOp(lengths, whole(node, most)).result
+    begins = gc.MulOp(gc.IotaOp(shape=(count, 1), axis=0, dtype=I64), whole(node, most)).result
+    source, zero = reshaped(made, (count * most, *rest)), node.scalar(0, dtype_of(made))
+    return _rows_put(node, source, zero, node.integer("resultSize"), [lengths, begins, places])

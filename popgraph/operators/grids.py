@@ -24,10 +24,10 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import at_least, differ, of_shape, shown
+from popgraph.operators.lookups import Tap, looked_up
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, chooses, lowers, mends, requires
-from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 

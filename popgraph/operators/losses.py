@@ -25,7 +25,7 @@ from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing, whole_numbers
 from popgraph.operators.bodies import close
 from popgraph.operators.complaints import at_least, of_shape
-from popgraph.operators.indexing import taken_along, whole, within
+from popgraph.operators.lookups import taken_along, whole, within
 from popgraph.operators.movement import I64
 from popgraph.operators.node import Node
 from popgraph.operators.record import (

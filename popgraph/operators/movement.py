@@ -1,8 +1,13 @@
-"""Lowers ONNX's data movement operators to graphcore."""
+"""
+Operators that only move elements: Reshape, Transpose, Concat, Split, Slice, Pad and the like.
+
+Shapes, axes and bounds must be known when a model is compiled, except that a Slice of known size
+may begin at a position that depends on the iteration of a loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -12,10 +17,25 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.graphcore.runs import in_pieces
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
+from popgraph.operators.complaints import (
+    all_different,
+    at_least,
+    axes_of,
+    differ,
+    in_range,
+    listed,
+    of_rank,
+    one_element,
+    shown,
+    wrong_sizes,
+)
 from popgraph.operators.linear_forms import LinearForm, computed, linear_form
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers
+from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -27,14 +47,61 @@ MOST_PIECES = 4
 """Where padding leaves more pieces along an axis, each place is looked up."""
 
 
-def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:
-    return value if shape_of(value) == tuple(shape) else gc.ReshapeOp(value, shape=shape)
+def reshaped(value: Operand, shape: Sequence[int]) -> SSAValue:
+    if shape_of(value) == tuple(shape):
+        return SSAValue.get(value)
+    return gc.ReshapeOp(value, shape=shape).result
+
+
+def sliced(value: Operand, ranges: Mapping[int, tuple[int, int, int]]) -> SSAValue:
+    """A slice of a tensor: per axis the start, the number of elements and the step."""
+    whole = [ranges.get(axis, (0, size, 1)) for axis, size in enumerate(shape_of(value))]
+    if not whole:
+        return SSAValue.get(value)
+    starts, sizes, steps = zip(*whole, strict=True)
+    return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps).result
+
+
+def _range_of(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
+    """The start, the number of elements and the step of a slice of Python."""
+    places = range(*slice(start, end, step).indices(size))
+    return places.start if places else 0, len(places), places.step
+
+
+@requires("Reshape")
+def require_reshape(node: NodeView) -> Complaints:
+    wanted = node.given_integers("shape", 1)
+    if node.has(1):
+        yield from of_rank(node, 1, 1)
+    if wanted is None:
+        return
+    if wanted.count(-1) > 1:
+        yield TypeConflict(f"`shape` {wanted} has multiple -1", "one size follows from the others")
+    if min(wanted, default=0) < -1:
+        yield TypeConflict(f"`shape` is {wanted}", "sizes are 0 or more, and one of them may be -1")
+    if node.integer("allowzero") and -1 in wanted and 0 in wanted:
+        yield TypeConflict(f"what -1 is in {wanted} cannot be known", "leave `allowzero` out")
+    rank, before = node.rank_of(0), node.static_shape_of(0)
+    zeros = [] if node.integer("allowzero") else [at for at, n in enumerate(wanted) if n == 0]
+    if rank is not None and any(at >= rank for at in zeros):
+        yield TypeConflict(f"`shape` is {wanted} for {rank} axes", "0 keeps an axis that is there")
+        return
+    if before is None:
+        return
+    sizes = [before[at] if at in zeros else n for at, n in enumerate(wanted)]
+    rest = prod(n for n in sizes if n != -1)
+    fits = prod(before) % rest == 0 if -1 in sizes and rest else prod(before) == prod(sizes)
+    if not fits:
+        yield TypeConflict(
+            f"{prod(before)} elements do not become {shown(sizes) if -1 in sizes else rest}",
+            "`-1` stands for the size that the others leave, `0` for the one that was there",
+        )
 
 
 @lowers("Reshape", structural=[1])
 @lowers("Reshape", domain=GRAPHCORE, structural=[1])
 def reshape(node: Node) -> Lowered:
-    wanted = list(node.numbers_or_ints("shape", 1) or ())
+    wanted = list(node.numbers_or_ints("shape", 1))
     if not node.integer("allowzero"):
         for axis, size in enumerate(wanted):
             if size == 0 and axis < node.rank:
@@ -54,11 +121,61 @@ def _with_rest(wanted: list[int], total: int, shape: Shape) -> Shape:
     return tuple(wanted)
 
 
+@requires("Flatten")
+def require_flatten(node: NodeView) -> Complaints:
+    yield from in_range("axis", [node.integer("axis", 1)], node.rank_of(0), end=True)
+
+
 @lowers("Flatten")
 def flatten(node: Node) -> Lowered:
     axis = node.integer("axis", 1)
     axis = axis + node.rank if axis < 0 else axis
     return reshaped(node[0], (prod(node.shape[:axis]), prod(node.shape[axis:])))
+
+
+@requires("Squeeze")
+def require_squeeze(node: NodeView) -> Complaints:
+    yield from axes_of(node, "axes", 1, node.rank_of(0))
+    axes, shape = node.given_integers("axes", 1) or (), node.shape_of(0)
+    for axis in axes:
+        if shape and differ(shape[axis], 1):
+            yield TypeConflict(
+                f"axis {axis} has {shape[axis]} elements", "only axes of one go away"
+            )
+
+
+@lowers("Squeeze", structural=[1])
+def squeeze(node: Node) -> Lowered:
+    ones = tuple(axis for axis, size in enumerate(node.shape) if size == 1)
+    axes = node.axes(node.numbers_or_ints("axes", 1, ones))
+    if any(node.shape[axis] != 1 for axis in axes):
+        raise TypeMismatchError(f"axes {list(axes)} of {shapes.text(node.shape)} are not all 1")
+    return reshaped(node[0], [size for axis, size in enumerate(node.shape) if axis not in axes])
+
+
+@requires("Unsqueeze")
+def require_unsqueeze(node: NodeView) -> Complaints:
+    rank, axes = node.rank_of(0), node.given_integers("axes", 1)
+    yield from listed(node, 1)
+    if rank is not None and axes is not None:
+        yield from in_range("axis", axes, rank + len(axes))
+        yield from all_different("`axes`", axes, rank + len(axes))
+
+
+@lowers("Unsqueeze", structural=[1])
+def unsqueeze(node: Node) -> Lowered:
+    given = node.numbers_or_ints("axes", 1)
+    rank = node.rank + len(given)
+    axes = node.axes(given, rank)
+    rest = iter(node.shape)
+    return reshaped(node[0], [1 if axis in axes else next(rest) for axis in range(rank)])
+
+
+@requires("Transpose")
+def require_transpose(node: NodeView) -> Complaints:
+    perm, rank = node.given_integers("perm"), node.rank_of(0)
+    if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
+        yield TypeConflict(f"`perm` is {perm} for {rank} axes", "it names every axis once")
 
 
 @lowers("Transpose")
@@ -67,20 +184,42 @@ def transpose(node: Node) -> Lowered:
     return gc.TransposeOp(node[0], perm=node.axes(node.integers("perm", backwards)))
 
 
+@requires("Concat")
+def require_concat(node: NodeView) -> Complaints:
+    yield from in_range("axis", [node.integer("axis", 1)], node.rank_of(0))
+
+
 @lowers("Concat")
 def concat(node: Node) -> Lowered:
     return gc.ConcatOp(node.inputs, axis=node.axis(node.integer("axis", 1)))
+
+
+@requires("Split")
+def require_split(node: NodeView) -> Complaints:
+    axis, shape = node.integer("axis"), node.shape_of(0)
+    yield from in_range("axis", [axis], node.rank_of(0))
+    yield from listed(node, 1)
+    size = shape[axis] if shape else None
+    parts, outputs = node.given_integers("split", 1), len(node.op.output_names)
+    count = node.integer("num_outputs", outputs)
+    if count != outputs:
+        yield TypeConflict(f"`num_outputs` is {count}, and there are {outputs}", "name them all")
+    if parts is None and node.version < 18 and isinstance(size, int) and size % outputs:
+        yield TypeConflict(f"{size} do not fall into {outputs} equal parts", "give `split`")
+    if parts is None or (not parts and not node.has(1)):
+        return
+    if len(parts) != outputs:
+        yield TypeConflict(f"{len(parts)} parts for {outputs} outputs", "one for each")
+    if min(parts) < 0 or (isinstance(size, int) and sum(parts) != size):
+        yield TypeConflict(f"the parts {parts} do not add up to {size}", "none is less than 0")
 
 
 @lowers("Split", structural=[1])
 def split(node: Node) -> Lowered:
     axis = node.axis(node.integer("axis"))
     sizes = node.numbers_or_ints("split", 1) or _even_parts(node, node.shape[axis])
-    starts = [0, *accumulate(sizes)]
-    return [
-        sliced(node[0], {axis: (start, size, 1)})
-        for start, size in zip(starts, sizes, strict=False)
-    ]
+    starts = zip([0, *accumulate(sizes)], sizes, strict=False)
+    return [sliced(node[0], {axis: (start, size, 1)}) for start, size in starts]
 
 
 def _even_parts(node: Node, size: int) -> tuple[int, ...]:
@@ -90,13 +229,20 @@ def _even_parts(node: Node, size: int) -> tuple[int, ...]:
     return tuple(max(0, min(part, size - part * index)) for index in range(count))
 
 
-def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
-    """Part of a tensor: per axis the start, the number of elements and the step."""
-    whole = [ranges.get(axis, (0, size, 1)) for axis, size in enumerate(shape_of(value))]
-    if not whole:
-        return value
-    starts, sizes, steps = zip(*whole, strict=True)
-    return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps)
+@requires("Slice")
+def require_slice(node: NodeView) -> Complaints:
+    names = ("starts", "ends", "axes", "steps")
+    lists = [node.given_integers(name, index) for index, name in enumerate(names, 1)]
+    yield from listed(node, 1, 2, 4)
+    lengths = {len(one) for one in lists if one is not None and one != []}
+    if len(lengths) > 1:
+        yield TypeConflict(f"lists of {sorted(lengths)} numbers", "one number for each axis")
+    yield from axes_of(node, "axes", 3, node.rank_of(0))
+    rank, starts = node.rank_of(0), lists[0] or []
+    if lists[2] is None and rank is not None and len(starts) > rank:
+        yield TypeConflict(f"{len(starts)} starts for {rank} axes", "one number for each axis")
+    if 0 in (lists[3] or []):
+        yield TypeConflict("a step is 0", "steps go forwards or backwards")
 
 
 @lowers("Slice", structural=[1, 2, 3, 4])
@@ -105,8 +251,7 @@ def slice_(node: Node) -> Lowered:
     moving = _moving_slice(node)
     if moving is not None:
         return moving
-    starts = node.numbers_or_ints("starts", 1) or ()
-    ends = node.numbers_or_ints("ends", 2) or ()
+    starts, ends = node.numbers_or_ints("starts", 1), node.numbers_or_ints("ends", 2)
     axes = node.axes(node.numbers_or_ints("axes", 3) or tuple(range(len(starts))))
     steps = node.numbers_or_ints("steps", 4) or (1,) * len(starts)
     if {len(starts)} != {len(axes), len(ends), len(steps)} or 0 in steps:
@@ -115,18 +260,15 @@ def slice_(node: Node) -> Lowered:
             "do not belong together",
             hint="each has one number for every axis; no step is 0",
         )
-    ranges = {}
-    for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
-        places = range(*slice(*bounds).indices(node.shape[axis]))
-        ranges[axis] = (places.start if places else 0, len(places), places.step)
-    return sliced(node[0], ranges) if node.rank else node[0]
+    each = zip(axes, starts, ends, steps, strict=True)
+    return sliced(node[0], {axis: _range_of(node.shape[axis], *bounds) for axis, *bounds in each})
 
 
-def _moving_slice(node: Node) -> Operand | None:
+def _moving_slice(node: Node) -> SSAValue | None:
     """
-    A Slice of known size that begins where the number of the turn says: a lookup.
+    A Slice of known size that begins where the iteration of a loop says: a lookup.
 
-    None unless no turn's part leaves the tensor: where it does, its size would be another one.
+    None unless it is inside the tensor in all iterations: elsewhere its size would change.
     """
     if node.has("starts") or all(node.lowering.array(node[index]) is not None for index in (1, 2)):
         return None
@@ -135,24 +277,23 @@ def _moving_slice(node: Node) -> Operand | None:
     steps = node.numbers_or_ints("steps", 4) or (1,) * count
     if {count} != {len(axes), len(steps), prod(shape_of(node[2]))}:
         return None
-    result: SSAValue = node[0]
+    result = node[0]
     for place, (axis, step) in enumerate(zip(axes, steps, strict=True)):
         start, end = (linear_form(node[index], place, node.lowering) for index in (1, 2))
         part = _part(node, result, axis, start, end, step)
         if part is None:
             return None
-        result = SSAValue.get(part)
+        result = part
     return result
 
 
 def _part(
     node: Node, value: SSAValue, axis: int, start: LinearForm, end: LinearForm, step: int
-) -> Operand | None:
-    """From `start` to before `end` along an axis, where that is inside in all turns."""
+) -> SSAValue | None:
+    """The slice from `start` to `end` along an axis, if it is inside in all iterations."""
     size, first, last = shape_of(value)[axis], start.known(), end.known()
     if first is not None and last is not None and step:
-        places = range(*slice(first, last, step).indices(size))
-        return sliced(value, {axis: (places.start if places else 0, len(places), places.step)})
+        return sliced(value, {axis: _range_of(size, first, last, step)})
     length, bounds = end.plus(start, -1).known(), start.bounds(node.lowering.trips)
     if length is None or bounds is None or length < 1 or step < 1:
         return None
@@ -160,7 +301,7 @@ def _part(
         return None
     counted = gc.IotaOp(shape=(-(-length // step),), axis=0, dtype=I64)
     offsets = gc.MulOp(counted, node.literal(np.array(step)))
-    return gc.GatherOp(value, gc.AddOp(offsets, computed(start, node.lowering)), axis=axis)
+    return gc.GatherOp(value, gc.AddOp(offsets, computed(start, node.lowering)), axis=axis).result
 
 
 @lowers("Subsample", domain=GRAPHCORE)
@@ -170,13 +311,8 @@ def subsample(node: Node) -> Lowered:
         raise TypeMismatchError(
             f"strides {list(strides)} for {node.rank} axes", hint="one for each, all 1 or more"
         )
-    return sliced(
-        node[0],
-        {
-            axis: (0, -(-size // step), step)
-            for axis, (size, step) in enumerate(zip(node.shape, strides, strict=True))
-        },
-    )
+    each = enumerate(zip(node.shape, strides, strict=True))
+    return sliced(node[0], {axis: (0, -(-size // step), step) for axis, (size, step) in each})
 
 
 @lowers("Reverse", domain=GRAPHCORE)
@@ -185,13 +321,45 @@ def reverse(node: Node) -> Lowered:
     return sliced(node[0], {axis: (node.shape[axis] - 1, node.shape[axis], -1) for axis in axes})
 
 
+@requires("Pad")
+def require_pad(node: NodeView) -> Complaints:
+    yield from one_element(node, 2)
+    yield from listed(node, 1)
+    yield from axes_of(node, "axes", 3, node.rank_of(0))
+    name = "paddings" if node.version == 1 else "pads"
+    pads, shape = node.given_integers(name, 1), node.shape_of(0)
+    axes = node.integers_of(3) if node.has(3) else list(range(len(shape or ())))
+    if pads is None or shape is None or axes is None:
+        return
+    if len(pads) != 2 * len(axes):
+        yield TypeConflict(f"`{name}` has {len(pads)} numbers for {len(axes)} axes", "two for each")
+        return
+    for place, axis in enumerate(axes):
+        yield from _padded(node, shape[axis], pads[place], pads[place + len(axes)])
+
+
+def _padded(node: NodeView, size: object, low: int, high: int) -> Complaints:
+    if not isinstance(size, int):
+        return
+    mode = node.text("mode", "constant")
+    yield from wrong_sizes([size + low + high])
+    left = size + min(low, 0) + min(high, 0)
+    most = max(low, high)
+    if left < 0:
+        yield TypeConflict(f"{size} elements cannot lose {low} and {high}", "pad by less")
+    elif mode != "constant" and most > 0 and left == 0:
+        yield TypeConflict(f"an empty axis has no element to {mode}", "mode `constant` needs none")
+    elif mode == "reflect" and most >= left and left > 1:
+        yield TypeConflict(f"{left} elements are reflected {most} times", "once for each but one")
+
+
+chooses("Pad", mode=("constant", "reflect", "edge", "wrap"))
+
+
 @lowers("Pad", structural=[1, 3])
 def pad(node: Node) -> Lowered:
-    given = node.integers("paddings") if node.has("paddings") else node.numbers_or_ints("pads", 1)
-    assert given is not None, "every version of Pad has its pads somewhere"
-    axes: tuple[int, ...] = tuple(range(node.rank))
-    if node.optional(3) is not None:
-        axes = node.axes(node.numbers(3, "axes"))
+    given = node.numbers_or_ints("paddings" if node.version == 1 else "pads", 1)
+    axes = node.axes(node.numbers_or_ints("axes", 3, tuple(range(node.rank))))
     low, high = [0] * node.rank, [0] * node.rank
     for place, axis in enumerate(axes):
         low[axis], high[axis] = given[place], given[place + len(axes)]
@@ -207,16 +375,17 @@ def pad(node: Node) -> Lowered:
 
 def _cut(value: SSAValue, low: list[int], high: list[int]) -> SSAValue:
     """Negative padding takes away."""
+    each = enumerate(zip(shape_of(value), low, high, strict=True))
     ranges = {
         axis: (max(0, -before), size + min(0, before) + min(0, after), 1)
-        for axis, (size, before, after) in enumerate(zip(shape_of(value), low, high, strict=True))
+        for axis, (size, before, after) in each
         if before < 0 or after < 0
     }
-    return SSAValue.get(sliced(value, ranges)) if ranges else value
+    return sliced(value, ranges) if ranges else value
 
 
 def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Operand:
-    """What is padded with a number; one that is a variable moves, and has a gradient."""
+    """Pads with a number; one that is a variable has a gradient."""
     number = 0.0
     given = node.optional(2)
     known = None if given is None else constant_array(given, node.lowering.weights)
@@ -238,7 +407,7 @@ def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Ope
 def _continued(
     node: Node, value: SSAValue, axis: int, pads: tuple[int, int], mode: str
 ) -> SSAValue:
-    """The other modes repeat elements: along each axis, pieces, or places that are looked up."""
+    """The other modes repeat elements: along each axis, a few pieces, or a lookup."""
     if pads == (0, 0):
         return value
     places = np.pad(np.arange(shape_of(value)[axis]), pads, mode=mode)  # type: ignore[call-overload]
@@ -246,28 +415,30 @@ def _continued(
     return SSAValue.get(found or gc.GatherOp(value, node.literal(places), axis=axis))
 
 
-@lowers("Squeeze", structural=[1])
-def squeeze(node: Node) -> Lowered:
-    ones = tuple(axis for axis, size in enumerate(node.shape) if size == 1)
-    axes = node.axes(node.numbers_or_ints("axes", 1, ones) or ())
-    if any(node.shape[axis] != 1 for axis in axes):
-        raise TypeMismatchError(f"axes {list(axes)} of {shapes.text(node.shape)} are not all 1")
-    return reshaped(node[0], [size for axis, size in enumerate(node.shape) if axis not in axes])
-
-
-@lowers("Unsqueeze", structural=[1])
-def unsqueeze(node: Node) -> Lowered:
-    given = node.numbers_or_ints("axes", 1) or ()
-    rank = node.rank + len(given)
-    axes = node.axes(given, rank)
-    rest = iter(node.shape)
-    return reshaped(node[0], [1 if axis in axes else next(rest) for axis in range(rank)])
+@requires("Expand")
+def require_expand(node: NodeView) -> Complaints:
+    yield from of_rank(node, 1, 1)
+    yield from wrong_sizes(node.integers_of(1) or [])
 
 
 @lowers("Expand", structural=[1])
 def expand(node: Node) -> Lowered:
     shape = shapes.broadcast(node.shape, node.numbers(1, "the shape"))
     return node[0] if shape == node.shape else gc.BroadcastOp(node[0], shape=shape)
+
+
+@requires("Tile")
+def require_tile(node: NodeView) -> Complaints:
+    repeats, rank = node.integers_of(1), node.rank_of(0)
+    if node.version == 1:
+        yield from one_element(node, 1)
+        yield from one_element(node, 2)
+        yield from in_range("axis", node.integers_of(2) or [], rank)
+        rank = 1
+    if repeats is None or rank is None:
+        return
+    if len(repeats) != rank or min(repeats, default=0) < 0:
+        yield TypeConflict(f"`repeats` is {repeats} for {rank} axes", "one number for each")
 
 
 @lowers("Tile", structural=[1, 2])
@@ -285,13 +456,25 @@ def tile(node: Node) -> Lowered:
     return gc.ReshapeOp(wide, shape=joined)
 
 
-@lowers("Gather")
-def gather(node: Node) -> Lowered:
-    return gc.GatherOp(node[0], node[1], axis=node.axis(node.integer("axis")))
+@requires("DepthToSpace", "SpaceToDepth")
+def require_blocks(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 4)
+    block, shape = node.integer("blocksize"), node.shape_of(0)
+    if not 1 <= block < 2**31:
+        yield TypeConflict(f"`blocksize` is {block}", "it is 1 or more")
+        return
+    to_space = node.op.op_type == "DepthToSpace"
+    for axis, by in [(1, block**2)] if to_space else [(2, block), (3, block)]:
+        size = shape[axis] if shape is not None else None
+        if isinstance(size, int) and size % by:
+            yield TypeConflict(f"{size} do not fall into blocks of {by}", "another `blocksize`")
+
+
+chooses("DepthToSpace", "SpaceToDepth", mode=("DCR", "CRD"))
 
 
 def _block(node: Node) -> int:
-    """The size of the blocks of images; there are images to have blocks."""
+    """The size of the blocks of images."""
     block = node.integer("blocksize")
     if node.rank != 4 or block < 1:
         raise TypeMismatchError(
@@ -328,16 +511,21 @@ def space_to_depth(node: Node) -> Lowered:
     return gc.ReshapeOp(moved, shape=(count, depth * block**2, height // block, width // block))
 
 
+@requires("Trilu")
+def require_trilu(node: NodeView) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from one_element(node, 1)
+
+
 @lowers("Trilu")
 def trilu(node: Node) -> Lowered:
     upper = bool(node.integer("upper", 1))
     given = node.optional(1)
     known = np.zeros(1, np.int64) if given is None else node.lowering.array(given)
-    if given is not None and known is None:
-        return gc.WhereOp(_beyond(node, given, upper), node[0], node.scalar(0))
-    assert known is not None
     rows, columns = node.shape[-2:]
-    # Beyond all rows and columns, the diagonal is where it is at their end.
+    if known is None:
+        return gc.WhereOp(_beyond(node, node[1], upper), node[0], node.scalar(0))
+    # Beyond all rows and columns, every diagonal keeps the same elements.
     diagonal = min(max(int(known.reshape(-1)[0]), -rows - 1), columns + 1)
     below = np.tri(rows, columns, diagonal - 1 if upper else diagonal).astype(bool)
     kept = node.literal(~below if upper else below)
@@ -345,29 +533,8 @@ def trilu(node: Node) -> Lowered:
 
 
 def _beyond(node: Node, diagonal: SSAValue, upper: bool) -> Operand:
-    """Which elements of a matrix are on a diagonal that is known at run time only, or beyond it."""
+    """A mask of the elements on or beyond a diagonal that is known at run time only."""
     shape = node.shape[-2:]
     row, column = (gc.IotaOp(shape=shape, axis=axis, dtype=I64) for axis in (0, 1))
     number = gc.CastOp(reshaped(diagonal, ()), to=I64)
     return gc.CompareOp(gc.SubOp(column, row), number, predicate="ge" if upper else "le")
-
-
-@lowers("OneHot", structural=[1])
-def one_hot(node: Node) -> Lowered:
-    depth = node.numbers(1, "the depth")[0]
-    axis = node.axis(node.integer("axis", -1), node.rank + 1)
-    shape = [*node.shape[:axis], 1, *node.shape[axis:]]
-    wide = [*node.shape[:axis], depth, *node.shape[axis:]]
-    number: Operand = gc.ReshapeOp(gc.CastOp(node[0], to=I64), shape=shape)
-    negative = gc.CompareOp(number, node.literal(np.array(0, np.int64)), predicate="lt")
-    counted = gc.AddOp(number, node.literal(np.array(depth, np.int64)))
-    number = gc.WhereOp(negative, counted, number)
-    places = gc.IotaOp(shape=wide, axis=axis, dtype=I64)
-    off, on = (gc.ReshapeOp(sliced(node[2], {0: (place, 1, 1)}), shape=()) for place in (0, 1))
-    return gc.WhereOp(gc.CompareOp(number, places, predicate="eq"), on, off)
-
-
-chooses("DepthToSpace", "SpaceToDepth", mode=("DCR", "CRD"))
-
-
-chooses("Pad", mode=("constant", "reflect", "edge", "wrap"))

@@ -23,7 +23,7 @@ from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import MOST, PADDING, at_least, differ, listed, of_shape, shown
-from popgraph.operators.indexing import from_start
+from popgraph.operators.lookups import from_start
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, requires

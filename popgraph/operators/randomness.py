@@ -1,4 +1,8 @@
-"""Random operators: what each draws from, and what becomes of the even numbers that it gets."""
+"""
+Operators that draw: Dropout, RandomUniform, RandomNormal, Multinomial, Bernoulli.
+
+Each draws uniform numbers from the seed of the run or of its own, from a stream of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,17 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.complaints import of_rank, one_element, positive
+from popgraph.operators.complaints import of_rank, one_element, positive, wrong_sizes
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import DRAWN, GRAPHCORE, Lowered, lowers, requires, without_gradient
+from popgraph.operators.record import (
+    DRAWN,
+    GRAPHCORE,
+    Lowered,
+    lowers,
+    requires,
+    without_gradient,
+)
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -30,7 +41,7 @@ from popgraph.support.shapes import Shape, broadcast
 
 @dataclass(frozen=True)
 class Source:
-    """What one node draws from: a seed with its step, and the streams that are its own."""
+    """The random state of a node: a seed with its step, and the streams that are left."""
 
     state: Operand
     streams: Iterator[int]
@@ -55,9 +66,18 @@ class Source:
         return gc.DropoutOp(x, self.state, ratio=ratio, stream=next(self.streams))
 
 
+@requires("Dropout")
+def require_dropout(node: NodeView) -> Complaints:
+    yield from one_element(node, 1)
+    yield from one_element(node, 2)
+    ratio = node.elements_of(1)
+    if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
+        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
+
+
 @lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
-    """Steps of training drop, unless an attribute or an input says that this node does not."""
+    """Drops in training, unless an attribute or an input says that this node does not."""
     ratio: float | None = node.real("ratio", 0.5)
     training = node.lowering.training and not node.integer("is_test")
     given = node.optional(1)
@@ -67,34 +87,31 @@ def dropout(node: Node) -> Lowered:
         if node.optional(2) is not None:
             training = bool(node.array(2, "training_mode").item())
     result: Operand
-    wide: Operand
+    mask: Operand
     if training and ratio is None:
         assert given is not None, "a ratio that is not known is an input"
-        result, wide = _dropped(node, given)
+        result, mask = _dropped(node, given)
     elif training and ratio:
-        result, wide = Source.of(node).dropout(node[0], ratio).results
+        result, mask = Source.of(node).dropout(node[0], ratio).results
     else:
         result = node[0]
-        wide = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
+        mask = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
     if not node.wants(1):
         return [result]
-    return [
-        result,
-        wide if node.version >= 10 else gc.CastOp(wide, to=element_types.to_ir(node.dtype)),
-    ]
+    return [result, mask if node.version >= 10 else cast(mask, node.dtype)]
 
 
 def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
     """
     Dropout by a ratio that is known at run time only, and what it keeps.
 
-    A ratio is a setting: no gradient moves it, also where the host may write it as a weight.
+    No gradient moves a ratio, even where the host may write it as a weight.
     """
     single, wide = dtypes.BY_NAME["f32"], _drawn_in(node.dtype)
     share = gc.DetachOp(reshaped(ratio, ())).result
     kept = gc.CompareOp(Source.of(node).uniform(node.shape, single), cast(share, single), "ge")
     one, taken = node.scalar(1.0, wide), cast(share, wide)
-    # Where everything is dropped, what is kept is scaled by 1: zeros by infinities are NaN.
+    # A ratio of 1 scales by 1 and not by infinity: 0 times infinity is NaN.
     rest = gc.WhereOp(gc.CompareOp(taken, one, "lt"), gc.SubOp(one, taken), one)
     scale = gc.DivOp(one, rest)
     scaled = gc.MulOp(node[0], cast(scale, node.dtype))
@@ -103,7 +120,7 @@ def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
 
 @lowers("ShapedDropout", domain=GRAPHCORE)
 def shaped_dropout(node: Node) -> Lowered:
-    """Elements that lie at one place of `shape` are dropped together."""
+    """Drops together the elements that broadcasting makes of one element of `shape`."""
     ratio = node.real("ratio", 0.5)
     shape = node.integers("shape")
     if broadcast(node.shape, shape) != node.shape:
@@ -114,32 +131,24 @@ def shaped_dropout(node: Node) -> Lowered:
     return gc.MulOp(node[0], Source.of(node).dropout(ones, ratio).results[0])
 
 
-def _kind(node: Node, like: bool) -> tuple[Shape, DType]:
-    """The shape and element type that a generator is asked for."""
-    number = node.integer("dtype") if node.has("dtype") else 0
-    dtype = dtypes.BY_ONNX[number] if number else (node.dtype if like else dtypes.BY_NAME["f32"])
-    return (node.shape if like else node.integers("shape")), dtype
+# Random tensors
 
 
-def _uniform_between(node: Node, like: bool) -> Lowered:
-    shape, dtype = _kind(node, like)
-    wide = _drawn_in(dtype)
-    low, high = node.real("low", 0.0), node.real("high", 1.0)
-    spread = gc.MulOp(Source.of(node).uniform(shape, wide), node.scalar(high - low, wide))
-    return cast(gc.AddOp(spread, node.scalar(low, wide)), dtype)
+@requires("RandomNormal", "RandomUniform")
+def require_random(node: NodeView) -> Complaints:
+    yield from wrong_sizes(node.given_integers("shape") or [])
 
 
-def _normal(node: Node, like: bool) -> Lowered:
-    """Box and Muller: a radius and an angle, each from a uniform number."""
-    shape, dtype = _kind(node, like)
-    wide = _drawn_in(dtype)
-    mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
-    source = Source.of(node)
-    positive = gc.SubOp(node.scalar(1.0, wide), source.uniform(shape, wide))
-    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, wide)))
-    angle = gc.MulOp(source.uniform(shape, wide), node.scalar(2 * math.pi, wide))
-    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, wide))
-    return cast(gc.AddOp(normal, node.scalar(mean, wide)), dtype)
+def _kind(node: Node) -> tuple[Shape, DType]:
+    """The shape and element type of the result, which may be those of an input."""
+    if len(node):
+        return node.shape, _element(node, node.dtype)
+    return node.integers("shape"), _element(node, dtypes.BY_NAME["f32"])
+
+
+def _element(node: Node, usual: DType) -> DType:
+    number = node.integer("dtype")
+    return dtypes.BY_ONNX[number] if number else usual
 
 
 def _drawn_in(dtype: DType) -> DType:
@@ -147,54 +156,57 @@ def _drawn_in(dtype: DType) -> DType:
     return dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
 
 
-lowers("RandomUniform")(lambda node: _uniform_between(node, like=False))
-lowers("RandomUniformLike")(lambda node: _uniform_between(node, like=True))
-lowers("RandomNormal")(lambda node: _normal(node, like=False))
-lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
+@lowers("RandomUniform", "RandomUniformLike")
+def random_uniform(node: Node) -> Lowered:
+    shape, dtype = _kind(node)
+    wide = _drawn_in(dtype)
+    low, high = node.real("low", 0.0), node.real("high", 1.0)
+    spread = gc.MulOp(Source.of(node).uniform(shape, wide), node.scalar(high - low, wide))
+    return cast(gc.AddOp(spread, node.scalar(low, wide)), dtype)
+
+
+@lowers("RandomNormal", "RandomNormalLike")
+def random_normal(node: Node) -> Lowered:
+    """Box and Muller: a radius and an angle, each from a uniform number."""
+    shape, dtype = _kind(node)
+    wide = _drawn_in(dtype)
+    mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
+    source = Source.of(node)
+    above_zero = gc.SubOp(node.scalar(1.0, wide), source.uniform(shape, wide))
+    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(above_zero), node.scalar(-2.0, wide)))
+    angle = gc.MulOp(source.uniform(shape, wide), node.scalar(2 * math.pi, wide))
+    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, wide))
+    return cast(gc.AddOp(normal, node.scalar(mean, wide)), dtype)
+
+
+@requires("Multinomial")
+def require_multinomial(node: NodeView) -> Complaints:
+    yield from of_rank(node, 0, 2)
+    yield from positive(node, "sample_size")
 
 
 @lowers("Multinomial")
 def multinomial(node: Node) -> Lowered:
-    """How many classes, from the first one on, have together less than an even number says."""
+    """The number of running sums of the classes' weights that a uniform number passes."""
     count, (batch, classes) = node.integer("sample_size", 1), node.shape
-    target = dtypes.BY_ONNX[node.integer("dtype", dtypes.BY_NAME["i32"].onnx)]
-    wide = _drawn_in(node.dtype)
+    target, wide = _element(node, dtypes.BY_NAME["i32"]), _drawn_in(node.dtype)
     weights = gc.SoftmaxOp(cast(node[0], wide), axis=1)
     earlier = node.literal(np.triu(np.ones((classes, classes), wide.numpy)))
     sums = gc.MatMulOp(weights, earlier)
     total = gc.SliceOp(sums, starts=[0, classes - 1], sizes=[batch, 1], steps=[1, 1])
     drawn = gc.MulOp(Source.of(node).uniform((batch, count), wide), total)
-    passed = gc.CompareOp(
-        reshaped(SSAValue.get(drawn), (batch, count, 1)),
-        reshaped(SSAValue.get(sums), (batch, 1, classes)),
-        predicate="ge",
-    )
+    own, limits = reshaped(drawn, (batch, count, 1)), reshaped(sums, (batch, 1, classes))
+    passed = gc.CompareOp(own, limits, predicate="ge")
     found = gc.ReduceSumOp(cast(passed, target), axes=(2,), keepdims=False)
     return gc.MinOp(found, node.scalar(classes - 1, target))
 
 
 @lowers("Bernoulli")
 def bernoulli(node: Node) -> Lowered:
-    target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype
+    shape, target = _kind(node)
     wide = _drawn_in(node.dtype)
-    drawn = Source.of(node).uniform(node.shape, wide)
+    drawn = Source.of(node).uniform(shape, wide)
     return cast(gc.CompareOp(drawn, cast(node[0], wide), predicate="lt"), target)
 
 
 without_gradient("Bernoulli RandomNormalLike RandomUniformLike", DRAWN)
-
-
-@requires("Dropout")
-def require_dropout(node: NodeView) -> Complaints:
-    yield from one_element(node, 1)
-    yield from one_element(node, 2)
-    ratio = node.elements_of(1)
-    if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
-        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
-
-
-@requires("Multinomial")
-def require_multinomial(node: NodeView) -> Complaints:
-    """A row of weights of classes for each draw."""
-    yield from of_rank(node, 0, 2)
-    yield from positive(node, "sample_size")

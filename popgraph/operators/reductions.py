@@ -1,18 +1,24 @@
-"""Lowers ONNX's reductions, ArgMax and ArgMin to graphcore."""
+"""Reductions along axes, the places of extremes (ArgMax, ArgMin), and running sums and products."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast, computing
+from popgraph.operators.complaints import axes_of, in_range, one_element
+from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, as_values, lowers
+from popgraph.operators.record import Lowered, as_values, lowers, requires
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import reduced
@@ -43,7 +49,7 @@ def reduce_with(
     """
     A lowering: `after(reduce(before(x)))`.
 
-    Of halves, what is done before and after is done in single precision, as the sum is.
+    Halves are converted to single precision before and rounded after, as a sum alone does it.
     """
 
     def lower(node: Node) -> Lowered:
@@ -58,7 +64,7 @@ def reduce_with(
 
 
 def extremum(operation: Reduce, largest: bool) -> Callable[[Node], Lowered]:
-    """A lowering; of no elements the result is the least (or largest) number there is."""
+    """A lowering; of no elements the result is the least (or largest) number of the type."""
     usual = reduce_with(operation)
 
     def lower(node: Node) -> Lowered:
@@ -82,7 +88,7 @@ def limit(dtype: DType, largest: bool) -> float:
 
 
 def in_reals(lower: Callable[[Node], Lowered]) -> Callable[[Node], Lowered]:
-    """Of whole numbers, too: computed in double precision, and cut off behind the point."""
+    """The lowering for integers, too: computed in double precision and truncated."""
 
     def lowered(node: Node) -> Lowered:
         if node.dtype.is_float:
@@ -99,15 +105,6 @@ def _square(x: Operand) -> Operand:
     return gc.MulOp(x, x)
 
 
-lowers("ReduceSum", structural=[1])(reduce_with(gc.ReduceSumOp))
-lowers("ReduceMean", structural=[1])(reduce_with(gc.ReduceMeanOp))
-lowers("ReduceMax", structural=[1])(extremum(gc.ReduceMaxOp, largest=True))
-lowers("ReduceMin", structural=[1])(extremum(gc.ReduceMinOp, largest=False))
-lowers("ReduceProd", structural=[1])(reduce_with(gc.ReduceProdOp))
-lowers("ReduceL1", structural=[1])(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
-lowers("ReduceSumSquare", structural=[1])(reduce_with(gc.ReduceSumOp, before=_square))
-
-
 @in_reals
 def reduce_log_sum_exp(node: Node) -> Lowered:
     """Subtracting the largest element keeps exp from overflowing."""
@@ -120,7 +117,7 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     x = cast(node[0], wide)
     peak: Operand = gc.ReduceMaxOp(x, axes=axes, keepdims=True)
     infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf, wide), predicate="eq")
-    # The slope by way of the peak is zero; what rounding makes of it would all go to one element.
+    # The gradient through the peak is zero; its rounding errors would all go to one element.
     peak = gc.DetachOp(gc.WhereOp(infinite, node.scalar(0.0, wide), peak))
     total = gc.ReduceSumOp(gc.ExpOp(gc.SubOp(x, peak)), axes=axes, keepdims=True)
     result = cast(gc.AddOp(gc.LogOp(total), peak), node.dtype)
@@ -129,30 +126,94 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))
 
 
-lowers("ReduceL2", structural=[1])(
-    in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp))
-)
-lowers("ReduceLogSum", structural=[1])(in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)))
-lowers("ReduceLogSumExp", structural=[1])(reduce_log_sum_exp)
+REDUCTIONS = {
+    "ReduceL1": reduce_with(gc.ReduceSumOp, before=gc.AbsOp),
+    "ReduceL2": in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp)),
+    "ReduceLogSum": in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)),
+    "ReduceLogSumExp": reduce_log_sum_exp,
+    "ReduceMax": extremum(gc.ReduceMaxOp, largest=True),
+    "ReduceMean": reduce_with(gc.ReduceMeanOp),
+    "ReduceMin": extremum(gc.ReduceMinOp, largest=False),
+    "ReduceProd": reduce_with(gc.ReduceProdOp),
+    "ReduceSum": reduce_with(gc.ReduceSumOp),
+    "ReduceSumSquare": reduce_with(gc.ReduceSumOp, before=_square),
+}
+"""The lowerings of reductions by their names."""
+
+for _name, _lower in REDUCTIONS.items():
+    lowers(_name, structural=[1])(_lower)
 
 
-class ArgReduce(Protocol):
-    """A constructor of an operation that finds an extremum's place."""
-
-    def __call__(self, x: Operand, *, axis: int, keepdims: bool, last: bool) -> Operand: ...
-
-
-def _arg(operation: ArgReduce) -> Callable[[Node], Lowered]:
-    def lower(node: Node) -> Lowered:
-        return operation(
-            node[0],
-            axis=node.axis(node.integer("axis")),
-            keepdims=bool(node.integer("keepdims", 1)),
-            last=bool(node.integer("select_last_index")),
-        )
-
-    return lower
+@requires(*REDUCTIONS)
+def require_reduction(node: NodeView) -> Complaints:
+    yield from axes_of(node, "axes", 1, node.rank_of(0))
 
 
-lowers("ArgMax")(_arg(gc.ArgMaxOp))
-lowers("ArgMin")(_arg(gc.ArgMinOp))
+@requires("ArgMax", "ArgMin")
+def require_extremum(node: NodeView) -> Complaints:
+    yield from in_range("axis", [node.integer("axis")], node.rank_of(0))
+    shape, axis = node.shape_of(0), node.integer("axis")
+    if shape and shape[axis] == 0:
+        yield TypeConflict(f"axis {axis} is empty", "no element of it is the largest or least")
+
+
+@lowers("ArgMax", "ArgMin")
+def place_of_extremum(node: Node) -> Lowered:
+    operation = gc.ArgMaxOp if node.op.op_type == "ArgMax" else gc.ArgMinOp
+    return operation(
+        node[0],
+        axis=node.axis(node.integer("axis")),
+        keepdims=bool(node.integer("keepdims", 1)),
+        last=bool(node.integer("select_last_index")),
+    )
+
+
+JOINS = {"CumSum": (gc.AddOp, 0), "CumProd": (gc.MulOp, 1)}
+"""The operations of running sums and products, with their neutral elements."""
+
+
+@requires(*JOINS)
+def require_running(node: NodeView) -> Complaints:
+    yield from one_element(node, 1)
+    yield from in_range("axis", node.integers_of(1) or [], node.rank_of(0))
+
+
+@lowers(*JOINS, structural=[1])
+def running(node: Node) -> Lowered:
+    """
+    Each round joins elements a few times as far apart as the one before.
+
+    It reads them out of one copy with neutral elements in front.
+    """
+    join, neutral = JOINS[node.op.op_type]
+    axis = node.axis(node.numbers(1, "the axis")[0])
+    size = node.shape[axis]
+    backwards = {axis: (size - 1, size, -1)}
+    value = cast(node[0], computing(node))
+    if node.integer("reverse"):
+        value = sliced(value, backwards)
+    if node.integer("exclusive"):
+        (value,) = _moved(value, axis, [1], neutral)
+    step, joined = 1, node.lowering.tuning.joined_results
+    while step < size:
+        ways = [step * count for count in range(1, joined) if step * count < size]
+        values = [value, *_moved(value, axis, ways, neutral)]
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            rest = values[len(values) - len(values) % 2 :]
+            values = [join(*pair).result for pair in pairs] + rest
+        (value,) = values
+        step *= joined
+    value = cast(value, node.dtype)
+    return sliced(value, backwards) if node.integer("reverse") else value
+
+
+def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> list[SSAValue]:
+    """Copies shifted along an axis by each of the ways, in rising order; `neutral` comes in."""
+    shape, most = shape_of(value), min(ways[-1], shape_of(value)[axis])
+    kept = sliced(value, {axis: (0, shape[axis] - min(ways), 1)}) if shape[axis] else value
+    low = [most if at == axis else 0 for at in range(len(shape))]
+    zeros = [0] * len(shape)
+    number = float(neutral) if dtype_of(value).is_float else neutral
+    padded = gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
+    return [sliced(padded, {axis: (most - by, shape[axis], 1)}) for by in ways]

@@ -27,11 +27,10 @@ from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import of_rank, of_shape, positive, shown
-from popgraph.operators.indexing import from_start, within
+from popgraph.operators.lookups import Tap, from_start, looked_up, within
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, requires
-from popgraph.operators.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 

@@ -1,68 +1,143 @@
-"""Lowers ScatterElements, ScatterND and TensorScatter to scatters into flat data."""
+"""
+Operators that write updates at indices: Scatter, ScatterND, TensorScatter, PopART's ScatterReduce.
+
+Each is a scatter into flat data, or of whole slices along one axis.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.indexing import (
+from popgraph.operators.complaints import at_least, differ, in_range, of_rank, of_shape, shown
+from popgraph.operators.lookups import (
     from_start,
+    indices_along_axis,
+    indices_of_rows,
     leading,
+    never_negative,
     places_along,
     places_of_rows,
+    require_gather_elements,
+    require_gather_nd,
+    whole,
     within,
 )
-from popgraph.operators.movement import I64, reshaped
+from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers
+from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, chooses, lowers, requires
+from popgraph.operators.reductions import limit
+from popgraph.support import shapes
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
 
 OF_TRUTHS = {"add": "max", "mul": "min"}
 """What a sum and a product of truths are."""
 
 
+bounds("Scatter", "ScatterElements")(indices_along_axis)
+bounds("ScatterND")(indices_of_rows)
+chooses("ScatterElements", "ScatterND", reduction=("none", "add", "mul", "max", "min"))
+
+
+@requires("Scatter", "ScatterElements")
+def require_scatter_elements(node: NodeView) -> Complaints:
+    yield from require_gather_elements(node)
+    indices = node.shape_of(1)
+    if indices is not None:
+        yield from of_shape(node, 2, *indices)
+
+
 @lowers("Scatter", "ScatterElements")
 def scatter_elements(node: Node) -> Lowered:
-    """To the place along the axis that an index says, along the others to their own."""
+    """Writes along the axis at the indices, along the others at the updates' own places."""
     axis = node.axis(node.integer("axis"))
-    indices, updates = shape_of(node[1]), node[2]
     along = from_start(node, 1, node.shape[axis])
     places = places_along(node, node.shape, axis, along)
-    count = prod(indices)
-    return _scattered(
-        node, (prod(node.shape),), updates, reshaped_value(places, (count,)), (count,)
-    )
+    count = (prod(shape_of(node[1])),)
+    return _scattered(node, (prod(node.shape),), node[2], reshaped(places, count), count)
+
+
+@requires("ScatterND")
+def require_scatter_nd(node: NodeView) -> Complaints:
+    yield from require_gather_nd(node)
+    data, indices = node.shape_of(0), node.shape_of(1)
+    if data is not None and indices is not None and isinstance(indices[-1], int):
+        yield from of_shape(node, 2, *indices[:-1], *data[indices[-1] :])
 
 
 @lowers("ScatterND")
 def scatter_nd(node: Node) -> Lowered:
-    """Slices of data whose leading axes are one: a row of indices is a place along it."""
+    """Writes slices of data whose leading axes are merged: a row of indices is one place."""
     lead, rest = leading(node)
     places = places_of_rows(node)
-    shape = (prod(lead), *rest)
-    return _scattered(node, shape, node[2], places, (*shape_of(places), *rest))
+    return _scattered(node, (prod(lead), *rest), node[2], places, (*shape_of(places), *rest))
 
 
 def _scattered(
     node: Node, shape: Shape, updates: SSAValue, places: SSAValue, wanted: Shape
 ) -> Operand:
-    """The first input, seen in a shape, with updates in that of the places, before what is left."""
-    data, reduction = reshaped_value(node[0], shape), node.text("reduction", "none")
-    updates = reshaped_value(updates, wanted)
-    if node.dtype.name == "bool":
-        reduction = OF_TRUTHS.get(reduction, reduction)
+    """The first input, reshaped, with the updates, reshaped to `wanted`, at places of axis 0."""
+    data, updates = reshaped(node[0], shape), reshaped(updates, wanted)
+    reduction = _of_type(node, node.text("reduction", "none"))
     result = gc.ScatterOp(data, updates, places, axis=0, reduction=reduction)
-    return reshaped(result.result, node.shape)
+    return reshaped(result, node.shape)
+
+
+def _of_type(node: Node, reduction: str) -> str:
+    return OF_TRUTHS.get(reduction, reduction) if node.dtype.name == "bool" else reduction
+
+
+@requires("TensorScatter")
+def require_tensor_scatter(node: NodeView) -> Complaints:
+    cache, axis = node.shape_of(0), node.integer("axis", -2)
+    yield from at_least(node, 0, 2)
+    yield from in_range("axis", [axis], node.rank_of(0))
+    if cache is None:
+        return
+    axis %= len(cache)
+    if axis == 0:
+        yield TypeConflict("axis 0 counts the batch", "the axis of the sequence comes behind it")
+    yield from of_rank(node, 1, len(cache))
+    update = node.shape_of(1) or ()
+    for place, (have, wanted) in enumerate(zip(cache, update, strict=False)):
+        if place != axis and differ(have, wanted):
+            yield TypeConflict(
+                f"a cache {shown(cache)} gets an update {shown(update)}",
+                f"but for axis {axis} they have the same sizes",
+            )
+    room, wanted = cache[axis], update[axis] if axis < len(update) else None
+    if isinstance(room, int) and isinstance(wanted, int) and wanted > room:
+        yield TypeConflict(
+            f"{wanted} places of an update go into {room} of a cache",
+            "the cache is as long as the update at least",
+        )
+    yield from of_shape(node, 2, cache[0])
+
+
+@bounds("TensorScatter")
+def starts_in_cache(node: NodeView) -> Iterator[Bounds]:
+    """Where updates begin, so that they end in the cache; of a circular one, anywhere."""
+    cache, update = node.static_shape_of(0), node.static_shape_of(1)
+    axis = node.integer("axis", -2)
+    if cache and update and node.text("mode") != "circular":
+        yield Bounds(2, "index", (-cache[axis],), (cache[axis] - update[axis],))
+
+
+chooses("TensorScatter", mode=("linear", "circular"))
 
 
 @lowers("TensorScatter")
 def tensor_scatter(node: Node) -> Lowered:
-    """Sequences of a batch into a cache, each from a place of its own on."""
+    """Writes the sequences of a batch into a cache, each from its own start."""
     axis = node.axis(node.integer("axis", -2))
     size, update = node.shape[axis], shape_of(node[1])
     lead, rest = node.shape[: axis + 1], node.shape[axis + 1 :]
@@ -76,28 +151,142 @@ def tensor_scatter(node: Node) -> Lowered:
 
 
 def _turned(node: Node, places: Operand, size: int) -> Operand:
-    """Places within a cache: those behind its end are at its start, if it is circular."""
+    """Places inside a cache; a circular one continues after its end at its start."""
     if node.text("mode", "linear") != "circular":
         return within(node, places, size)
-    whole = node.literal(np.array(max(1, size)))
-    left = gc.RemOp(places, whole)
-    return gc.RemOp(gc.AddOp(left, whole), whole)
+    length = whole(node, max(1, size))
+    return gc.RemOp(gc.AddOp(gc.RemOp(places, length), length), length)
 
 
-def reshaped_value(value: SSAValue, shape: Shape) -> SSAValue:
-    return SSAValue.get(reshaped(value, shape))
+REDUCTIONS = {"sum": "add", "mul": "mul", "max": "max", "min": "min", "none": "none"}
+"""PopART's words for how elements combine."""
 
 
-chooses("ScatterElements", "ScatterND", reduction=("none", "add", "mul", "max", "min"))
+@bounds("ScatterReduce", domain=GRAPHCORE)
+def places_of_results(node: NodeView) -> Iterator[Bounds]:
+    """Places of the initial values, or as many as the node says."""
+    initial, axis = node.static_shape_of(2), node.integer("axis", -1)
+    size = node.integer("axis_size", 1)
+    if initial is not None and -len(initial) <= axis < len(initial):
+        size = initial[axis]
+    if size > 0:
+        yield Bounds(1, "index", (0,), (size - 1,))
 
 
-chooses("TensorScatter", mode=("linear", "circular"))
+@lowers("ScatterReduce", domain=GRAPHCORE)
+def scatter_reduce(node: Node) -> Lowered:
+    """
+    Places without updates are 1 in a product, else 0, unless there are initial values.
+
+    Groups are one more axis along which every index has its own place.
+    """
+    word = node.text("reduction", "sum").lower()
+    axis, group = node.axis(node.integer("axis", -1)), node.integer("group_size", 1)
+    if word not in REDUCTIONS:
+        raise _wrong(f"reduction {word!r}", f"one of {', '.join(REDUCTIONS)}")
+    if not dtype_of(node[1]).is_integer:
+        raise _wrong(f"indices of {dtype_of(node[1]).name}", "indices are whole numbers")
+    if node.integer("axis_size") < 1 or group < 1 or (group > 1 and axis == 0):
+        sizes = f"axis_size {node.integer('axis_size')}, group_size {group} and axis {axis}"
+        raise _wrong(sizes, "sizes are 1 or more; axis 0 counts the groups, if there are any")
+    return _reduced(node, word, axis, group > 1)
 
 
-@bounds("TensorScatter")
-def starts_in_cache(node: NodeView) -> Iterator[Bounds]:
-    """Where updates begin, so that they end in the cache; of a circular one, anywhere."""
-    cache, update = node.static_shape_of(0), node.static_shape_of(1)
-    axis = node.integer("axis", -2)
-    if cache and update and node.text("mode") != "circular":
-        yield Bounds(2, "index", (-cache[axis],), (cache[axis] - update[axis],))
+def _wrong(what: str, hint: str) -> TypeMismatchError:
+    return TypeMismatchError(f"ScatterReduce cannot be with {what}", hint=hint)
+
+
+def _reduced(node: Node, word: str, axis: int, grouped: bool) -> Lowered:
+    scattering = Scattering.of(node, axis, grouped)
+    reduction = _of_type(node, REDUCTIONS[word])
+    initial = node.optional(2)
+    if initial is not None:
+        return scattering.into(initial, reduction)
+    ones = {"mul": 1, "max": limit(node.dtype, largest=False), "min": limit(node.dtype, True)}
+    start = scattering.filled(node.scalar(ones.get(reduction, 0)))
+    result = scattering.into(start, reduction)
+    if reduction not in ("max", "min") or word == "mul":
+        return result
+    return gc.WhereOp(scattering.touched(), result, node.scalar(0))
+
+
+def _check_room(data: Shape, initial: Shape, axis: int) -> None:
+    pairs = zip(data, initial, strict=False)
+    if len(data) != len(initial) or any(
+        have > room for place, (have, room) in enumerate(pairs) if place != axis
+    ):
+        raise _wrong(
+            f"initial values of shape {shapes.text(initial)} for {shapes.text(data)}",
+            f"there is a place for every element; only axis {axis} may be shorter",
+        )
+
+
+def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape]:
+    """The data and the shape of its indices: the same, or that of a vector along the axis."""
+    shape = shapes.beside_data(shape_of(node[1]), node.rank, axis, grouped)
+    pairs = list(zip(shape, node.shape, strict=False))
+    stretched = bool(node.integer("enable_index_broadcast", 1))
+    fits = (one in (1, other) if stretched else one <= other for one, other in pairs)
+    if len(shape) != node.rank or not all(fits):
+        raise _wrong(
+            f"indices of shape {shapes.text(shape_of(node[1]))} for data of shape "
+            f"{shapes.text(node.shape)}",
+            "they have the data's shape, or are a vector along the axis",
+        )
+    if stretched:
+        return node[0], shape
+    return sliced(node[0], {at: (0, size, 1) for at, size in enumerate(shape)}), shape
+
+
+@dataclass(frozen=True)
+class Scattering:
+    """Data, the shape of its indices, which stretches to that of the data, and of the result."""
+
+    node: Node
+    data: SSAValue
+    indices: Shape
+    axis: int
+    shape: Shape
+
+    @classmethod
+    def of(cls, node: Node, axis: int, grouped: bool) -> Scattering:
+        """The result has the shape of the initial values, or that of the data and `axis_size`."""
+        data, indices = _side_by_side(node, axis, grouped)
+        initial = node.optional(2)
+        shape = list(shape_of(data))
+        shape[axis] = node.integer("axis_size")
+        if initial is not None:
+            _check_room(shape_of(data), shape_of(initial), axis)
+            shape = list(shape_of(initial))
+        return cls(node, data, indices, axis, tuple(shape))
+
+    def filled(self, value: SSAValue) -> SSAValue:
+        return gc.BroadcastOp(value, shape=self.shape).result
+
+    def touched(self) -> Operand:
+        """A mask of the places that have updates."""
+        false, true = (self.node.literal(np.array(truth)) for truth in (False, True))
+        ones = gc.BroadcastOp(true, shape=shape_of(self.data)).result
+        return replace(self, data=ones).into(self.filled(false), "max")
+
+    @property
+    def is_of_slices(self) -> bool:
+        """Whether each index moves a whole slice of the data to a whole slice of the result."""
+        data, axis = shape_of(self.data), self.axis
+        sizes = enumerate(zip(data, self.shape, strict=True))
+        alike = all(one == other for at, (one, other) in sizes if at != axis)
+        return alike and prod(self.indices) == self.indices[axis] == data[axis]
+
+    def into(self, start: SSAValue, reduction: str) -> Operand:
+        """The start with the data scattered into it."""
+        along = from_start(self.node, 1, self.shape[self.axis])
+        if self.is_of_slices:
+            vector = never_negative(reshaped(along, (prod(self.indices),)))
+            return gc.ScatterOp(start, self.data, vector, axis=self.axis, reduction=reduction)
+        each = gc.BroadcastOp(reshaped(along, self.indices), shape=shape_of(self.data))
+        places = places_along(self.node, self.shape, self.axis, each)
+        count = (prod(shape_of(places)),)
+        flat = reshaped(start, (prod(self.shape),))
+        updates, where = reshaped(self.data, count), reshaped(places, count)
+        result = gc.ScatterOp(flat, updates, where, axis=0, reduction=reduction)
+        return reshaped(result, self.shape)

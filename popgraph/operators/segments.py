@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.op import Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import whole
+from popgraph.operators.lookups import whole
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support import dtypes

@@ -1,4 +1,4 @@
-"""Lowers PopART's Sort, ReduceMedian and Bucketize: what follows from the order of elements."""
+"""Operators that follow from the order of elements: TopK, and PopART's Sort, median and buckets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,46 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.indexing import never_negative, taken_along, whole
-from popgraph.operators.movement import reshaped
+from popgraph.operators.complaints import in_range, one_element
+from popgraph.operators.lookups import never_negative, taken_along, whole
+from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
+from popgraph.operators.record import GRAPHCORE, Lowered, lowers, requires, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod, reduced
 
 
+@requires("TopK")
+def require_top_k(node: NodeView) -> Complaints:
+    axis, shape = node.integer("axis", -1), node.shape_of(0)
+    yield from in_range("axis", [axis], node.rank_of(0))
+    if node.version > 1:
+        yield from one_element(node, 1)
+    count = node.integer("k") if node.version == 1 else next(iter(node.integers_of(1) or []), None)
+    size = shape[axis] if shape else None
+    if count is not None and (count < 0 or (isinstance(size, int) and count > size)):
+        most = size if isinstance(size, int) else "the size of the axis"
+        yield TypeConflict(f"`K` is {count}", f"it is at least 0 and at most {most}")
+
+
+@lowers("TopK", structural=[1])
+def top_k(node: Node) -> Lowered:
+    """The largest elements and their places; always sorted."""
+    axis = node.axis(node.integer("axis", -1))
+    count = node.integer("k") if node.has("k") else node.numbers(1, "the number k")[0]
+    largest = bool(node.integer("largest", 1))
+    places = gc.ArgTopKOp(node[0], axis=axis, count=count, largest=largest)
+    return [taken_along(node, axis, places), places]
+
+
 @lowers("Sort", domain=GRAPHCORE)
 def sort(node: Node) -> Lowered:
-    """The elements in order, and where they stood: of equals the lower place comes first."""
+    """The elements in order, and their places: of equals the lower place comes first."""
     axis = node.axis(node.integer("axis", -1))
     largest = bool(node.integer("descending"))
     places = gc.ArgTopKOp(node[0], axis=axis, count=node.shape[axis], largest=largest)
@@ -34,7 +61,7 @@ def _narrow(places: Operand) -> SSAValue:
 
 @lowers("ReduceMedian", domain=GRAPHCORE)
 def reduce_median(node: Node) -> Lowered:
-    """The lower one of two elements in the middle, and its place among those that are reduced."""
+    """The lower of the two elements in the middle, and its place among the reduced ones."""
     given = node.integers("axes") if node.has("axes") else range(node.rank)
     axes = tuple(sorted(node.axes(given)))
     shape = reduced(node.shape, axes, bool(node.integer("keepdims", 1)))
@@ -43,33 +70,33 @@ def reduce_median(node: Node) -> Lowered:
     if not length:
         raise TypeMismatchError("there is no median of no elements")
     smallest = gc.ArgTopKOp(rows[0], axis=1, count=(length + 1) // 2, largest=False)
-    last = gc.SliceOp(
-        smallest, starts=(0, (length - 1) // 2), sizes=(rows.shape[0], 1), steps=(1, 1)
-    )
-    found = SSAValue.get(taken_along(rows, 1, last))
-    return [reshaped(found, shape), reshaped(_narrow(last), shape)]
+    last = sliced(smallest, {1: ((length - 1) // 2, 1, 1)})
+    return [reshaped(taken_along(rows, 1, last), shape), reshaped(_narrow(last), shape)]
 
 
-def _as_rows(node: Node, axes: Sequence[int]) -> Operand:
-    """A row for each of the elements that are left, of those that become one."""
+def _as_rows(node: Node, axes: Sequence[int]) -> SSAValue:
+    """A row of the reduced elements for each element of the result."""
     kept = [axis for axis in range(node.rank) if axis not in axes]
     behind = gc.TransposeOp(node[0], perm=(*kept, *axes)) if axes else node[0]
-    sizes = prod(node.shape[axis] for axis in kept), prod(node.shape[axis] for axis in axes)
-    return reshaped(SSAValue.get(behind), sizes)
+    return reshaped(behind, [prod(node.shape[axis] for axis in group) for group in (kept, axes)])
 
 
 @lowers("Bucketize", domain=GRAPHCORE)
 def bucketize(node: Node) -> Lowered:
     """
-    How many boundaries are less (or, from the right, not more), found by halving.
+    The number of boundaries that are less (or, from the right, not more), by binary search.
 
-    A NaN is behind all of them.
+    A NaN is after all of them.
     """
-    (count,) = _boundaries(node)
+    axes = shape_of(node[1])
+    if len(axes) != 1:
+        raise TypeMismatchError(
+            f"boundaries of {len(axes)} axes", hint="Bucketize takes a list of them, in order"
+        )
+    (count,) = axes
     stays = "gt" if node.integer("right") else "ge"
-    low, high = (gc.BroadcastOp(whole(node, end), shape=node.shape) for end in (0, count))
-    first: Operand = low
-    end: Operand = high
+    first: Operand = gc.BroadcastOp(whole(node, 0), shape=node.shape)
+    end: Operand = gc.BroadcastOp(whole(node, count), shape=node.shape)
     for _ in range(count.bit_length()):
         middle = gc.ShiftOp(gc.AddOp(first, end), whole(node, 1), direction="right")
         boundary = gc.GatherOp(node[1], never_negative(middle), axis=0)
@@ -79,15 +106,6 @@ def bucketize(node: Node) -> Lowered:
         first = gc.WhereOp(above, gc.AddOp(middle, whole(node, 1)), first)
         end = gc.WhereOp(gc.AndOp(is_open, is_before), middle, end)
     return _narrow(first)
-
-
-def _boundaries(node: Node) -> tuple[int]:
-    shape = shape_of(node[1])
-    if len(shape) != 1:
-        raise TypeMismatchError(
-            f"boundaries of {len(shape)} axes", hint="Bucketize takes a list of them, in order"
-        )
-    return shape
 
 
 without_gradient("Bucketize", "it compares its input with boundaries", domain=GRAPHCORE)

@@ -16,7 +16,7 @@ from popgraph.builder.opset.checks.rules import (
     needed,
     unsupported,
 )
-from popgraph.operators.requirements.normalizations import REDUCTIONS
+from popgraph.operators.reductions import REDUCTIONS
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
