@@ -549,8 +549,6 @@ NUMBERS = {
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "operators/requirements/optimizers.py:GROUPS": "the operators' definitions",
-    "operators/requirements/recurrences.py:FUNCTIONS": "the operators' definitions",
-    "operators/requirements/recurrences.py:GATES": "the operators' definitions",
     "operators/requirements/signals.py:_MOST": "the range of a type",
     "operators/requirements/windows.py:_LEAST": "the operators' definitions",
     "operators/requirements/windows.py:_MOST": "the range of a type",

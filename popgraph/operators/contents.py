@@ -45,7 +45,7 @@ normalization ai.onnx LayerNormalization LRN
 normalization ai.graphcore BatchNormalization GroupNormalization NormalizeImage
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 packed_data ai.graphcore PackedDataBlock
-popart_lstm ai.graphcore LSTM
+recurrent ai.graphcore LSTM
 quantization ai.onnx QuantizeLinear DequantizeLinear MatMulInteger QLinearMatMul ConvInteger
 quantization ai.onnx QLinearConv
 randomness ai.onnx Dropout RandomUniform RandomUniformLike RandomNormal RandomNormalLike Multinomial
@@ -121,7 +121,6 @@ requirements.normalizations ai.onnx LayerNormalization RMSNormalization LRN Redu
 requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
 requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
-requirements.recurrences ai.onnx RNN GRU LSTM
 requirements.resizing ai.onnx Resize Upsample GridSample MaxRoiPool RoiAlign
 requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
 requirements.sequences ai.onnx Trilu CumProd CumSum BlackmanWindow HammingWindow HannWindow
