@@ -120,7 +120,6 @@ requirements.normalizations ai.onnx InstanceNormalization GroupNormalization LpN
 requirements.normalizations ai.onnx LayerNormalization RMSNormalization LRN ReduceL1 ReduceL2
 requirements.normalizations ai.onnx ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 requirements.normalizations ai.onnx ReduceProd ReduceSum ReduceSumSquare
-requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
 requirements.resizing ai.onnx Resize Upsample GridSample MaxRoiPool RoiAlign
 requirements.sequences ai.onnx Range Constant ConstantOfShape RandomNormal RandomUniform EyeLike
 requirements.sequences ai.onnx Trilu CumProd CumSum BlackmanWindow HammingWindow HannWindow
