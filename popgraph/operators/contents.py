@@ -26,14 +26,14 @@ derivatives ai.onnx.preview.training Gradient
 determinant ai.onnx Det
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
 einsum ai.onnx Einsum
-features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
-features ai.onnx.ml OneHotEncoder LabelEncoder
+ml.features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
+ml.features ai.onnx.ml OneHotEncoder LabelEncoder CastMap CategoryMapper DictVectorizer ZipMap
 folding ai.onnx Col2Im MaxUnpool
 grid_sample ai.onnx GridSample
 indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
 indexing ai.graphcore GroupedGather
 indexing ai.popgraph CheckIndices
-linear_models ai.onnx.ml LinearRegressor LinearClassifier
+ml.linear_models ai.onnx.ml LinearRegressor LinearClassifier
 losses ai.graphcore Nll L1 IdentityLoss Detach
 max_roi_pool ai.onnx MaxRoiPool
 movement ai.onnx Reshape Flatten Transpose Concat Split Slice Pad Squeeze Unsqueeze Expand Tile
@@ -63,9 +63,9 @@ signals ai.onnx DFT STFT MelWeightMatrix
 selections ai.popgraph NonZero Compress NonMaxSuppression
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
-support_vectors ai.onnx.ml SVMRegressor SVMClassifier
+ml.support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 unique ai.popgraph Unique
-tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
+ml.tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
 microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
 microsoft.alignments com.microsoft DynamicTimeWarping BifurcationDetector
@@ -100,7 +100,6 @@ microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormaliz
 microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
 host_constants ai.onnx Constant Identity Shape Size
-dictionaries ai.onnx.ml CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap
 images ai.onnx ImageDecoder
 host_selections ai.onnx Compress NonMaxSuppression NonZero Unique
 host_sequences ai.onnx ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase

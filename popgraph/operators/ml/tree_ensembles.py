@@ -1,4 +1,4 @@
-"""Lowers ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
+"""Ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
 
 from __future__ import annotations
 
@@ -12,23 +12,11 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.ensembles import (
-    Ensemble,
-    numbers_of,
-    of_lists,
-    of_tensors,
-)
-from popgraph.operators.forests import Forest
-from popgraph.operators.movement import I64, reshaped, sliced
-from popgraph.operators.node import Node
-from popgraph.operators.record import STEPS, Lowered, chooses, lowers, without_gradient
-from popgraph.operators.scores import (
+from popgraph.operators.ml.forests import Ensemble, Forest, numbers_of, of_lists, of_tensors
+from popgraph.operators.ml.scores import (
     F32,
-    ML,
     NAMES,
-    POST_TRANSFORMS,
     TRANSFORMS,
-    as_transform,
     best,
     constant,
     labels_of,
@@ -38,6 +26,9 @@ from popgraph.operators.scores import (
     transformed,
     two_columns,
 )
+from popgraph.operators.movement import I64, reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import ML, STEPS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -157,6 +148,11 @@ def _extremes(
 # The operators
 
 
+without_gradient("TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor", STEPS, domain=ML)
+chooses("TreeEnsembleClassifier", "TreeEnsembleRegressor", domain=ML, post_transform=TRANSFORMS)
+chooses("TreeEnsembleRegressor", domain=ML, aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"))
+
+
 @lowers("TreeEnsembleRegressor", domain=ML)
 def tree_ensemble_regressor(node: Node) -> Lowered:
     rows = rows_of(node)
@@ -172,7 +168,7 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
                 hint="give one for each target, or none",
             )
         scores = gc.AddOp(scores, constant(node, base, rows)).result
-    return cast(transformed(node, scores, as_transform(node)), F32)
+    return cast(transformed(node, scores), F32)
 
 
 def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
@@ -215,7 +211,7 @@ def tree_ensemble_classifier(node: Node) -> Lowered:
         scores = decisive = gc.AddOp(scores, constant(node, base, rows)).result
     elif _may_lack_scores(ensemble):
         decisive = _where_scored(node, ensemble, reached, scores)
-    final = cast(transformed(node, scores, as_transform(node)), F32)
+    final = cast(transformed(node, scores), F32)
     return [labels_of(node, best(decisive), count, "classlabels_int64s"), final]
 
 
@@ -231,8 +227,8 @@ def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSA
     table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype_of(scores).numpy)
     table[ensemble.leaves, ensemble.targets] = 1
     found = gc.ReduceMaxOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
-    is_some = gc.CompareOp(found, constant(node, np.array(0), scores), predicate="gt")
-    return gc.WhereOp(is_some, scores, constant(node, np.array(-np.inf), scores)).result
+    is_some = gc.CompareOp(found, constant(node, 0, scores), predicate="gt")
+    return gc.WhereOp(is_some, scores, constant(node, -np.inf, scores)).result
 
 
 def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowered:
@@ -254,28 +250,10 @@ def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowe
     if base.size:
         score = gc.AddOp(score, constant(node, base[0], rows)).result
     is_share = bool(np.all(np.greater_equal(ensemble.weights, 0)))
-    bound = constant(node, np.array(0.5 if is_share else 0), rows)
+    bound = constant(node, 0.5 if is_share else 0, rows)
     above = cast(gc.CompareOp(one_column(score), bound, predicate="gt"), U64)
-    transform = as_transform(node)
     if is_second:
-        final = transformed(node, two_columns(first, score), transform)
+        final = transformed(node, two_columns(first, score))
     else:
-        final = pair_of(node, score, transform, is_share)
+        final = pair_of(node, score, is_share)
     return [labels_of(node, above, 2, "classlabels_int64s"), cast(final, F32)]
-
-
-chooses(
-    "TreeEnsembleClassifier",
-    domain=ML,
-    post_transform=POST_TRANSFORMS,
-)
-
-
-chooses(
-    "TreeEnsembleRegressor",
-    domain=ML,
-    aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"),
-    post_transform=POST_TRANSFORMS,
-)
-
-without_gradient("TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor", STEPS, domain=ML)
