@@ -24,15 +24,9 @@ Places: TypeAlias = NDArray[np.int64]
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 """How a branch compares, as TreeEnsemble numbers it."""
 
-MODES = {
-    "BRANCH_LEQ": LEQ,
-    "BRANCH_LT": LT,
-    "BRANCH_GTE": GTE,
-    "BRANCH_GT": GT,
-    "BRANCH_EQ": EQ,
-    "BRANCH_NEQ": NEQ,
-}
+MODES = {f"BRANCH_{word}": at for at, word in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
 LEAF = "LEAF"
+TRACKS = "nodes_missing_value_tracks_true"
 
 
 @dataclass(frozen=True)
@@ -116,19 +110,15 @@ class Planting:
         yes, no = self._place(branch.yes), self._place(branch.no)
         value = float(branch.values[0]) if branch.values else np.nan
         missing = branch.missing_is_yes
-        match branch.mode:
-            case 0:
-                self.rows[place] = (branch.feature, value, yes, no, missing)
-            case 1:
-                self.rows[place] = (branch.feature, self._before(value), yes, no, missing)
-            case 2:
-                self.rows[place] = (branch.feature, self._before(value), no, yes, not missing)
-            case 3:
-                self.rows[place] = (branch.feature, value, no, yes, not missing)
-            case 4 | 6:
-                self._search(place, branch, yes, no, missing)
-            case _:  # NaN differs from every number.
-                self._search(place, branch, no, yes, False)
+        if branch.mode in (EQ, MEMBER):
+            self._search(place, branch, yes, no, missing)
+        elif branch.mode in (LEQ, LT, GTE, GT):
+            if branch.mode in (GTE, GT):
+                yes, no, missing = no, yes, not missing
+            bound = value if branch.mode in (LEQ, GT) else self._before(value)
+            self.rows[place] = (branch.feature, bound, yes, no, missing)
+        else:  # NaN differs from every number.
+            self._search(place, branch, no, yes, False)
 
     def _before(self, value: float) -> float:
         """The largest number below another one; NaN if there is none: nothing is below it."""
@@ -197,9 +187,6 @@ def _depth(following: Places, roots: Places) -> int:
 # Ensembles as nodes write them
 
 
-TRACKS = "nodes_missing_value_tracks_true"
-
-
 @dataclass(frozen=True)
 class Ensemble:
     """A forest, and for each of its leaves what it adds to each target."""
@@ -233,8 +220,8 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
         )
     modes = node.texts("nodes_modes")
     branches = _branches(node, keys, number)
-    leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
-    leaves = {place: at for at, place in enumerate(leaf_places)}
+    ends = [place for place, mode in enumerate(modes) if mode == LEAF]
+    leaves = {place: at for at, place in enumerate(ends)}
     forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
     return Ensemble(forest, *_entries(node, prefix, ids, number, leaves, count), count)
 
@@ -249,6 +236,11 @@ def _branches(
     missing = node.integers(TRACKS) or (0,) * len(keys)
     features = node.integers("nodes_featureids")
 
+    def mode(word: str) -> int:
+        if word not in MODES:
+            raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
+        return MODES[word]
+
     def child(place: int, name: int) -> int:
         found = number.get((keys[place][0], name))
         if found is None:
@@ -261,14 +253,14 @@ def _branches(
     return {
         place: Branch(
             features[place],
-            _mode(node, mode),
+            mode(word),
             [float(values[place])],
             child(place, yes[place]),
             child(place, no[place]),
             bool(missing[place]),
         )
-        for place, mode in enumerate(node.texts("nodes_modes"))
-        if mode != LEAF
+        for place, word in enumerate(node.texts("nodes_modes"))
+        if word != LEAF
     }
 
 
@@ -301,12 +293,6 @@ def _entries(
     return places, targets[kept], weights[kept]
 
 
-def _mode(node: Node, word: str) -> int:
-    if word not in MODES:
-        raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
-    return MODES[word]
-
-
 def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
     firsts, seconds = node.integers(first), node.integers(second)
     if len(firsts) != len(seconds):
@@ -319,10 +305,12 @@ def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
 
 def _check_lengths(node: Node, count: int) -> None:
     """Every list of nodes has an entry for each; what may be absent may be empty."""
-    lists: dict[str, Sized] = {"nodes_modes": node.texts("nodes_modes")}
-    lists["nodes_values"] = numbers_of(node, "nodes_values")
-    for name in ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS):
-        lists[name] = node.integers(name)
+    of_integers = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS)
+    lists: dict[str, Sized] = {
+        "nodes_modes": node.texts("nodes_modes"),
+        "nodes_values": numbers_of(node, "nodes_values"),
+        **{name: node.integers(name) for name in of_integers},
+    }
     for name, given in lists.items():
         if len(given) != count and (len(given) or name != TRACKS):
             raise TypeMismatchError(
@@ -374,9 +362,10 @@ def _check_targets(node: Node, targets: Array, count: int) -> None:
 
 def of_tensors(node: Node) -> Ensemble:
     """The ensemble of TreeEnsemble: branches lead to branches or leaves, as flags say."""
-    modes = np.asarray(node.value("nodes_modes")).reshape(-1)
-    splits = np.asarray(node.value("nodes_splits")).reshape(-1)
-    weights = np.asarray(node.value("leaf_weights")).reshape(-1)
+    modes, splits, weights = (
+        np.asarray(node.value(name)).reshape(-1)
+        for name in ("nodes_modes", "nodes_splits", "leaf_weights")
+    )
     count = len(modes)
     ends = {
         side: _ends(node, node.integers(f"nodes_{side}nodeids"), f"nodes_{side}leafs", count)
@@ -384,11 +373,8 @@ def of_tensors(node: Node) -> Ensemble:
     }
     features, members = node.integers("nodes_featureids"), _members(node, modes)
     missing = node.integers(TRACKS) or (0,) * count
-    for name, given in (
-        ("nodes_featureids", features),
-        ("nodes_splits", splits),
-        (TRACKS, missing),
-    ):
+    lists = {"nodes_featureids": features, "nodes_splits": splits, TRACKS: missing}
+    for name, given in lists.items():
         if len(given) != count:
             raise TypeMismatchError(
                 f"`{name}` of TreeEnsemble has {len(given)} entries for {count} nodes",
@@ -442,12 +428,8 @@ def _members(node: Node, modes: Array) -> dict[int, list[float]]:
     if not places:
         return {}
     values = np.asarray(node.value("membership_values")).reshape(-1).astype(float)
-    sets: list[list[float]] = [[]]
-    for value in values.tolist():
-        if np.isnan(value):
-            sets.append([])
-        else:
-            sets[-1].append(value)
+    after = np.flatnonzero(np.isnan(values)) + 1
+    sets = [part[~np.isnan(part)].tolist() for part in np.split(values, after)]
     if not sets[-1]:
         sets.pop()
     if len(sets) < len(places):

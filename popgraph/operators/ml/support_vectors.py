@@ -135,18 +135,14 @@ def svm_classifier(node: Node) -> Lowered:
     counts = node.integers("vectors_per_class")
     labels = node.integers("classlabels_ints") or node.texts(NAMES)
     classes = len(labels) or max(1, len(counts))
-    if counts:
-        return _by_votes(node, rows, classes)
-    return _by_products(node, rows, classes)
+    return (_by_votes if counts else _by_products)(node, rows, classes)
 
 
 def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
     """Without support vectors: a product for each class."""
-    matrix = _matrix(node, "coefficients", classes)
-    rho = _reals(node, "rho")
-    scores = gc.AddOp(
-        _kernels(node, rows, matrix, "LINEAR"), constant(node, rho[:1].sum(), rows)
-    ).result
+    products = _kernels(node, rows, _matrix(node, "coefficients", classes), "LINEAR")
+    shift = constant(node, _reals(node, "rho")[:1].sum(), rows)
+    scores = gc.AddOp(products, shift).result
     return [labels_of(node, best(scores), classes, "classlabels_ints"), transformed(node, scores)]
 
 
