@@ -1,4 +1,4 @@
-"""Lowers PopART's collectives, by which the replicas of a model tell each other what they have."""
+"""PopART's collectives, by which the replicas of a model tell each other what they have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from popgraph.dialects.onnx.annotations import GROUP
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowering_of, lowers
 from popgraph.support.errors import TypeMismatchError
-from popgraph.support.replicas import Grouping, grouping
+from popgraph.support.replicas import grouping
 
 COMBINED = (*gc.COMBINED_BY, gc.LOCAL)
 """How tensors are combined, as PopART numbers it."""
@@ -19,20 +19,17 @@ COMBINED = (*gc.COMBINED_BY, gc.LOCAL)
 def _groups(node: Node) -> dict[str, Any]:
     """The replicas that work together: all of them, unless the node says which."""
     replicas = node.lowering.replicas
-    stride, size = _grouping(node, replicas)
+    if own := node.integers("__collectiveReplicaGrouping"):
+        stride, size = own[1], own[2]
+    else:
+        kind, members = node.integers(GROUP) or (0, 0)
+        stride, size = grouping(kind, max(members, 1), replicas)
     if min(stride, size) < 1 or replicas % (stride * size):
         raise TypeMismatchError(
             f"{replicas} replicas cannot be taken in groups of {size} that are {stride} apart",
             hint="the size of a group divides the number of replicas",
         )
     return {"stride": stride, "size": size}
-
-
-def _grouping(node: Node, replicas: int) -> Grouping:
-    if own := node.integers("__collectiveReplicaGrouping"):
-        return own[1], own[2]
-    kind, size = node.integers(GROUP) or (0, 0)
-    return grouping(kind, max(size, 1), replicas)
 
 
 def _combined(node: Node) -> str:

@@ -22,17 +22,13 @@ control ai.onnx If Loop
 convolution ai.graphcore MultiConv
 convolution ai.onnx Conv ConvTranspose DeformConv Col2Im
 derivatives ai.onnx.preview.training Gradient
-dictionaries ai.onnx.ml LabelEncoder CategoryMapper OneHotEncoder DictVectorizer CastMap ZipMap
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
 dynamic_slices ai.graphcore PackedDataBlock
 einsum ai.onnx Einsum
-features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
-features ai.onnx.ml OneHotEncoder LabelEncoder
 grids ai.onnx GridSample AffineGrid
 host_sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
 host_sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence
 images ai.onnx ImageDecoder CenterCropPad
-linear_models ai.onnx.ml LinearRegressor LinearClassifier
 lookups ai.graphcore GroupedGather
 lookups ai.onnx Gather GatherElements GatherND ReverseSequence OneHot
 lookups ai.popgraph CheckIndices
@@ -71,6 +67,11 @@ microsoft.quantized com.microsoft QLinearConcat QGemm MatMulIntegerToFloat Dynam
 microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormalization
 microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
 microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
+ml.features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
+ml.features ai.onnx.ml LabelEncoder OneHotEncoder CategoryMapper DictVectorizer CastMap ZipMap
+ml.linear_models ai.onnx.ml LinearClassifier LinearRegressor
+ml.support_vectors ai.onnx.ml SVMClassifier SVMRegressor
+ml.tree_ensembles ai.onnx.ml TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor
 movement ai.graphcore Reshape Slice Subsample Reverse DepthToSpace
 movement ai.onnx Reshape Flatten Squeeze Unsqueeze Transpose Concat Split Slice Pad Expand Tile
 movement ai.onnx DepthToSpace SpaceToDepth Trilu
@@ -80,18 +81,16 @@ normalization ai.onnx MeanVarianceNormalization GroupNormalization LpNormalizati
 normalization ai.onnx LayerNormalization RMSNormalization LRN
 optimizer_steps ai.onnx.preview.training Momentum Adagrad Adam
 pooling ai.onnx AveragePool LpPool MaxPool GlobalAveragePool GlobalLpPool GlobalMaxPool MaxUnpool
-popart_lstm ai.graphcore LSTM
 quantization ai.onnx QuantizeLinear QLinearConv QLinearMatMul DequantizeLinear ConvInteger
 quantization ai.onnx MatMulInteger
 randomness ai.graphcore ShapedDropout
 randomness ai.onnx Dropout RandomNormal RandomUniform RandomUniformLike RandomNormalLike Multinomial
 randomness ai.onnx Bernoulli
+recurrent ai.graphcore LSTM
 recurrent ai.onnx RNN GRU LSTM
 reductions ai.onnx ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 reductions ai.onnx ReduceProd ReduceSum ReduceSumSquare ArgMax ArgMin CumSum CumProd
 regions ai.onnx MaxRoiPool RoiAlign
-requirements.optimizers ai.onnx.preview.training Gradient Momentum Adagrad Adam
-requirements.recurrences ai.onnx RNN GRU LSTM
 resizing ai.onnx Resize Upsample
 scan ai.onnx Scan
 scattering ai.graphcore ScatterReduce
@@ -103,9 +102,7 @@ sorting ai.graphcore Sort ReduceMedian Bucketize
 sorting ai.onnx TopK
 splines ai.graphcore SplineBasis SplineWeighting
 strings ai.onnx StringConcat StringSplit StringNormalizer RegexFullMatch
-support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 term_counts ai.onnx TfIdfVectorizer
-tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 """
 
 list_pages(__package__, TABLE)

@@ -16,8 +16,7 @@ from popgraph.dialects.onnx.inference import unchanged
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import UNBOUNDED
-from popgraph.operators.bodies import close
-from popgraph.operators.inner_graphs import check_outputs, given_tensor, in_declared_shape
+from popgraph.operators.bodies import check_outputs, close, given_tensor, in_declared_shape
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers

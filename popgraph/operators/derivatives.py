@@ -1,4 +1,4 @@
-"""Lowers Gradient: its function, and autodiff through that."""
+"""Gradient: its function once more, and autodiff through that."""
 
 from __future__ import annotations
 
@@ -9,13 +9,32 @@ from xdsl.ir import Block, SSAValue
 from popgraph.dialects.building import building_nothing
 from popgraph.dialects.graphcore.base import is_float
 from popgraph.dialects.onnx.custom import GRADIENT
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
-from popgraph.operators.bodies import discard
-from popgraph.operators.inner_graphs import given_tensor
+from popgraph.operators.bodies import discard, given_tensor
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import Lowered, lowers, requires
 from popgraph.support.errors import DifferentiationError, PopgraphError, TypeMismatchError
+
+
+@requires(GRADIENT[1], domain=GRADIENT[0])
+def names_of_tensors(node: NodeView) -> Complaints:
+    xs, zs = node.texts("xs"), node.texts("zs")
+    if len({*xs, *zs}) < len(xs) + len(zs):
+        yield TypeConflict("`xs` and `zs` name a tensor twice", "name every tensor once")
+    if len(node) != len(xs) + len(zs) or not all(map(node.has, range(len(node)))):
+        yield TypeConflict(
+            f"{sum(map(node.has, range(len(node))))} inputs for {len(xs) + len(zs)} names",
+            "there is a value for each name of `xs`, then for each of `zs`",
+        )
+    if node.output_count > len(xs):
+        yield TypeConflict(
+            f"{node.output_count} outputs for {len(xs)} names",
+            "there is a gradient for each name of `xs`",
+        )
 
 
 @lowers(GRADIENT[1], domain=GRADIENT[0])

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.operators.arithmetic import whole_numbers
-from popgraph.operators.inner_graphs import check_outputs, given_tensor
+from popgraph.operators.bodies import check_outputs, given_tensor
 from popgraph.operators.lookups import never_negative, whole
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node

@@ -187,5 +187,11 @@ class Node(NodeView):
     def literal(self, array: Array) -> SSAValue:
         return self.lowering.literal(array)
 
+    # Errors
+
+    def fail(self, what: str, hint: str) -> TypeMismatchError:
+        """The error of a node that cannot be compiled; whoever lowers it adds where that is."""
+        return TypeMismatchError(what, hint=hint)
+
     def unsupported(self, what: str, hint: str = "") -> UnsupportedError:
         return UnsupportedError(f"{what} of {self.op.op_type} is not supported", hint=hint)

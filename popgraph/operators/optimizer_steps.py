@@ -1,4 +1,4 @@
-"""Lowers the optimizers that are operators: one step of Momentum, Adagrad or Adam."""
+"""The optimizers that are operators: one step of Momentum, Adagrad or Adam."""
 
 from __future__ import annotations
 
@@ -10,16 +10,46 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of
 from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
+from popgraph.operators.complaints import of_shape, one_element
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
+from popgraph.operators.record import Lowered, chooses, lowers, requires
 from popgraph.support.dtypes import BY_NAME
 
 PREVIEW = "ai.onnx.preview.training"
 
 F64 = BY_NAME["f64"]
 """What rates are computed in: 1 - 0.999 ** T keeps half of its digits in single precision."""
+
+
+GROUPS = {"Momentum": 3, "Adagrad": 3, "Adam": 4}
+"""How many tensors there are to each one that is optimized: value, gradient and state."""
+
+
+@requires(*GROUPS, domain=PREVIEW)
+def optimizer(node: NodeView) -> Complaints:
+    groups = GROUPS[node.op.op_type]
+    for index in (0, 1):
+        yield from one_element(node, index)
+    count, rest = divmod(len(node) - 2, groups)
+    if rest or not count:
+        yield TypeConflict(
+            f"{len(node) - 2} tensors are no groups of {groups}",
+            "all values come first, then all gradients, then all states of a kind",
+        )
+    outputs = count * (groups - 1)
+    if node.output_count > outputs:
+        yield TypeConflict(
+            f"{node.output_count} outputs of {outputs}",
+            "there is a new one for each value, and for each of its states",
+        )
+    for index in range(2 + count, len(node)):
+        if (shape := node.shape_of((index - 2) % count + 2)) is not None:
+            yield from of_shape(node, index, *shape)
 
 
 @dataclass(frozen=True)
@@ -39,9 +69,8 @@ class Tensor:
         return gc.SubOp(self.value, gc.MulOp(cast(rate, dtype_of(self.value)), step))
 
 
-def _tensors(node: Node, states: int) -> Iterator[Tensor]:
-    """All values come first, then all gradients, then all states of a kind."""
-    groups = 2 + states
+def _tensors(node: Node) -> Iterator[Tensor]:
+    groups = GROUPS[node.op.op_type]
     count = (len(node) - 2) // groups
     for at in range(count):
         value, given, *state = (node[2 + at + count * group] for group in range(groups))
@@ -73,6 +102,9 @@ def _is_later(count: SSAValue) -> Operand:
     return gc.CompareOp(count, scalar(0, count), predicate="gt")
 
 
+chooses("Momentum", domain=PREVIEW, mode=("nesterov", "standard"))
+
+
 @lowers("Momentum", domain=PREVIEW)
 def momentum(node: Node) -> Lowered:
     """In the first step, the gradient counts in full."""
@@ -81,7 +113,7 @@ def momentum(node: Node) -> Lowered:
     )
     rate, nesterov = _rate(node), node.text("mode") == "nesterov"
     updated = []
-    for one in _tensors(node, states=1):
+    for one in _tensors(node):
         decay, fresh = one.known(node.real("alpha")), cast(share, dtype_of(one.value))
         velocity = gc.AddOp(gc.MulOp(one.state[0], decay), gc.MulOp(one.gradient, fresh))
         ahead = gc.AddOp(one.gradient, gc.MulOp(velocity, decay)) if nesterov else velocity
@@ -94,7 +126,7 @@ def adagrad(node: Node) -> Lowered:
     steps = gc.MulOp(cast(_count(node), F64), node.scalar(node.real("decay_factor"), F64))
     rate = gc.DivOp(_rate(node), gc.AddOp(steps, node.scalar(1, F64))).result
     updated = []
-    for one in _tensors(node, states=1):
+    for one in _tensors(node):
         squares = gc.AddOp(one.state[0], gc.MulOp(one.gradient, one.gradient))
         step = gc.DivOp(one.gradient, _root(one, squares, node.real("epsilon", 1e-6)))
         updated.append([one.moved(rate, step), squares])
@@ -106,7 +138,7 @@ def adam(node: Node) -> Lowered:
     first, second = node.real("alpha", 0.9), node.real("beta", 0.999)
     rate = _corrected(node, first, second)
     updated = []
-    for one in _tensors(node, states=2):
+    for one in _tensors(node):
         mean = _average(one, one.state[0], first, one.gradient)
         squares = _average(one, one.state[1], second, gc.MulOp(one.gradient, one.gradient))
         step = gc.DivOp(mean, _root(one, squares, node.real("epsilon", 1e-6)))
@@ -140,6 +172,3 @@ def _root(one: Tensor, squares: Operand, epsilon: float) -> Operand:
     is_zero = gc.CompareOp(squares, one.known(0), predicate="eq")
     root = gc.SqrtOp(gc.WhereOp(is_zero, one.known(1), squares))
     return gc.AddOp(gc.WhereOp(is_zero, one.known(0), root), one.known(epsilon))
-
-
-chooses("Momentum", domain="ai.onnx.preview.training", mode=("nesterov", "standard"))

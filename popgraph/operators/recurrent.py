@@ -1,12 +1,16 @@
-"""Lowers LSTM, GRU and RNN: one product with the inputs of all steps, and a loop over steps."""
+"""
+RNN, GRU and LSTM, and PopART's LSTM, whose weights are laid out otherwise.
+
+One product takes the inputs of all steps; a loop over the steps does the rest.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
@@ -16,29 +20,121 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import LoopOp
+from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.dialects.onnx.types import Dim
+from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, YieldOp, constant_array
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.bodies import show_as
+from popgraph.operators.complaints import differ, of_rank, of_shape
+from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
-from popgraph.operators.recurrent_activations import Activation, activations
+from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape
 
 Values: TypeAlias = Sequence[SSAValue]
-Step: TypeAlias = Callable[[SSAValue, SSAValue, Values, Values], tuple[Values, Values]]
-"""From turn, row of the input, states and weights to the next states and the rows to stack."""
+Activation: TypeAlias = Callable[[Operand], SSAValue]
+
+# Activations: functions of gates, by ONNX's names for them
+
+
+class Gate(NamedTuple):
+    """What a function of a gate is applied to, and where its literals are from."""
+
+    node: Node
+    x: Operand
+
+    def number(self, value: float) -> SSAValue:
+        return self.node.scalar(value, dtype_of(self.x))
+
+    def scaled(self, factor: float, value: Operand | None = None) -> Operand:
+        value = self.x if value is None else value
+        return value if factor == 1 else gc.MulOp(value, self.number(factor))
+
+    def affine(self, alpha: float, beta: float) -> Operand:
+        scaled = self.scaled(alpha)
+        return scaled if beta == 0 else gc.AddOp(scaled, self.number(beta))
+
+    def at_least(self, bound: float) -> SSAValue:
+        return gc.CompareOp(self.x, self.number(bound), predicate="ge").result
+
+    def hard_sigmoid(self, alpha: float, beta: float) -> Operand:
+        raised = gc.MaxOp(self.affine(alpha, beta), self.number(0.0))
+        return gc.MinOp(raised, self.number(1.0))
+
+    def elu(self, alpha: float) -> Operand:
+        """Chosen twice, so that the exponential cannot overflow, nor its gradient."""
+        above = self.at_least(0.0)
+        below = gc.Expm1Op(gc.WhereOp(above, self.number(0.0), self.x))
+        return gc.WhereOp(above, self.x, self.scaled(alpha, below))
+
+    def softsign(self) -> Operand:
+        return gc.DivOp(self.x, gc.AddOp(gc.AbsOp(self.x), self.number(1.0)))
+
+    def softplus(self) -> Operand:
+        """log(1 + e^x), whose exponential cannot overflow."""
+        tail = gc.Log1pOp(gc.ExpOp(gc.NegOp(gc.AbsOp(self.x))))
+        return gc.AddOp(gc.MaxOp(self.x, self.number(0.0)), tail)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Operand], *tuple[float | None, ...]]] = {
+    "Relu": (lambda gate: gc.ReluOp(gate.x),),
+    "Tanh": (lambda gate: gc.TanhOp(gate.x),),
+    "Sigmoid": (lambda gate: gc.SigmoidOp(gate.x),),
+    "Affine": (Gate.affine, 1.0, 0.0),
+    "LeakyRelu": (lambda gate, alpha: gc.LeakyReluOp(gate.x, alpha=alpha), 0.01),
+    "ThresholdedRelu": (
+        lambda gate, alpha: gc.WhereOp(gate.at_least(alpha), gate.x, gate.number(0.0)),
+        1.0,
+    ),
+    "ScaledTanh": (
+        lambda gate, alpha, beta: gate.scaled(alpha, gc.TanhOp(gate.scaled(beta))),
+        None,
+        None,
+    ),
+    "HardSigmoid": (Gate.hard_sigmoid, 0.2, 0.5),
+    "Elu": (Gate.elu, 1.0),
+    "Softsign": (Gate.softsign,),
+    "Softplus": (Gate.softplus,),
+}
+"""The activations, with the defaults of alpha and beta; None: the node must give it."""
+
+_BY_LOWER = {name.lower(): function for name, function in FUNCTIONS.items()}
+"""Exporters differ in how they write capitals."""
+
+
+def _activation(node: Node, name: str, given: Sequence[Iterator[float]]) -> Activation:
+    """The function of a name, which takes its parameters from the node's lists in turn."""
+    if name.lower() not in _BY_LOWER:
+        raise TypeMismatchError(
+            f"{name!r} is no activation of {node.op.op_type}", hint=f"one of {', '.join(FUNCTIONS)}"
+        )
+    function, *defaults = _BY_LOWER[name.lower()]
+    taken = [next(one, default) for one, default in zip(given, defaults, strict=False)]
+    if None in taken:
+        raise TypeMismatchError(
+            f"the activation {name} has no default parameters",
+            hint="give activation_alpha and activation_beta",
+        )
+    parameters = [float(np.float32(number)) for number in taken if number is not None]
+    return lambda x: SSAValue.get(function(Gate(node, x), *parameters))
+
+
+# Cells
 
 
 @dataclass(frozen=True)
 class Cell(ABC):
     """
-    What a layer computes in one step, in one direction, and with which weights.
+    The step of a layer in one direction, and its weights.
 
-    Weights and states have the element type of the model; between them, halves are computed with in
-    single precision.
+    Weights and states have the element type of the model; halves are widened to f32 in between.
     """
 
     hidden: int
@@ -59,7 +155,7 @@ class Cell(ABC):
 
     @abstractmethod
     def weights(self, own: Weights) -> tuple[Values, SSAValue | None]:
-        """What a step needs, and what is added to the products with the inputs of all steps."""
+        """The weights of a step, and what is added to the products with the inputs of all steps."""
 
     @abstractmethod
     def step(self, row: SSAValue, states: Values, weights: Values) -> Values:
@@ -67,12 +163,10 @@ class Cell(ABC):
 
     def gates(self, value: Operand, count: int) -> list[SSAValue]:
         """The parts of a row in which gates stand side by side, to be computed with."""
-        rows, columns = shape_of(value)
+        value = SSAValue.get(value)
+        columns = shape_of(value)[1]
         size = columns // count
-        return [
-            self.widened(gc.SliceOp(value, starts=(0, at), sizes=(rows, size), steps=(1, 1)))
-            for at in range(0, columns, size)
-        ]
+        return [self.widened(sliced(value, {1: (at, size, 1)})) for at in range(0, columns, size)]
 
     def widened(self, value: Operand) -> SSAValue:
         return cast(value, self.wide)
@@ -85,7 +179,6 @@ class Cell(ABC):
         return self.functions[place](value)
 
     def rest(self, gate: SSAValue) -> SSAValue:
-        """What a gate leaves of the whole."""
         return gc.SubOp(scalar(1.0, gate), gate).result
 
 
@@ -130,22 +223,17 @@ class GruCell(Cell):
         (state,) = states
         before = self.widened(state)
         x_z, x_r, x_n = self.gates(row, 3)
+        h_z, h_r, *h_n = self.gates(gc.MatMulOp(state, weights[0]), 3 if self.varied else 2)
+        if self.varied and len(weights) > 1:
+            h_n = [gc.AddOp(h_n[0], self.widened(weights[1])).result]
+        update, reset = (self.activated(0, gc.AddOp(x, h)) for x, h in ((x_z, h_z), (x_r, h_r)))
         if self.varied:
-            h_z, h_r, h_n = self.gates(gc.MatMulOp(state, weights[0]), 3)
-            if len(weights) > 1:
-                h_n = gc.AddOp(h_n, self.widened(weights[1])).result
-            update, reset = self._gate(x_z, h_z), self._gate(x_r, h_r)
-            inner: Operand = gc.MulOp(reset, h_n)
+            inner: Operand = gc.MulOp(reset, h_n[0])
         else:
-            h_z, h_r = self.gates(gc.MatMulOp(state, weights[0]), 2)
-            update, reset = self._gate(x_z, h_z), self._gate(x_r, h_r)
             kept = cast(gc.MulOp(reset, before), dtype_of(state))
             inner = self.widened(gc.MatMulOp(kept, weights[1]))
         new = self.activated(1, gc.AddOp(x_n, inner))
         return [gc.AddOp(gc.MulOp(self.rest(update), new), gc.MulOp(update, before)).result]
-
-    def _gate(self, x: SSAValue, h: SSAValue) -> SSAValue:
-        return self.activated(0, gc.AddOp(x, h))
 
 
 @dataclass(frozen=True)
@@ -182,6 +270,87 @@ class LstmCell(Cell):
         return [gc.MulOp(gate(o, 1, after), self.activated(2, after)).result, after]
 
 
+CELLS: dict[str, type[Cell]] = {"RNN": RnnCell, "GRU": GruCell, "LSTM": LstmCell}
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+def cells_of(node: Node, kind: type[Cell], hidden: int, directions: int) -> list[Cell]:
+    """The cell of each direction."""
+    named = node.gives("activations")
+    names = node.texts("activations") if named else kind.FUNCTIONS * directions
+    given = [iter(node.reals(name)) for name in ("activation_alpha", "activation_beta")]
+    functions = [_activation(node, name, given) for name in names]
+    count = len(kind.FUNCTIONS)
+    return [
+        kind(
+            hidden,
+            computing(node),
+            functions[first : first + count],
+            node.real("clip"),
+            bool(node.integer(kind.VARIANT)),
+        )
+        for first in range(0, count * directions, count)
+    ]
+
+
+# Legal nodes
+
+
+@requires(*CELLS)
+def recurrence(node: NodeView) -> Complaints:
+    kind = CELLS[node.op.op_type]
+    directions = 2 if node.text("direction") == "bidirectional" else 1
+    for index in range(3):
+        yield from of_rank(node, index, 3)
+    yield from _attributes(node, directions * len(kind.FUNCTIONS))
+    x, recurrent = node.shape_of(0), node.shape_of(2)
+    if x is None or recurrent is None:
+        return
+    hidden = recurrent[2]
+    if hidden == 0:
+        yield TypeConflict("its state has no elements", "the last axis of `R` is 1 or more")
+    given = node.integer("hidden_size", -1)
+    if node.gives("hidden_size") and differ(hidden, given):
+        yield TypeConflict(
+            f"`hidden_size` is {given}, but `R` is for {hidden}", "they are the same number"
+        )
+
+    def rows(count: int) -> Dim:
+        return count * hidden if isinstance(hidden, int) else None
+
+    by_batch = bool(node.integer("layout"))
+    batch = x[0] if by_batch else x[1]
+    state = (batch, directions, hidden) if by_batch else (directions, batch, hidden)
+    wanted: dict[int, Sequence[Dim]] = {
+        1: (directions, rows(kind.GATES), x[2]),
+        2: (directions, rows(kind.GATES), hidden),
+        3: (directions, rows(2 * kind.GATES)),
+        7: (directions, rows(3)),
+        4: (batch,),
+        5: state,
+        6: state,
+    }
+    for index, shape in wanted.items():
+        if node.has(index):
+            yield from of_shape(node, index, *shape)
+
+
+def _attributes(node: NodeView, activations: int) -> Complaints:
+    given = len(node.texts("activations"))
+    if node.gives("activations") and given != activations:
+        yield TypeConflict(f"it has {given} activations", f"it has {activations} of them")
+    clip = node.real("clip")
+    if node.gives("clip") and not clip > 0:
+        yield TypeConflict(f"`clip` is {clip:g}", "it is more than 0")
+
+
+chooses("GRU", direction=(*DIRECTIONS, "foward"))  # which is the default of version 1
+chooses("LSTM", "RNN", direction=DIRECTIONS)
+
+
+# Lowering
+
+
 @dataclass(frozen=True)
 class Weights:
     """The weights of one direction, whatever node they are from; matrices stand transposed."""
@@ -201,7 +370,7 @@ class Weights:
 
     @property
     def has_bias(self) -> bool:
-        return self.node.optional(self.BIAS) is not None
+        return self.node.has(self.BIAS)
 
     def bias(self, first: int, last: int) -> SSAValue:
         return self._part(self.BIAS, first, last)
@@ -215,26 +384,21 @@ class Weights:
         return gc.AddOp(*halves).result
 
     def peepholes(self) -> Values:
-        if self.node.optional(self.PEEPHOLES) is None:
+        if not self.node.has(self.PEEPHOLES):
             return []
         return [self._part(self.PEEPHOLES, place, place + 1) for place in range(3)]
 
     def _part(self, index: int, first: int, last: int) -> SSAValue:
         """Some gates' weights; those that never change are turned once, however large they are."""
-        rows = slice(first * self.hidden, last * self.hidden)
+        start, size = first * self.hidden, (last - first) * self.hidden
         known = never_changes(self.node, self.node[index])
         if known is not None:
-            return self.node.literal(np.ascontiguousarray(known[self.direction, rows].T))
+            rows = known[self.direction, start : start + size]
+            return self.node.literal(np.ascontiguousarray(rows.T))
         own = one(self.node[index], self.direction)
-        shape = shape_of(own)
-        if shape[0] != rows.stop - rows.start:
-            own = gc.SliceOp(
-                own,
-                starts=(rows.start, *(0,) * (len(shape) - 1)),
-                sizes=(rows.stop - rows.start, *shape[1:]),
-                steps=(1,) * len(shape),
-            ).result
-        return own if len(shape) == 1 else gc.TransposeOp(own, perm=(1, 0)).result
+        if shape_of(own)[0] != size:
+            own = SSAValue.get(sliced(own, {0: (start, size, 1)}))
+        return own if len(shape_of(own)) == 1 else gc.TransposeOp(own, perm=(1, 0)).result
 
 
 def never_changes(node: Node, value: SSAValue) -> Array | None:
@@ -246,10 +410,7 @@ def one(value: SSAValue, direction: int) -> SSAValue:
     """What a tensor holds for one direction: its first axis is that of directions."""
     count, *rest = shape_of(value)
     if count > 1:
-        zeros = (0,) * len(rest)
-        value = gc.SliceOp(
-            value, starts=(direction, *zeros), sizes=(1, *rest), steps=(1,) * (len(rest) + 1)
-        ).result
+        value = SSAValue.get(sliced(value, {0: (direction, 1, 1)}))
     return gc.ReshapeOp(value, shape=rest).result
 
 
@@ -273,10 +434,6 @@ class Layer:
     def _in_time(self, value: SSAValue) -> SSAValue:
         return gc.TransposeOp(value, perm=(1, 0, 2)).result if self.by_batch else value
 
-    @property
-    def is_reverse(self) -> bool:
-        return self.node.text("direction") == "reverse"
-
     @cached_property
     def lengths(self) -> SSAValue | None:
         """The lengths of the sequences as a column, unless all are as long as the tensor."""
@@ -285,40 +442,11 @@ class Layer:
             return None
         steps, batch, _ = shape_of(self.x)
         known = constant_array(given, self.node.lowering.weights)
-        if known is not None and bool((known.astype(np.int64) >= steps).all()):
+        if known is None:
+            return cast(gc.ReshapeOp(given, shape=(batch, 1)), dtypes.BY_NAME["i64"])
+        if bool((known.astype(np.int64) >= steps).all()):
             return None
-        if known is not None:
-            return self.node.literal(known.reshape(batch, 1).astype(np.int64))
-        return cast(gc.ReshapeOp(given, shape=(batch, 1)), dtypes.BY_NAME["i64"])
-
-    def loops(self) -> list[LoopOp]:
-        """The loop of each direction."""
-        return [
-            self._loop(place, cell, reverse=self.is_reverse or place == 1)
-            for place, cell in enumerate(self.cells)
-        ]
-
-    def _loop(self, direction: int, cell: Cell, reverse: bool) -> LoopOp:
-        own = self.weights(direction, cell)
-        weights, bias = cell.weights(own)
-        lengths = [] if self.lengths is None else [self.lengths]
-        return looped(
-            self._step(cell, len(lengths)),
-            states=[self.initial(index, direction, cell) for index in cell.STATES],
-            rows=self._projected(own, bias),
-            captured=[*lengths, *weights],
-            reverse=reverse,
-            inside=not self.node.lowering.training,
-        )
-
-    def _projected(self, own: Weights, bias: SSAValue | None) -> SSAValue:
-        """The products of all steps' inputs with the weights, in one."""
-        steps, batch, features = shape_of(self.x)
-        flat = gc.ReshapeOp(self.x, shape=(steps * batch, features))
-        product: Operand = gc.MatMulOp(flat, own.inputs())
-        if bias is not None:
-            product = gc.AddOp(product, bias)
-        return gc.ReshapeOp(product, shape=(steps, batch, shape_of(product)[1])).result
+        return self.node.literal(known.reshape(batch, 1).astype(np.int64))
 
     @property
     def stacks(self) -> bool:
@@ -337,26 +465,6 @@ class Layer:
         batch = shape_of(self.x)[1]
         return gc.BroadcastOp(self.node.scalar(0.0), shape=(batch, cell.hidden)).result
 
-    def _step(self, cell: Cell, masked: int) -> Step:
-        """One turn: the cell, and what its result counts for where a sequence has ended."""
-        wanted = self.stacks
-
-        def step(
-            turn: SSAValue, row: SSAValue, states: Values, captured: Values
-        ) -> tuple[Values, Values]:
-            made = cell.step(row, states, captured[masked:])
-            new: Values = [cast(value, dtype_of(row)) for value in made]
-            output = new[0]
-            if masked:
-                runs = gc.CompareOp(turn, captured[0], predicate="lt").result
-                pairs = zip(new, states, strict=True)
-                new = [gc.WhereOp(runs, after, before).result for after, before in pairs]
-                if wanted:
-                    output = gc.WhereOp(runs, output, scalar(0.0, output)).result
-            return new, [output] if wanted else []
-
-        return step
-
     def outputs(self) -> Lowered:
         """The outputs of all steps, and the states at the end."""
         loops = self.loops()
@@ -364,13 +472,79 @@ class Layer:
             self._in_time(_side_by_side(states, axis=0))
             for states in zip(*(loop.finals for loop in loops), strict=True)
         ]
-        return [self._sequence(loops), *finals]
-
-    def _sequence(self, loops: Sequence[LoopOp]) -> SSAValue | None:
         if not self.stacks:
-            return None
+            return [None, *finals]
         joined = _side_by_side([loop.stacked[0] for loop in loops], axis=1)
-        return gc.TransposeOp(joined, perm=(2, 0, 1, 3)).result if self.by_batch else joined
+        if self.by_batch:
+            joined = gc.TransposeOp(joined, perm=(2, 0, 1, 3)).result
+        return [joined, *finals]
+
+    def loops(self) -> list[LoopOp]:
+        """The loop of each direction."""
+        is_reverse = self.node.text("direction") == "reverse"
+        return [
+            self._loop(place, cell, reverse=is_reverse or place == 1)
+            for place, cell in enumerate(self.cells)
+        ]
+
+    def _loop(self, direction: int, cell: Cell, reverse: bool) -> LoopOp:
+        """The steps in one direction; literals that no gradient needs stand inside."""
+        own = self.weights(direction, cell)
+        weights, bias = cell.weights(own)
+        lengths = self.lengths
+        captured = [*weights] if lengths is None else [lengths, *weights]
+        inside = list(map(self._literal, captured))
+        passed = [value for value, literal in zip(captured, inside, strict=True) if not literal]
+        states = [self.initial(index, direction, cell) for index in cell.STATES]
+        rows, count = self._projected(own, bias), len(states)
+        carried, outer = ([value.type for value in group] for group in (states, passed))
+        block = Block(arg_types=[NUMBER, *carried, row_type(rows), *outer])
+        turn, *given = block.args
+        for argument, name in zip(block.args, ("turn", *("h", "c")[:count], "row"), strict=False):
+            argument.name_hint = name
+        for argument, value in zip(given[count + 1 :], passed, strict=True):
+            show_as(argument, value)
+        with ImplicitBuilder(block):
+            rest = iter(given[count + 1 :])
+            seen = [
+                ConstantOp(literal.literal).result if literal else next(rest) for literal in inside
+            ]
+            length = None if lengths is None else seen.pop(0)
+            made = cell.step(given[count], given[:count], seen)
+            new = [cast(value, dtype_of(rows)) for value in made]
+            YieldOp(self._masked(new, given[:count], turn, length))
+        return LoopOp(
+            shape_of(rows)[0],
+            Region(block),
+            carried=states,
+            scanned=[rows],
+            captured=passed,
+            reverse=reverse,
+        )
+
+    def _projected(self, own: Weights, bias: SSAValue | None) -> SSAValue:
+        """The products of all steps' inputs with the weights, in one."""
+        steps, batch, features = shape_of(self.x)
+        flat = gc.ReshapeOp(self.x, shape=(steps * batch, features))
+        product: Operand = gc.MatMulOp(flat, own.inputs())
+        if bias is not None:
+            product = gc.AddOp(product, bias)
+        return gc.ReshapeOp(product, shape=(steps, batch, shape_of(product)[1])).result
+
+    def _literal(self, value: SSAValue) -> ConstantOp | None:
+        """The literal that a value is, if no gradient is asked of it."""
+        if self.node.lowering.training or not isinstance(value.owner, ConstantOp):
+            return None
+        return value.owner
+
+    def _masked(self, new: Values, old: Values, turn: SSAValue, length: SSAValue | None) -> Values:
+        """The next states and the row to stack; where a sequence has ended, old ones and zero."""
+        rows = new[:1] if self.stacks else []
+        if length is None:
+            return [*new, *rows]
+        runs = gc.CompareOp(turn, length, predicate="lt").result
+        states = [gc.WhereOp(runs, *pair).result for pair in zip(new, old, strict=True)]
+        return [*states, *(gc.WhereOp(runs, row, scalar(0.0, row)).result for row in rows)]
 
 
 def _side_by_side(values: Values, axis: int) -> SSAValue:
@@ -381,81 +555,88 @@ def _side_by_side(values: Values, axis: int) -> SSAValue:
     return parts[0] if len(parts) == 1 else gc.ConcatOp(parts, axis=axis).result
 
 
-def looped(
-    step: Step,
-    *,
-    states: Values,
-    rows: SSAValue,
-    captured: Values,
-    reverse: bool,
-    inside: bool,
-) -> LoopOp:
-    """The loop of a step over all rows; `inside` it stand those of `captured` that are literals."""
-    moved = [inside and isinstance(value.owner, ConstantOp) for value in captured]
-    passed = [value for value, is_moved in zip(captured, moved, strict=True) if not is_moved]
-    types = [value.type for value in states], [value.type for value in passed]
-    block = Block(arg_types=[NUMBER, *types[0], row_type(rows), *types[1]])
-    turn, *given = block.args
-    count = len(states)
-    for argument, name in zip(block.args, ("turn", *("h", "c")[:count], "row"), strict=False):
-        argument.name_hint = name
-    for argument, value in zip(given[count + 1 :], passed, strict=True):
-        show_as(argument, value)
-    with ImplicitBuilder(block):
-        rest = iter(given[count + 1 :])
-        seen = [
-            _again(value) if is_moved else next(rest)
-            for value, is_moved in zip(captured, moved, strict=True)
-        ]
-        following, stacked = step(turn, given[count], given[:count], seen)
-        YieldOp([*following, *stacked])
-    return LoopOp(
-        shape_of(rows)[0],
-        Region(block),
-        carried=states,
-        scanned=[rows],
-        captured=passed,
-        reverse=reverse,
-    )
-
-
-def _again(value: SSAValue) -> SSAValue:
-    """The literal once more."""
-    assert isinstance(value.owner, ConstantOp)
-    return ConstantOp(value.owner.literal).result
-
-
-CELLS: dict[str, type[Cell]] = {"RNN": RnnCell, "GRU": GruCell, "LSTM": LstmCell}
-"""The cells by operator."""
-
-
 @lowers(*CELLS)
 def recurrent(node: Node) -> Lowered:
     directions, _, hidden = shape_of(node[2])
     return Layer(node, cells_of(node, CELLS[node.op.op_type], hidden, directions)).outputs()
 
 
-def cells_of(node: Node, kind: type[Cell], hidden: int, directions: int) -> list[Cell]:
-    """The cell of each direction."""
-    names = kind.FUNCTIONS * directions
-    if "activations" in node.op.onnx_attributes():
-        names = node.texts("activations")
-    functions, count = activations(node, names), len(kind.FUNCTIONS)
-    return [
-        kind(
-            hidden,
-            computing(node),
-            functions[first : first + count],
-            node.real("clip"),
-            bool(node.integer(kind.VARIANT)),
-        )
-        for first in range(0, count * directions, count)
-    ]
+# PopART's LSTM
 
 
-DIRECTIONS = ("forward", "reverse", "bidirectional")
+ORDER = tuple(map("fico".index, "iofc"))
+"""Where ONNX's gates stand among PopART's."""
 
-chooses("GRU", direction=(*DIRECTIONS, "foward"))  # which is the default of version 1
+
+@dataclass(frozen=True)
+class PopartWeights(Weights):
+    """For each gate, the matrix of the input above that of the recurrence, and one bias."""
+
+    def inputs(self) -> SSAValue:
+        return self._matrix(0, self.node.shape[2])
+
+    def recurrence(self, first: int, last: int) -> SSAValue:
+        assert (first, last) == (0, LstmCell.GATES), "the gates are asked for together"
+        return self._matrix(self.node.shape[2], self.hidden)
+
+    def whole_bias(self) -> SSAValue | None:
+        bias = self.node.optional(2)
+        if bias is None:
+            return None
+        return gc.ReshapeOp(_in_order(bias), shape=(LstmCell.GATES * self.hidden,)).result
+
+    def peepholes(self) -> Values:
+        return []
+
+    def _matrix(self, start: int, size: int) -> SSAValue:
+        """Rows of all gates, these side by side."""
+        shape = size, LstmCell.GATES * self.hidden
+        known = never_changes(self.node, self.node[1])
+        if known is not None:
+            rows = known[list(ORDER), start : start + size].transpose(1, 0, 2)
+            return self.node.literal(np.ascontiguousarray(rows.reshape(shape)))
+        own = SSAValue.get(sliced(self.node[1], {1: (start, size, 1)}))
+        return gc.ReshapeOp(gc.TransposeOp(_in_order(own), perm=(1, 0, 2)), shape=shape).result
 
 
-chooses("LSTM", "RNN", direction=DIRECTIONS)
+def _in_order(gates: SSAValue) -> Operand:
+    """A tensor whose first axis is that of gates, in ONNX's order."""
+    return gc.ConcatOp([sliced(gates, {0: (place, 1, 1)}) for place in ORDER], axis=0)
+
+
+class PopartLayer(Layer):
+    """Without directions, and with the states at the beginning in one tensor."""
+
+    @property
+    def stacks(self) -> bool:
+        return bool(self.node.integer("outputFullSequence", 1))
+
+    def weights(self, direction: int, cell: Cell) -> Weights:
+        return PopartWeights(self.node, direction, cell.hidden)
+
+    def initial(self, index: int, direction: int, cell: Cell) -> SSAValue:
+        given = self.node.optional(3)
+        return self.zero(cell) if given is None else one(given, cell.STATES.index(index))
+
+
+@lowers("LSTM", domain=GRAPHCORE)
+def popart_lstm(node: Node) -> Lowered:
+    x, weights = node.shape, shape_of(node[1])
+    if len(x) != 3 or len(weights) != 3:
+        raise TypeMismatchError("LSTM takes sequences and weights of 3 axes")
+    hidden = weights[2]
+    wanted: dict[int, Shape] = {
+        1: (LstmCell.GATES, x[2] + hidden, hidden),
+        2: (LstmCell.GATES, hidden),
+        3: (len(LstmCell.STATES), x[1], hidden),
+    }
+    for index, shape in wanted.items():
+        given = node.optional(index)
+        if given is not None and shape_of(given) != shape:
+            raise TypeMismatchError(
+                f"input {index} of LSTM has the shape {list(shape_of(given))}",
+                hint=f"beside the other inputs it is {list(shape)}",
+            )
+    (loop,) = PopartLayer(node, cells_of(node, LstmCell, hidden, directions=1)).loops()
+    output, cell = loop.finals
+    return [loop.stacked[0] if loop.stacked else output, cell]

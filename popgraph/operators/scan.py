@@ -1,4 +1,4 @@
-"""Lowers Scan: a body goes through rows of tensors, from either end, along any axis."""
+"""Scan: a body goes through rows of tensors, from either end, along any axis."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.operators.bodies import close, discard
-from popgraph.operators.inner_graphs import check_outputs, given_tensor
+from popgraph.operators.bodies import check_outputs, close, discard, given_tensor
 from popgraph.operators.movement import I64, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers
@@ -29,19 +28,21 @@ def scan(node: Node) -> Lowered:
     if node.version < 9:
         return _scan_of_batch(node)
     made = _Scan(node, node.graph("body"), node.inputs)
+    axes = made.listed("scan_input_axes", made.count)
     front = [
         _to_front(value, node.axis(axis, len(shape_of(value))))
-        for value, axis in zip(made.scanned, made.input_axes, strict=True)
+        for value, axis in zip(made.scanned, axes, strict=True)
     ]
-    reverse = all(made.input_directions)
-    ways = made.input_directions
+    ways = made.listed("scan_input_directions", made.count)
+    reverse = all(ways)
     rows = [_reversed(one, way != reverse) for one, way in zip(front, ways, strict=True)]
     finals, stacked = made.results(made.states, rows, Steering(made.trips(rows), reverse=reverse))
     results = dict(zip(made.wanted, stacked, strict=True))
     for index, value in results.items():
-        directed = _reversed(value, made.output_directions[index] != reverse)
-        axis = node.axis(made.output_axes[index], len(shape_of(value)))
-        results[index] = _from_front(directed, axis)
+        way = made.listed("scan_output_directions", made.row_count)[index]
+        directed = _reversed(value, way != reverse)
+        axis = made.listed("scan_output_axes", made.row_count)[index]
+        results[index] = _from_front(directed, node.axis(axis, len(shape_of(value))))
     return [*finals, *(results.get(index) for index in range(made.row_count))]
 
 
@@ -54,9 +55,10 @@ class _Scan:
     inputs: Sequence[SSAValue]
 
     def __post_init__(self) -> None:
-        count = self.node.integer("num_scan_inputs")
-        if not 0 < count <= len(self.inputs):
-            raise TypeMismatchError(f"{count} of the {len(self.inputs)} inputs of Scan are scanned")
+        if not 0 < self.count <= len(self.inputs):
+            raise TypeMismatchError(
+                f"{self.count} of the {len(self.inputs)} inputs of Scan are scanned"
+            )
         if len(self.graph.block.args) != len(self.inputs) or self.row_count < 0:
             raise TypeMismatchError(
                 f"a Scan with {len(self.inputs)} inputs, {len(self.states)} of them states, has a "
@@ -66,12 +68,17 @@ class _Scan:
         check_outputs(self.node, self.graph, len(self.graph.yielded))
 
     @property
+    def count(self) -> int:
+        """How many inputs are scanned."""
+        return self.node.integer("num_scan_inputs")
+
+    @property
     def states(self) -> Sequence[SSAValue]:
-        return self.inputs[: -self.node.integer("num_scan_inputs")]
+        return self.inputs[: -self.count]
 
     @property
     def scanned(self) -> Sequence[SSAValue]:
-        return self.inputs[-self.node.integer("num_scan_inputs") :]
+        return self.inputs[-self.count :]
 
     @property
     def row_count(self) -> int:
@@ -83,24 +90,7 @@ class _Scan:
         start = len(self.states)
         return [index for index in range(self.row_count) if self.node.wants(start + index)]
 
-    @property
-    def input_axes(self) -> Sequence[int]:
-        return self._listed("scan_input_axes", len(self.scanned))
-
-    @property
-    def input_directions(self) -> Sequence[int]:
-        name = "scan_input_directions" if self.node.version >= 9 else "directions"
-        return self._listed(name, len(self.scanned))
-
-    @property
-    def output_axes(self) -> Sequence[int]:
-        return self._listed("scan_output_axes", self.row_count)
-
-    @property
-    def output_directions(self) -> Sequence[int]:
-        return self._listed("scan_output_directions", self.row_count)
-
-    def _listed(self, name: str, count: int) -> Sequence[int]:
+    def listed(self, name: str, count: int) -> Sequence[int]:
         """An attribute with a number for each of so many tensors; zeros if it is absent."""
         found = self.node.integers(name) or (0,) * count
         if len(found) != count:
@@ -143,12 +133,9 @@ def _to_front(value: SSAValue, axis: int) -> SSAValue:
 
 
 def _from_front(value: SSAValue, axis: int) -> SSAValue:
-    places = list(range(1, len(shape_of(value))))
-    return (
-        value
-        if axis == 0
-        else gc.TransposeOp(value, perm=[*places[:axis], 0, *places[axis:]]).result
-    )
+    rest = list(range(1, len(shape_of(value))))
+    perm = [*rest[:axis], 0, *rest[axis:]]
+    return value if axis == 0 else gc.TransposeOp(value, perm=perm).result
 
 
 def _reversed(value: SSAValue, is_reversed: bool) -> SSAValue:
@@ -207,7 +194,7 @@ def _scan_of_entry(
     trips = made.trips(inputs[start:])
     rows = [
         _backwards(made.node, value, length) if way else value
-        for value, way in zip(inputs[start:], made.input_directions, strict=True)
+        for value, way in zip(inputs[start:], made.listed("directions", made.count), strict=True)
     ]
     return made.results(inputs[:start], rows, Steering(trips, length))
 

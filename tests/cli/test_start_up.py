@@ -169,7 +169,7 @@ UNUSED = {
     "popgraph.operators.microsoft.call",
     "popgraph.ipu",
     "popgraph.operators.recurrent",
-    "popgraph.operators.tree_ensembles",
+    "popgraph.operators.ml.tree_ensembles",
     "popgraph.popart",
     "popgraph.viewer",
     "xdsl.dialects.linalg",

@@ -209,6 +209,12 @@ ENCODINGS: list[tuple[Any, int, int, dict[str, Any]]] = [
         | {"default_tensor": helper.make_tensor("default", TensorProto.DOUBLE, [1], [7.5])},
     ),
     (
+        REALS.astype(np.float64),
+        TensorProto.DOUBLE,
+        4,
+        tensors(TensorProto.DOUBLE, [7, 1.5], TensorProto.DOUBLE, [1.0, 2.0]),
+    ),
+    (
         WORDS,
         TensorProto.INT16,
         4,

@@ -20,7 +20,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 from popgraph.support.pages import Page
 
-TEXTS = Page("popgraph.operators.texts")
+TEXTS = Page("popgraph.operators.strings")
 """Evaluates a node with operands of strings whose operator has no function of its own."""
 
 LOWERED = Page("popgraph.passes.onnx.evaluate_lowered")

@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.op import OnnxOp, Value
 from popgraph.dialects.onnx.types import UNKNOWN, Dim, dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError, TypeMismatchError
+from popgraph.support.errors import PopgraphError, RunError, TypeMismatchError
 from popgraph.support.shapes import Shape
 
 Known: TypeAlias = Mapping[SSAValue, Array]
@@ -167,7 +167,7 @@ class NodeView:
 
     # Errors
 
-    def fail(self, what: str, hint: str) -> RunError:
+    def fail(self, what: str, hint: str) -> PopgraphError:
         """The error of a run that the elements of the operands do not allow."""
         return RunError(what, self.op.where(), hint)
 

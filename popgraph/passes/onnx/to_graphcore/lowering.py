@@ -26,9 +26,8 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
 )
-from popgraph.operators.bodies import discard, drop_unused, show_as
+from popgraph.operators.bodies import discard, drop_unused, in_declared_shape, show_as
 from popgraph.operators.context import LoweringContext, Moved
-from popgraph.operators.inner_graphs import in_declared_shape
 from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
 from popgraph.passes.graphcore.fold_constants import fold_small

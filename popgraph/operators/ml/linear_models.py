@@ -1,4 +1,4 @@
-"""Lowers LinearClassifier and LinearRegressor to products of matrices."""
+"""LinearClassifier and LinearRegressor: products of matrices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
-from popgraph.operators.scores import (
+from popgraph.operators.ml.scores import (
     F32,
-    ML,
     NAMES,
-    POST_TRANSFORMS,
-    as_transform,
+    TRANSFORMS,
     best,
     constant,
     labels_of,
@@ -24,14 +20,18 @@ from popgraph.operators.scores import (
     rows_of,
     transformed,
 )
+from popgraph.operators.node import Node
+from popgraph.operators.record import ML, Lowered, chooses, lowers
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
+
+chooses("LinearClassifier", "LinearRegressor", domain=ML, post_transform=TRANSFORMS)
 
 
 @lowers("LinearRegressor", domain=ML)
 def linear_regressor(node: Node) -> Lowered:
     scores = _products(node, rows_of(node), node.integer("targets", 1))
-    return cast(transformed(node, scores, as_transform(node)), F32)
+    return cast(transformed(node, scores), F32)
 
 
 @lowers("LinearClassifier", domain=ML)
@@ -41,20 +41,16 @@ def linear_classifier(node: Node) -> Lowered:
     rows = cast(rows_of(node), F32)
     count = max(1, len(node.reals("coefficients")) // max(1, shape_of(rows)[1]))
     scores = _products(node, rows, count)
-    transform = as_transform(node)
     if count > 1:
-        places = best(scores)
-        return [
-            labels_of(node, places, count, "classlabels_ints"),
-            transformed(node, scores, transform),
-        ]
-    above = gc.CompareOp(one_column(scores), constant(node, np.array(0), scores), predicate="gt")
+        labelled = labels_of(node, best(scores), count, "classlabels_ints")
+        return [labelled, transformed(node, scores)]
+    above = gc.CompareOp(one_column(scores), constant(node, 0, scores), predicate="gt")
     named = labels if len(labels) == 2 else (0, 1)
     places = cast(above, dtypes.BY_NAME["u64"])
     chosen = gc.GatherOp(node.literal(np.array(named, np.int64)), places, axis=0)
     if len(labels) == 2:
-        return [chosen, pair_of(node, scores, transform, is_share=True)]
-    return [chosen, transformed(node, scores, transform)]
+        return [chosen, pair_of(node, scores, is_share=True)]
+    return [chosen, transformed(node, scores)]
 
 
 def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
@@ -78,11 +74,3 @@ def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
             hint="give one for each, or none",
         )
     return gc.AddOp(scores, constant(node, np.array(intercepts, np.float32), rows)).result
-
-
-chooses(
-    "LinearClassifier",
-    "LinearRegressor",
-    domain=ML,
-    post_transform=POST_TRANSFORMS,
-)

@@ -1,9 +1,8 @@
-"""Lowers ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
+"""Ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -12,24 +11,13 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.ensembles import (
-    Ensemble,
-    numbers_of,
-    of_lists,
-    of_tensors,
-)
-from popgraph.operators.forests import Forest
-from popgraph.operators.movement import I64, reshaped, sliced
-from popgraph.operators.node import Node
-from popgraph.operators.record import STEPS, Lowered, chooses, lowers, without_gradient
-from popgraph.operators.scores import (
+from popgraph.operators.ml.forests import Ensemble, Forest, numbers_of, of_lists, of_tensors
+from popgraph.operators.ml.scores import (
     F32,
-    ML,
     NAMES,
-    POST_TRANSFORMS,
     TRANSFORMS,
-    as_transform,
     best,
+    computed_in,
     constant,
     labels_of,
     one_column,
@@ -38,6 +26,9 @@ from popgraph.operators.scores import (
     transformed,
     two_columns,
 )
+from popgraph.operators.movement import I64, reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import ML, STEPS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -60,75 +51,64 @@ def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
     shape = (samples, len(forest.roots))
     place: SSAValue = gc.BroadcastOp(_whole(node, forest.roots), shape=shape).result
     if forest.depth:
-        tables = _Tables.of(node, rows, forest)
-        counted = gc.CastOp(gc.IotaOp(shape=(samples, 1), axis=0, dtype=I64), to=U64_TYPE)
-        first = gc.BroadcastOp(gc.MulOp(counted, _whole(node, np.array(width))), shape=shape)
-        for _ in range(forest.depth):
-            place = tables.step(node, place, first.result)
-    return gc.SubOp(place, _whole(node, np.array(forest.branches))).result
+        place = _walked(node, rows, forest, place)
+    return gc.SubOp(place, _whole(node, forest.branches)).result
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """What a sample asks for at a branch; a leaf is a branch that leads to itself."""
-
-    flat: SSAValue
-    features: SSAValue
-    thresholds: SSAValue
-    following: SSAValue
-    missing: SSAValue | bool
-    """A table only where branches differ."""
-
-    @classmethod
-    def of(cls, node: Node, rows: SSAValue, forest: Forest) -> _Tables:
-        own = np.arange(forest.branches, forest.branches + forest.leaves)
-        zeros = np.zeros(forest.leaves, np.int64)
-        following = np.concatenate([forest.following, np.stack([own, own], axis=1)])
-        flags = np.concatenate([forest.missing, zeros.astype(bool)])
-        same = bool(forest.missing.all())
-        return cls(
-            SSAValue.get(reshaped(rows, (int(np.prod(shape_of(rows))),))),
-            _whole(node, np.concatenate([forest.features, zeros])),
-            node.literal(
-                np.concatenate([forest.thresholds, zeros.astype(forest.thresholds.dtype)])
-            ),
-            _whole(node, following.reshape(-1)),
-            same if same or not forest.missing.any() else node.literal(flags),
-        )
-
-    def step(self, node: Node, place: SSAValue, first: SSAValue) -> SSAValue:
-        """Where each sample is after one more branch of each tree."""
-        at = gc.AddOp(first, gc.GatherOp(self.features, place, axis=0))
-        x = gc.GatherOp(self.flat, at, axis=0)
-        threshold = gc.GatherOp(self.thresholds, place, axis=0)
+def _walked(node: Node, rows: SSAValue, forest: Forest, place: SSAValue) -> SSAValue:
+    """Where each sample is in each tree after all branches; a leaf is one that leads to itself."""
+    samples, width = shape_of(rows)
+    own = np.arange(forest.branches, forest.branches + forest.leaves)
+    zeros = np.zeros(forest.leaves, np.int64)
+    ways = np.concatenate([forest.following, np.stack([own, own], axis=1)])
+    bounds = np.concatenate([forest.thresholds, zeros.astype(forest.thresholds.dtype)])
+    flat = reshaped(rows, (samples * width,))
+    features = _whole(node, np.concatenate([forest.features, zeros]))
+    thresholds, following = node.literal(bounds), _whole(node, ways.reshape(-1))
+    differ = bool(forest.missing.any()) and not forest.missing.all()
+    flags = np.concatenate([forest.missing, zeros.astype(bool)])
+    missing = node.literal(flags) if differ else None
+    counted = gc.CastOp(gc.IotaOp(shape=(samples, 1), axis=0, dtype=I64), to=U64_TYPE)
+    first = gc.BroadcastOp(gc.MulOp(counted, _whole(node, width)), shape=shape_of(place))
+    for _ in range(forest.depth):
+        x = gc.GatherOp(flat, gc.AddOp(first, gc.GatherOp(features, place, axis=0)), axis=0)
+        threshold = gc.GatherOp(thresholds, place, axis=0)
         answer: Operand = gc.CompareOp(x, threshold, predicate="le")
-        if isinstance(self.missing, SSAValue):
-            known = gc.GatherOp(self.missing, place, axis=0)
+        if missing is not None:
+            known = gc.GatherOp(missing, place, axis=0)
             answer = gc.OrOp(answer, gc.AndOp(gc.IsNanOp(x), known))
-        elif self.missing:
+        elif forest.missing.all():
             answer = gc.OrOp(answer, gc.IsNanOp(x))
-        no = gc.WhereOp(answer, _whole(node, np.array(0)), _whole(node, np.array(1)))
-        two = gc.MulOp(place, _whole(node, np.array(2)))
-        return gc.GatherOp(self.following, gc.AddOp(two, no), axis=0).result
+        no = gc.WhereOp(answer, _whole(node, 0), _whole(node, 1))
+        two = gc.MulOp(place, _whole(node, 2))
+        place = gc.GatherOp(following, gc.AddOp(two, no), axis=0).result
+    return place
 
 
-def _whole(node: Node, places: Array) -> SSAValue:
+def _whole(node: Node, places: Array | int) -> SSAValue:
     return node.literal(np.asarray(places).astype(np.uint64))
 
 
-def _scores(
-    node: Node, ensemble: Ensemble, reached: SSAValue, dtype: np.dtype[np.generic], aggregate: str
-) -> SSAValue:
-    """[samples, targets]: what the leaves add up to, without base values."""
-    if aggregate in ("MIN", "MAX"):
-        return _extremes(node, ensemble, reached, aggregate, dtype)
-    table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype)
-    np.add.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
-    total = gc.ReduceSumOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
+MERGES: dict[str, tuple[np.ufunc, float, type[gc.ReduceMaxOp | gc.ReduceMinOp]]] = {
+    "MAX": (np.maximum, -np.inf, gc.ReduceMaxOp),
+    "MIN": (np.minimum, np.inf, gc.ReduceMinOp),
+}
+
+
+def _scores(node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str = "SUM") -> SSAValue:
+    """[samples, targets]: what the leaves add up to, without base values; 0 where none has any."""
+    dtype = computed_in(node).numpy
+    merge, neutral, reduce = MERGES.get(aggregate, (np.add, 0, gc.ReduceSumOp))
+    table = np.full((ensemble.forest.leaves, ensemble.count), neutral, dtype)
+    merge.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
+    found = reduce(_looked_up(node, table, reached), axes=[1], keepdims=False)
     if aggregate == "SUM":
-        return total.result
-    trees = node.literal(np.array(len(ensemble.forest.roots), dtype))
-    return gc.DivOp(total, trees).result
+        return found.result
+    if aggregate == "AVERAGE":
+        trees = node.literal(np.array(len(ensemble.forest.roots), dtype))
+        return gc.DivOp(found, trees).result
+    none = gc.CompareOp(found, node.literal(np.array(neutral, dtype)), predicate="eq")
+    return gc.WhereOp(none, node.literal(np.array(0, dtype)), found).result
 
 
 def _looked_up(node: Node, table: Array, reached: SSAValue) -> SSAValue:
@@ -139,22 +119,12 @@ def _looked_up(node: Node, table: Array, reached: SSAValue) -> SSAValue:
     return gc.ReshapeOp(found, shape=(*shape_of(reached), 1)).result
 
 
-def _extremes(
-    node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str, dtype: np.dtype[np.generic]
-) -> SSAValue:
-    """The largest or least weight of each target; 0 where no leaf has one."""
-    largest = aggregate == "MAX"
-    neutral = -np.inf if largest else np.inf
-    table = np.full((ensemble.forest.leaves, ensemble.count), neutral, dtype)
-    merge = np.maximum if largest else np.minimum
-    merge.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
-    reduce = gc.ReduceMaxOp if largest else gc.ReduceMinOp
-    found = reduce(_looked_up(node, table, reached), axes=[1], keepdims=False)
-    none = gc.CompareOp(found, node.literal(np.array(neutral, dtype)), predicate="eq")
-    return gc.WhereOp(none, node.literal(np.array(0, dtype)), found).result
-
-
 # The operators
+
+
+without_gradient("TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor", STEPS, domain=ML)
+chooses("TreeEnsembleClassifier", "TreeEnsembleRegressor", domain=ML, post_transform=TRANSFORMS)
+chooses("TreeEnsembleRegressor", domain=ML, aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"))
 
 
 @lowers("TreeEnsembleRegressor", domain=ML)
@@ -163,7 +133,7 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
     ensemble = of_lists(node, "target", "target_ids", node.integer("n_targets", 1))
     aggregate = node.text("aggregate_function", "SUM")
     reached = _leaves_reached(node, rows, ensemble.forest)
-    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    scores = _scores(node, ensemble, reached, aggregate)
     base = numbers_of(node, "base_values")
     if base.size:
         if base.size not in (1, ensemble.count):
@@ -172,7 +142,7 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
                 hint="give one for each target, or none",
             )
         scores = gc.AddOp(scores, constant(node, base, rows)).result
-    return cast(transformed(node, scores, as_transform(node)), F32)
+    return cast(transformed(node, scores), F32)
 
 
 def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
@@ -189,7 +159,7 @@ def tree_ensemble(node: Node) -> Lowered:
     aggregate = _chosen(node, "aggregate_function", 1, AGGREGATES)
     ensemble, rows = of_tensors(node), rows_of(node)
     reached = _leaves_reached(node, rows, ensemble.forest)
-    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    scores = _scores(node, ensemble, reached, aggregate)
     transform = _chosen(node, "post_transform", 0, TRANSFORMS)
     return cast(transformed(node, scores, transform), node.dtype)
 
@@ -205,7 +175,7 @@ def tree_ensemble_classifier(node: Node) -> Lowered:
     if count == 2 and len(set(node.integers("class_ids"))) == 1:
         return _of_two(node, ensemble, rows, base)
     reached = _leaves_reached(node, rows, ensemble.forest)
-    scores = decisive = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    scores = decisive = _scores(node, ensemble, reached)
     if base.size:
         if base.size != count:
             raise TypeMismatchError(
@@ -215,7 +185,7 @@ def tree_ensemble_classifier(node: Node) -> Lowered:
         scores = decisive = gc.AddOp(scores, constant(node, base, rows)).result
     elif _may_lack_scores(ensemble):
         decisive = _where_scored(node, ensemble, reached, scores)
-    final = cast(transformed(node, scores, as_transform(node)), F32)
+    final = cast(transformed(node, scores), F32)
     return [labels_of(node, best(decisive), count, "classlabels_int64s"), final]
 
 
@@ -231,8 +201,8 @@ def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSA
     table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype_of(scores).numpy)
     table[ensemble.leaves, ensemble.targets] = 1
     found = gc.ReduceMaxOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
-    is_some = gc.CompareOp(found, constant(node, np.array(0), scores), predicate="gt")
-    return gc.WhereOp(is_some, scores, constant(node, np.array(-np.inf), scores)).result
+    is_some = gc.CompareOp(found, constant(node, 0, scores), predicate="gt")
+    return gc.WhereOp(is_some, scores, constant(node, -np.inf, scores)).result
 
 
 def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowered:
@@ -249,33 +219,15 @@ def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowe
             "give one base value, and let the leaves have class 0",
         )
     reached = _leaves_reached(node, rows, ensemble.forest)
-    sums = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    sums = _scores(node, ensemble, reached)
     first, score = (SSAValue.get(sliced(sums, {1: (at, 1, 1)})) for at in (0, int(is_second)))
     if base.size:
         score = gc.AddOp(score, constant(node, base[0], rows)).result
     is_share = bool(np.all(np.greater_equal(ensemble.weights, 0)))
-    bound = constant(node, np.array(0.5 if is_share else 0), rows)
+    bound = constant(node, 0.5 if is_share else 0, rows)
     above = cast(gc.CompareOp(one_column(score), bound, predicate="gt"), U64)
-    transform = as_transform(node)
     if is_second:
-        final = transformed(node, two_columns(first, score), transform)
+        final = transformed(node, two_columns(first, score))
     else:
-        final = pair_of(node, score, transform, is_share)
+        final = pair_of(node, score, is_share)
     return [labels_of(node, above, 2, "classlabels_int64s"), cast(final, F32)]
-
-
-chooses(
-    "TreeEnsembleClassifier",
-    domain=ML,
-    post_transform=POST_TRANSFORMS,
-)
-
-
-chooses(
-    "TreeEnsembleRegressor",
-    domain=ML,
-    aggregate_function=("SUM", "AVERAGE", "MIN", "MAX"),
-    post_transform=POST_TRANSFORMS,
-)
-
-without_gradient("TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor", STEPS, domain=ML)

@@ -1,4 +1,4 @@
-"""Lowers support vector machines: kernels of samples and vectors, pairwise votes, probabilities."""
+"""Support vector machines: kernels of samples and vectors, pairwise votes, probabilities."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.movement import sliced
-from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, chooses, lowers
-from popgraph.operators.scores import (
+from popgraph.operators.ml.scores import (
     F32,
-    ML,
     NAMES,
-    POST_TRANSFORMS,
-    as_transform,
+    TRANSFORMS,
     best,
     constant,
     labels_of,
     pair_of,
     rows_of,
+    transform_of,
     transformed,
     two_columns,
 )
+from popgraph.operators.movement import sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import ML, Lowered, chooses, lowers
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
@@ -73,10 +72,10 @@ def _kernels(node: Node, rows: SSAValue, vectors: Array, kind: str) -> SSAValue:
     products: Operand = gc.MatMulOp(rows, constant(node, vectors.T, rows))
     if kind == "LINEAR":
         return SSAValue.get(products)
-    scaled = gc.MulOp(products, constant(node, np.array(gamma), rows))
-    moved = gc.AddOp(scaled, constant(node, np.array(shift), rows))
+    scaled = gc.MulOp(products, constant(node, gamma, rows))
+    moved = gc.AddOp(scaled, constant(node, shift, rows))
     if kind == "POLY":
-        return gc.PowOp(moved, constant(node, np.array(degree), rows)).result
+        return gc.PowOp(moved, constant(node, degree, rows)).result
     if kind == "SIGMOID":
         return gc.TanhOp(moved).result
     raise node.unsupported(f"the kernel {kind!r}", "one of LINEAR, POLY, RBF, SIGMOID")
@@ -89,10 +88,18 @@ def _radial(node: Node, rows: SSAValue, vectors: Array, gamma: float) -> SSAValu
     differences = gc.SubOp(apart, constant(node, vectors[None], rows))
     squares = gc.MulOp(differences, differences)
     distances = gc.ReduceSumOp(squares, axes=[2], keepdims=False)
-    return gc.ExpOp(gc.MulOp(distances, constant(node, np.array(-gamma), rows))).result
+    return gc.ExpOp(gc.MulOp(distances, constant(node, -gamma, rows))).result
 
 
 # The operators
+
+chooses(
+    "SVMClassifier",
+    "SVMRegressor",
+    domain=ML,
+    kernel_type=("LINEAR", "POLY", "RBF", "SIGMOID"),
+    post_transform=TRANSFORMS,
+)
 
 
 @lowers("SVMRegressor", domain=ML)
@@ -116,10 +123,10 @@ def svm_regressor(node: Node) -> Lowered:
     if rho.size:
         scores = gc.AddOp(scores, constant(node, rho[0], rows)).result
     if node.integer("one_class"):
-        above = gc.CompareOp(scores, constant(node, np.array(0), rows), predicate="gt")
-        one, other = (constant(node, np.array(number), rows) for number in (1, -1))
+        above = gc.CompareOp(scores, constant(node, 0, rows), predicate="gt")
+        one, other = (constant(node, number, rows) for number in (1, -1))
         scores = gc.WhereOp(above, one, other).result
-    return cast(transformed(node, scores, as_transform(node)), F32)
+    return cast(transformed(node, scores), F32)
 
 
 @lowers("SVMClassifier", domain=ML)
@@ -128,23 +135,15 @@ def svm_classifier(node: Node) -> Lowered:
     counts = node.integers("vectors_per_class")
     labels = node.integers("classlabels_ints") or node.texts(NAMES)
     classes = len(labels) or max(1, len(counts))
-    if counts:
-        return _by_votes(node, rows, classes)
-    return _by_products(node, rows, classes)
+    return (_by_votes if counts else _by_products)(node, rows, classes)
 
 
 def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
     """Without support vectors: a product for each class."""
-    matrix = _matrix(node, "coefficients", classes)
-    rho = _reals(node, "rho")
-    scores = gc.AddOp(
-        _kernels(node, rows, matrix, "LINEAR"), constant(node, rho[:1].sum(), rows)
-    ).result
-    places = best(scores)
-    return [
-        labels_of(node, places, classes, "classlabels_ints"),
-        transformed(node, scores, as_transform(node)),
-    ]
+    products = _kernels(node, rows, _matrix(node, "coefficients", classes), "LINEAR")
+    shift = constant(node, _reals(node, "rho")[:1].sum(), rows)
+    scores = gc.AddOp(products, shift).result
+    return [labels_of(node, best(scores), classes, "classlabels_ints"), transformed(node, scores)]
 
 
 def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
@@ -169,15 +168,13 @@ def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
         gc.MatMulOp(kernels, constant(node, weights, rows)), constant(node, rho, rows)
     ).result
     places = best(_votes(node, scores, classes, pairs))
-    transform = as_transform(node)
     if node.reals("prob_a"):
-        shares = _probabilities(node, scores, classes, pairs)
-        final = transformed(node, shares, transform)
+        final = transformed(node, _probabilities(node, scores, classes, pairs))
     elif classes == 2:
         # So onnxruntime has it: what softmax leaves alone is completed to 1.
-        final = pair_of(node, scores, transform, is_share=transform != "NONE")
+        final = pair_of(node, scores, is_share=transform_of(node) != "NONE")
     else:
-        final = transformed(node, scores, transform)
+        final = transformed(node, scores)
     return [labels_of(node, places, classes, "classlabels_ints"), final]
 
 
@@ -204,7 +201,7 @@ def _votes(
     node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
 ) -> SSAValue:
     """How many pairs are for each class."""
-    zero = constant(node, np.array(0), scores)
+    zero = constant(node, 0, scores)
     first = cast(gc.CompareOp(scores, zero, predicate="gt"), dtype_of(scores))
     table = np.zeros((2, len(pairs), classes), np.float32)
     for column, pair in enumerate(pairs):
@@ -228,11 +225,11 @@ def _probabilities(
             hint="give one of both for each pair",
         )
     logit = gc.AddOp(gc.MulOp(scores, constant(node, scale, scores)), constant(node, shift, scores))
-    low, high = (constant(node, np.array(one), scores) for one in (LEAST_SHARE, 1 - LEAST_SHARE))
+    low, high = (constant(node, one, scores) for one in (LEAST_SHARE, 1 - LEAST_SHARE))
     share = gc.MinOp(gc.MaxOp(gc.SigmoidOp(gc.NegOp(logit)), low), high)
-    one = constant(node, np.array(1), scores)
+    one = constant(node, 1, scores)
     both = two_columns(share, gc.SubOp(one, share))  # of pairs, then of the same turned round
-    nothing = gc.BroadcastOp(constant(node, np.array(0), scores), shape=(shape_of(scores)[0], 1))
+    nothing = gc.BroadcastOp(constant(node, 0, scores), shape=(shape_of(scores)[0], 1))
     table = two_columns(both, nothing)
     places = np.full((classes, classes), 2 * len(pairs))
     for column, (i, j) in enumerate(pairs):
@@ -282,9 +279,9 @@ def _sweep(
     slopes: SSAValue = gc.ReduceSumOp(wide, axes=[2], keepdims=False).result
     mean: SSAValue = gc.ReduceSumOp(gc.MulOp(shares, slopes), axes=[1], keepdims=True).result
     error = gc.ReduceMaxOp(gc.AbsOp(gc.SubOp(slopes, mean)), axes=[1], keepdims=True)
-    near = gc.CompareOp(error, constant(node, np.array(TOLERANCE / classes), shares), "lt")
+    near = gc.CompareOp(error, constant(node, TOLERANCE / classes, shares), "lt")
     is_done = gc.OrOp(was_done, near).result
-    one, two = (constant(node, np.array(number), shares) for number in (1, 2))
+    one, two = (constant(node, number, shares) for number in (1, 2))
     moved = shares
     for at in range(classes):
         row = gc.ReshapeOp(sliced(form, {1: (at, 1, 1)}), shape=(samples, classes))
@@ -297,12 +294,3 @@ def _sweep(
         place = constant(node, np.eye(classes)[at : at + 1], shares)
         moved = gc.DivOp(gc.AddOp(moved, gc.MulOp(step, place)), whole).result
     return gc.WhereOp(is_done, shares, moved).result, is_done
-
-
-chooses(
-    "SVMClassifier",
-    "SVMRegressor",
-    domain=ML,
-    kernel_type=("LINEAR", "POLY", "RBF", "SIGMOID"),
-    post_transform=POST_TRANSFORMS,
-)

@@ -1,27 +1,190 @@
-"""Ensembles of trees as their nodes write them: lists or tensors, read into one form."""
+"""
+Forests as tables, read from the lists and tensors of nodes.
+
+A branch compares a feature with a threshold; a leaf has weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from popgraph.operators.forests import (
-    LEAF,
-    MEMBER,
-    MODES,
-    Branch,
-    Forest,
-    Places,
-    Planting,
-)
+from popgraph.operators.ml.scores import computed_in
 from popgraph.operators.node import Node
-from popgraph.operators.scores import computed_in
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
+Numbers: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
+
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
+"""How a branch compares, as TreeEnsemble numbers it."""
+
+MODES = {f"BRANCH_{word}": at for at, word in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
+LEAF = "LEAF"
 TRACKS = "nodes_missing_value_tracks_true"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A node that is no leaf, as a model has it: nodes are known by numbers."""
+
+    feature: int
+    mode: int
+    values: Sequence[float]
+    """What the feature is compared with; members of a set are several."""
+    yes: int
+    no: int
+    missing_is_yes: bool
+    """Whether NaN goes where a comparison that holds leads."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """
+    Trees whose branches all ask `feature <= threshold`, numbered before the leaves.
+
+    Other comparisons are made of these: with the number before the threshold, with the answers
+    exchanged, or several in a row.
+    """
+
+    features: Places
+    thresholds: Array
+    """Of the element type in which features are compared."""
+    following: Places
+    """[branches, 2]: where the answer yes leads, and where no does."""
+    missing: NDArray[np.bool_]
+    """Whether NaN goes where yes leads."""
+    roots: Places
+    leaves: int
+    depth: int
+    """How many branches there are at most on the way from a root to a leaf."""
+
+    @property
+    def branches(self) -> int:
+        return len(self.features)
+
+
+@dataclass
+class Planting:
+    """A forest as it grows, from nodes of a model by their numbers."""
+
+    branches: Mapping[int, Branch]
+    leaves: Mapping[int, int]
+    """The number of each leaf, by its number among the nodes."""
+    dtype: np.dtype[np.generic]
+    rows: list[tuple[int, float, int, int, bool]] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def forest(self, roots: Sequence[int]) -> Forest:
+        """The forest with these nodes as roots."""
+        self._numbers = {node: place for place, node in enumerate(self.branches)}
+        self.rows = [(0, 0.0, 0, 0, False)] * len(self.branches)
+        for node, branch in self.branches.items():
+            self._plant(self._numbers[node], branch)
+        count = len(self.rows)
+        columns = [list(column) for column in zip(*self.rows, strict=True)] or [[]] * 5
+        # A leaf is known by a negative number until all branches are there.
+        following = np.array([columns[2], columns[3]], np.int64).reshape(2, -1).T
+        starts = np.array([self._place(root) for root in roots], np.int64)
+        following, starts = (np.where(a < 0, count - 1 - a, a) for a in (following, starts))
+        return Forest(
+            np.array(columns[0], np.int64),
+            np.array(columns[1], np.float64).astype(self.dtype),
+            following,
+            np.array(columns[4], np.bool_),
+            starts,
+            len(self.leaves),
+            _depth(following, starts),
+        )
+
+    def _place(self, node: int) -> int:
+        """The row of a branch; of a leaf a negative number."""
+        return -1 - self.leaves[node] if node in self.leaves else self._numbers[node]
+
+    def _plant(self, place: int, branch: Branch) -> None:
+        yes, no = self._place(branch.yes), self._place(branch.no)
+        value = float(branch.values[0]) if branch.values else np.nan
+        missing = branch.missing_is_yes
+        if branch.mode in (EQ, MEMBER):
+            self._search(place, branch, yes, no, missing)
+        elif branch.mode in (LEQ, LT, GTE, GT):
+            if branch.mode in (GTE, GT):
+                yes, no, missing = no, yes, not missing
+            bound = value if branch.mode in (LEQ, GT) else self._before(value)
+            self.rows[place] = (branch.feature, bound, yes, no, missing)
+        else:  # NaN differs from every number.
+            self._search(place, branch, no, yes, False)
+
+    def _before(self, value: float) -> float:
+        """The largest number below another one; NaN if there is none: nothing is below it."""
+        if value == -np.inf:
+            return np.nan
+        narrow = np.array(value).astype(self.dtype)
+        return float(np.nextafter(narrow, np.array(-np.inf).astype(self.dtype)))
+
+    def _search(self, place: int, branch: Branch, yes: int, no: int, missing: bool) -> None:
+        """A search for a feature among values: of the ranges between bounds, every other one."""
+        values = np.unique(np.array(branch.values, np.float64).astype(self.dtype).astype(float))
+        values = values[~np.isnan(values)]
+        bounds: list[float] = []
+        targets = [no]
+        for value in values.tolist():
+            before = self._before(value)
+            if not bounds or before != bounds[-1]:
+                bounds.append(before)
+                targets += [yes, no]
+            else:
+                targets[-1] = yes
+                targets.append(no)
+            bounds.append(value)
+        if not bounds:
+            bounds, targets = [np.nan], [no, no]
+        wanted = yes if missing else no
+        nan_range = targets.index(wanted) if wanted in targets else 0
+        self._bisect(place, branch.feature, bounds, targets, nan_range)
+
+    def _bisect(
+        self, place: int, feature: int, bounds: Sequence[float], targets: Sequence[int], nan: int
+    ) -> None:
+        """Fills a row with the comparison in the middle, and rows behind with the others."""
+        middle = len(bounds) // 2
+        halves = (
+            (bounds[:middle], targets[: middle + 1], nan),
+            (bounds[middle + 1 :], targets[middle + 1 :], nan - middle - 1),
+        )
+        ends = [self._half(feature, *half) for half in halves]
+        self.rows[place] = (feature, bounds[middle], ends[0], ends[1], nan <= middle)
+
+    def _half(self, feature: int, bounds: Sequence[float], targets: Sequence[int], nan: int) -> int:
+        if not bounds:
+            return targets[0]
+        place = len(self.rows)
+        self.rows.append((0, 0.0, 0, 0, False))
+        self._bisect(place, feature, bounds, targets, nan)
+        return place
+
+
+def _depth(following: Places, roots: Places) -> int:
+    """How far it is from the roots to the last leaf."""
+    here, depth = np.unique(roots[roots < len(following)]), 0
+    while len(here):
+        depth += 1
+        after = np.unique(following[here])
+        here = after[after < len(following)]
+        if depth > len(following):
+            raise TypeMismatchError(
+                "a tree has a branch that leads back to itself",
+                hint="no branch of a tree is among those that follow it",
+            )
+    return depth
+
+
+# Ensembles as nodes write them
 
 
 @dataclass(frozen=True)
@@ -57,8 +220,8 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
         )
     modes = node.texts("nodes_modes")
     branches = _branches(node, keys, number)
-    leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
-    leaves = {place: at for at, place in enumerate(leaf_places)}
+    ends = [place for place, mode in enumerate(modes) if mode == LEAF]
+    leaves = {place: at for at, place in enumerate(ends)}
     forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
     return Ensemble(forest, *_entries(node, prefix, ids, number, leaves, count), count)
 
@@ -73,6 +236,11 @@ def _branches(
     missing = node.integers(TRACKS) or (0,) * len(keys)
     features = node.integers("nodes_featureids")
 
+    def mode(word: str) -> int:
+        if word not in MODES:
+            raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
+        return MODES[word]
+
     def child(place: int, name: int) -> int:
         found = number.get((keys[place][0], name))
         if found is None:
@@ -85,14 +253,14 @@ def _branches(
     return {
         place: Branch(
             features[place],
-            _mode(node, mode),
+            mode(word),
             [float(values[place])],
             child(place, yes[place]),
             child(place, no[place]),
             bool(missing[place]),
         )
-        for place, mode in enumerate(node.texts("nodes_modes"))
-        if mode != LEAF
+        for place, word in enumerate(node.texts("nodes_modes"))
+        if word != LEAF
     }
 
 
@@ -125,12 +293,6 @@ def _entries(
     return places, targets[kept], weights[kept]
 
 
-def _mode(node: Node, word: str) -> int:
-    if word not in MODES:
-        raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
-    return MODES[word]
-
-
 def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
     firsts, seconds = node.integers(first), node.integers(second)
     if len(firsts) != len(seconds):
@@ -143,10 +305,12 @@ def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
 
 def _check_lengths(node: Node, count: int) -> None:
     """Every list of nodes has an entry for each; what may be absent may be empty."""
-    lists: dict[str, Sized] = {"nodes_modes": node.texts("nodes_modes")}
-    lists["nodes_values"] = numbers_of(node, "nodes_values")
-    for name in ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS):
-        lists[name] = node.integers(name)
+    of_integers = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS)
+    lists: dict[str, Sized] = {
+        "nodes_modes": node.texts("nodes_modes"),
+        "nodes_values": numbers_of(node, "nodes_values"),
+        **{name: node.integers(name) for name in of_integers},
+    }
     for name, given in lists.items():
         if len(given) != count and (len(given) or name != TRACKS):
             raise TypeMismatchError(
@@ -198,9 +362,10 @@ def _check_targets(node: Node, targets: Array, count: int) -> None:
 
 def of_tensors(node: Node) -> Ensemble:
     """The ensemble of TreeEnsemble: branches lead to branches or leaves, as flags say."""
-    modes = np.asarray(node.value("nodes_modes")).reshape(-1)
-    splits = np.asarray(node.value("nodes_splits")).reshape(-1)
-    weights = np.asarray(node.value("leaf_weights")).reshape(-1)
+    modes, splits, weights = (
+        np.asarray(node.value(name)).reshape(-1)
+        for name in ("nodes_modes", "nodes_splits", "leaf_weights")
+    )
     count = len(modes)
     ends = {
         side: _ends(node, node.integers(f"nodes_{side}nodeids"), f"nodes_{side}leafs", count)
@@ -208,11 +373,8 @@ def of_tensors(node: Node) -> Ensemble:
     }
     features, members = node.integers("nodes_featureids"), _members(node, modes)
     missing = node.integers(TRACKS) or (0,) * count
-    for name, given in (
-        ("nodes_featureids", features),
-        ("nodes_splits", splits),
-        (TRACKS, missing),
-    ):
+    lists = {"nodes_featureids": features, "nodes_splits": splits, TRACKS: missing}
+    for name, given in lists.items():
         if len(given) != count:
             raise TypeMismatchError(
                 f"`{name}` of TreeEnsemble has {len(given)} entries for {count} nodes",
@@ -266,12 +428,8 @@ def _members(node: Node, modes: Array) -> dict[int, list[float]]:
     if not places:
         return {}
     values = np.asarray(node.value("membership_values")).reshape(-1).astype(float)
-    sets: list[list[float]] = [[]]
-    for value in values.tolist():
-        if np.isnan(value):
-            sets.append([])
-        else:
-            sets[-1].append(value)
+    after = np.flatnonzero(np.isnan(values)) + 1
+    sets = [part[~np.isnan(part)].tolist() for part in np.split(values, after)]
     if not sets[-1]:
         sets.pop()
     if len(sets) < len(places):

@@ -1,4 +1,4 @@
-"""Lowers what classifiers and regressors of ai.onnx.ml make of scores: transformed ones, labels."""
+"""Scores of classifiers and regressors of ai.onnx.ml: their post transforms, and the labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 
-ML = "ai.onnx.ml"
 NAMES = "classlabels_strings"
 F32 = dtypes.BY_NAME["f32"]
 F64 = dtypes.BY_NAME["f64"]
@@ -28,9 +27,6 @@ NEARLY_ZERO = 1e-7
 
 WINITZKI = 0.147
 """The constant of Winitzki's approximation of the inverse error function."""
-
-POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""What may be made of scores in the end."""
 
 
 def computed_in(node: Node) -> DType:
@@ -49,12 +45,7 @@ def rows_of(node: Node) -> SSAValue:
     return value if node.rank == 2 else gc.ReshapeOp(value, shape=(1, *node.shape)).result
 
 
-def numbers(node: Node, name: str, dtype: DType) -> Array:
-    """A list of numbers that the node gives."""
-    return np.array(node.reals(name), np.float32).astype(dtype.numpy)
-
-
-def constant(node: Node, array: Array, like: Operand) -> SSAValue:
+def constant(node: Node, array: Array | float, like: Operand) -> SSAValue:
     """A literal in the elements of another value."""
     return node.literal(np.asarray(array).astype(dtype_of(like).numpy))
 
@@ -62,9 +53,13 @@ def constant(node: Node, array: Array, like: Operand) -> SSAValue:
 # Post transforms
 
 
-def transformed(node: Node, scores: SSAValue, transform: str) -> SSAValue:
-    """Scores [samples, classes] after a post transform."""
-    match transform:
+def transform_of(node: Node) -> str:
+    return node.text("post_transform", "NONE")
+
+
+def transformed(node: Node, scores: SSAValue, transform: str = "") -> SSAValue:
+    """Scores [samples, classes] after a post transform: the node's, unless another is given."""
+    match transform or transform_of(node):
         case "NONE":
             return scores
         case "SOFTMAX":
@@ -75,19 +70,21 @@ def transformed(node: Node, scores: SSAValue, transform: str) -> SSAValue:
             return _softmax_zero(node, scores)
         case "PROBIT":
             return _probit(node, scores)
-    raise node.unsupported(f"the post transform {transform!r}", f"one of {', '.join(TRANSFORMS)}")
+        case other:
+            words = ", ".join(TRANSFORMS)
+            raise node.unsupported(f"the post transform {other!r}", f"one of {words}")
 
 
 def _softmax_zero(node: Node, scores: SSAValue) -> SSAValue:
     """Softmax in which scores of zero stay zero, and do not count."""
     largest = gc.ReduceMaxOp(scores, axes=[1], keepdims=True)
-    small = constant(node, np.array(NEARLY_ZERO), scores)
+    small = constant(node, NEARLY_ZERO, scores)
     is_some = gc.CompareOp(gc.AbsOp(scores), small, predicate="gt")
-    zero = constant(node, np.array(0), scores)
+    zero = constant(node, 0, scores)
     powers = gc.WhereOp(is_some, gc.ExpOp(gc.SubOp(scores, largest)), zero)
     total = gc.ReduceSumOp(powers, axes=[1], keepdims=True)
     none = gc.CompareOp(total, zero, predicate="eq")
-    one = constant(node, np.array(1), scores)
+    one = constant(node, 1, scores)
     others = gc.MulOp(scores, gc.ExpOp(gc.NegOp(largest)))
     values = gc.WhereOp(is_some, powers, others)
     return gc.DivOp(values, gc.WhereOp(none, one, total)).result
@@ -97,7 +94,7 @@ def _probit(node: Node, scores: SSAValue) -> SSAValue:
     """`sqrt(2) * erfinv(2 * score - 1)`, with the inverse as Winitzki approximates it."""
 
     def number(value: float) -> SSAValue:
-        return constant(node, np.array(value), scores)
+        return constant(node, value, scores)
 
     x = gc.SubOp(gc.MulOp(scores, number(2)), number(1))
     log = gc.LogOp(gc.MulOp(gc.SubOp(number(1), x), gc.AddOp(number(1), x)))
@@ -108,17 +105,12 @@ def _probit(node: Node, scores: SSAValue) -> SSAValue:
     return gc.MulOp(gc.WhereOp(is_low, gc.NegOp(root), root), number(math.sqrt(2))).result
 
 
-def as_transform(node: Node) -> str:
-    return node.text("post_transform", "NONE")
-
-
 # Labels
 
 
-def labels_of(node: Node, places: Operand, classes: int, *names: str) -> SSAValue:
+def labels_of(node: Node, places: Operand, classes: int, name: str) -> SSAValue:
     """The numbers by which the node calls the classes at these places."""
-    given = next((node.integers(name) for name in names if node.integers(name)), ())
-    labels = np.array(given or range(classes), np.int64)
+    labels = np.array(node.integers(name) or range(classes), np.int64)
     if len(labels) < classes:
         raise TypeMismatchError(
             f"{node.op.op_type} has {len(labels)} labels for {classes} classes",
@@ -133,13 +125,14 @@ def best(scores: SSAValue) -> SSAValue:
     return gc.ArgMaxOp(scores, axis=1, keepdims=False).result
 
 
-def pair_of(node: Node, score: SSAValue, transform: str, is_share: bool) -> SSAValue:
+def pair_of(node: Node, score: SSAValue, is_share: bool) -> SSAValue:
     """
     The scores of two classes from that of the positive one, as onnxruntime makes them.
 
     The other score is what is missing to 1 or the negative, as a score `is_share` or not. Softmax
     changes nothing.
     """
+    transform = transform_of(node)
     if transform == "PROBIT":
         raise node.unsupported(
             "the post transform PROBIT of one score for two classes",
@@ -148,7 +141,7 @@ def pair_of(node: Node, score: SSAValue, transform: str, is_share: bool) -> SSAV
     if transform == "LOGISTIC":
         return two_columns(gc.SigmoidOp(gc.NegOp(score)), gc.SigmoidOp(score))
     if is_share:
-        return two_columns(gc.SubOp(constant(node, np.array(1), score), score), score)
+        return two_columns(gc.SubOp(constant(node, 1, score), score), score)
     return two_columns(gc.NegOp(score), score)
 
 

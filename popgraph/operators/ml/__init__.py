@@ -1,0 +1,1 @@
+"""Operators of ai.onnx.ml: features, dictionaries, and models of classical machine learning."""

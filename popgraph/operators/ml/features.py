@@ -1,0 +1,401 @@
+"""
+What ai.onnx.ml does to features: scaling, imputing, encoding by tables, from and to dictionaries.
+
+C computes with numbers; Python takes strings and dictionaries, in arrays of its own values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.onnx.host_values import holds_text, plain
+from popgraph.dialects.onnx.types import STRING, MapType
+from popgraph.dialects.onnx.view import NodeView
+from popgraph.operators.arithmetic import cast
+from popgraph.operators.ml.scores import F32, F64, computed_in, constant
+from popgraph.operators.movement import reshaped, sliced
+from popgraph.operators.node import Node
+from popgraph.operators.record import (
+    ML,
+    STEPS,
+    Bounds,
+    Lowered,
+    bounds,
+    chooses,
+    computes,
+    lowers,
+    without_gradient,
+)
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import NeedsHostError, TypeMismatchError
+from popgraph.support.shapes import prod
+
+
+@bounds("ArrayFeatureExtractor", domain=ML)
+def columns(node: NodeView) -> Iterator[Bounds]:
+    """Places along the last axis, counted from the start alone."""
+    data = node.static_shape_of(0)
+    if data:
+        yield Bounds(1, "index", (0,), (data[-1] - 1,))
+
+
+@lowers("ArrayFeatureExtractor", domain=ML)
+def array_feature_extractor(node: Node) -> Lowered:
+    """Some columns, by their places along the last axis."""
+    data = node[0] if node.rank > 1 else reshaped(node[0], (1, *node.shape))
+    known, width = node.lowering.array(node[1]), shape_of(data)[-1]
+    if known is not None and known.size and not 0 <= known.min() <= known.max() < width:
+        raise TypeMismatchError(
+            f"ArrayFeatureExtractor has places {int(known.min())} to {int(known.max())} "
+            f"of {width} columns",
+            hint="columns are counted from 0",
+        )
+    places = reshaped(node[1], (prod(shape_of(node[1])),))
+    return gc.GatherOp(data, places, axis=len(shape_of(data)) - 1)
+
+
+without_gradient("Binarizer", STEPS, domain=ML)
+
+
+@lowers("Binarizer", domain=ML)
+def binarizer(node: Node) -> Lowered:
+    """1 above the threshold, else 0; the threshold is compared as it is, also with integers."""
+    threshold = np.array(node.real("threshold"), np.float32)
+    wide = node[0] if node.dtype.is_float else cast(node[0], F64)
+    above = gc.CompareOp(wide, constant(node, threshold, wide), predicate="gt")
+    return cast(above, node.dtype)
+
+
+@lowers("Scaler", domain=ML)
+def scaler(node: Node) -> Lowered:
+    """`(x - offset) * scale`, each one number or one per feature; in single precision."""
+    wide = cast(node[0], computed_in(node))
+    value: Operand = wide
+    for name, operation in (("offset", gc.SubOp), ("scale", gc.MulOp)):
+        if given := node.reals(name):
+            value = operation(value, _per_feature(node, wide, np.array(given, np.float32), name))
+    return cast(value, F32)
+
+
+def _per_feature(node: Node, like: SSAValue, given: Array, name: str) -> SSAValue:
+    if len(given) not in (1, node.shape[-1]):
+        raise TypeMismatchError(
+            f"`{name}` of {node.op.op_type} has {len(given)} numbers for {node.shape[-1]} features",
+            hint="give one number, or one for each feature",
+        )
+    return constant(node, given if len(given) > 1 else given[0], like)
+
+
+chooses("Normalizer", domain=ML, norm=("MAX", "L1", "L2"))
+
+
+@lowers("Normalizer", domain=ML)
+def normalizer(node: Node) -> Lowered:
+    """Rows divided by their largest element or by a norm; rows whose divisor is 0 stay."""
+    value = cast(node[0], computed_in(node))
+    axes = [node.rank - 1] if node.rank < 2 else [1]
+    match node.text("norm", "MAX"):
+        case "MAX":
+            size: Operand = gc.ReduceMaxOp(value, axes=axes, keepdims=True)
+        case "L1":
+            size = gc.ReduceSumOp(gc.AbsOp(value), axes=axes, keepdims=True)
+        case "L2":
+            squares = gc.ReduceSumOp(gc.MulOp(value, value), axes=axes, keepdims=True)
+            size = gc.SqrtOp(squares)
+        case other:
+            raise node.unsupported(f"the norm {other!r}", "one of MAX, L1, L2")
+    zero, one = constant(node, 0, value), constant(node, 1, value)
+    is_zero = gc.CompareOp(size, zero, predicate="eq")
+    return cast(gc.DivOp(value, gc.WhereOp(is_zero, one, size)), F32)
+
+
+@lowers("Imputer", domain=ML)
+def imputer(node: Node) -> Lowered:
+    """Elements equal to one number (or NaN) become another one, the same or one per feature."""
+    if node.dtype.is_float:
+        given: Array = np.array(node.reals("imputed_value_floats"), np.float32)
+        replaced: float = float(np.float32(node.real("replaced_value_float")))
+    else:
+        given = np.array(node.integers("imputed_value_int64s"), np.int64)
+        replaced = node.integer("replaced_value_int64")
+    if not len(given):
+        raise TypeMismatchError(
+            f"Imputer has no values for elements of {node.dtype.name}",
+            hint="give imputed_value_floats for floats, imputed_value_int64s for integers",
+        )
+    if np.isnan(replaced):
+        is_missing: Operand = gc.IsNanOp(node[0])
+    else:
+        what = constant(node, replaced, node[0])
+        is_missing = gc.CompareOp(node[0], what, predicate="eq")
+    values = _per_feature(node, node[0], given, "imputed_value")
+    return gc.WhereOp(is_missing, gc.BroadcastOp(values, shape=node.shape), node[0])
+
+
+@lowers("FeatureVectorizer", domain=ML)
+def feature_vectorizer(node: Node) -> Lowered:
+    """Features side by side, each input cut or filled with zeros to its dimension."""
+    sizes = node.integers("inputdimensions")
+    parts = [_as_rows(value) for value in node.inputs]
+    if len(sizes) != len(parts):
+        raise TypeMismatchError(
+            f"FeatureVectorizer has {len(sizes)} dimensions for {len(parts)} inputs",
+            hint="`inputdimensions` has a number for each input",
+        )
+    return gc.ConcatOp(
+        [_of_size(one, size) for one, size in zip(parts, sizes, strict=True)], axis=1
+    )
+
+
+def _as_rows(value: SSAValue) -> SSAValue:
+    """A matrix of single precision; a list is one row."""
+    shape = shape_of(value)
+    rows = (1, prod(shape)) if len(shape) < 2 else (shape[0], prod(shape[1:]))
+    return SSAValue.get(reshaped(cast(value, F32), rows))
+
+
+def _of_size(value: SSAValue, size: int) -> SSAValue:
+    width = shape_of(value)[1]
+    if width > size:
+        return SSAValue.get(sliced(value, {1: (0, size, 1)}))
+    if width == size:
+        return value
+    more = [0, size - width]
+    return gc.PadOp(value, low=[0, 0], high=more, interior=[0, 0], value=0.0).result
+
+
+# Encoding by tables
+
+
+without_gradient("LabelEncoder OneHotEncoder", "it compares its input with keys", domain=ML)
+
+
+LISTS: dict[str, Any] = {
+    "tensor": None,
+    "strings": object,
+    "int64s": np.int64,
+    "floats": np.float32,
+}
+"""The lists of keys and values that LabelEncoder may have, with the types of their elements."""
+
+
+@lowers("LabelEncoder", domain=ML)
+def label_encoder(node: Node) -> Lowered:
+    """`values[i]` where the input is `keys[i]`, the first of equal ones; else the default."""
+    keys, values, default = _table(node)
+    if keys.dtype != node.dtype.numpy:
+        raise TypeMismatchError(
+            f"LabelEncoder has keys of {keys.dtype} for an input of {node.dtype.numpy}",
+            hint="give the keys in the attribute of the input's type",
+        )
+    x, is_nan = node[0], keys != keys
+    sorted_keys, first = np.unique(keys[~is_nan], return_index=True)
+    other = node.literal(np.asarray(default, values.dtype))
+    result: SSAValue = gc.BroadcastOp(other, shape=node.shape).result
+    if len(sorted_keys):
+        table, found = node.literal(sorted_keys), node.literal(values[~is_nan][first])
+        place = _bisected(node, x, table, len(sorted_keys))
+        hit = gc.CompareOp(gc.GatherOp(table, place, axis=0), x, predicate="eq")
+        result = gc.WhereOp(hit, gc.GatherOp(found, place, axis=0), result).result
+    if is_nan.any():
+        value = node.literal(values[is_nan][0])
+        result = gc.WhereOp(gc.IsNanOp(x), value, result).result
+    return result
+
+
+def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
+    """The place of the last key that is not above each element, or 0."""
+
+    def whole(number: int) -> SSAValue:
+        return node.literal(np.array(number, np.uint64))
+
+    place: SSAValue = gc.BroadcastOp(whole(0), shape=shape_of(x)).result
+    for bit in reversed(range((count - 1).bit_length())):
+        further = gc.MinOp(gc.AddOp(place, whole(1 << bit)), whole(count - 1))
+        key = gc.GatherOp(keys, further, axis=0)
+        place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
+    return place
+
+
+@computes("LabelEncoder", domain=ML)
+def encoded_labels(node: NodeView, x: Array) -> Array:
+    if node.version == 1:
+        classes = node.listed("classes_strings")
+        return _between(node, x, classes, list(range(len(classes))))
+    keys, values, default = _table(node)
+    return _looked_up(x, keys, values, default, values.dtype)
+
+
+def _table(node: NodeView) -> tuple[Array, Array, object]:
+    """Keys, values, and the value for what is no key."""
+    keys, values = _listed(node, "keys"), _listed(node, "values")
+    if len(keys) != len(values):
+        raise node.fail(
+            f"LabelEncoder has {len(keys)} keys and {len(values)} values",
+            "give every key its value",
+        )
+    if node.version < 4:  # NaN is a key since then
+        known = np.equal(keys, keys).astype(bool)
+        keys, values = keys[known], values[known]
+    own = {"O": "default_string", "f": "default_float"}.get(values.dtype.kind, "default_int64")
+    default = node.listed("default_tensor") or [node.attribute(own)]
+    return keys, values, default[0]
+
+
+def _listed(node: NodeView, what: str) -> Array:
+    name, found = node.first_listed(*(f"{what}_{kind}" for kind in LISTS))
+    dtype = LISTS[name.removeprefix(f"{what}_")]
+    return np.array(found, dtype or (object if isinstance(found[0], str) else found[0].dtype))
+
+
+def _looked_up(
+    x: Array, keys: Iterable[Any], values: Iterable[Any], default: object, dtype: Any
+) -> Array:
+    """The value of each element; of equal keys the first one counts, and NaN is a key."""
+    table: dict[object, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        table.setdefault(_key(key), value)
+    found = [table.get(_key(one), default) for one in np.asarray(plain(x)).reshape(-1).tolist()]
+    made = np.empty(len(found), dtype)
+    made[:] = found
+    return made.reshape(np.shape(x))
+
+
+def _key(value: Any) -> object:
+    own = value.item() if isinstance(value, np.generic) else plain(value)
+    return "NaN" if isinstance(own, float) and own != own else own
+
+
+@computes("CategoryMapper", domain=ML)
+def category_mapper(node: NodeView, x: Array) -> Array:
+    return _between(node, x, node.listed("cats_strings"), node.listed("cats_int64s"))
+
+
+def _between(node: NodeView, x: Array, strings: Sequence[str], numbers: Sequence[int]) -> Array:
+    """Numbers for strings, or strings for numbers."""
+    if len(strings) != len(numbers):
+        raise node.fail(
+            f"{node.op.op_type} has {len(strings)} strings for {len(numbers)} numbers",
+            "give every string its number",
+        )
+    if holds_text(np.asarray(x)):
+        return _looked_up(x, strings, numbers, node.attribute("default_int64"), np.int64)
+    return _looked_up(x, numbers, strings, node.attribute("default_string"), object)
+
+
+@lowers("OneHotEncoder", domain=ML)
+def one_hot_encoder(node: Node) -> Lowered:
+    """For each element, a row that has 1 at the place of its category."""
+    if not node.integer("zeros", 1):
+        raise NeedsHostError(
+            "OneHotEncoder with `zeros` of 0 refuses what is no category",
+            hint="set `zeros` to 1 if unknown categories may be rows of zeros",
+        )
+    categories = np.array(node.integers("cats_int64s"), np.int64)
+    # A category of a number with a fraction is that of its whole part.
+    whole = cast(node[0], dtypes.BY_NAME["i64"])
+    column = gc.ReshapeOp(whole, shape=(*node.shape, 1))
+    return cast(gc.CompareOp(column, node.literal(categories), predicate="eq"), F32)
+
+
+@computes("OneHotEncoder", domain=ML)
+def one_hot_of_anything(node: NodeView, x: Array) -> Array:
+    is_text = holds_text(np.asarray(x))
+    categories = node.listed("cats_strings" if is_text else "cats_int64s")
+    if not categories:
+        raise node.fail(
+            f"OneHotEncoder has no categories of {'strings' if is_text else 'integers'}",
+            "`cats_strings` are for strings, `cats_int64s` for numbers",
+        )
+    whole = np.asarray(plain(x)) if is_text else np.asarray(x).astype(np.int64)
+    made = np.stack([whole == one for one in categories], axis=-1).astype(np.float32)
+    unknown = whole[made.sum(axis=-1) == 0]
+    if unknown.size and not node.attribute("zeros"):
+        raise node.fail(
+            f"OneHotEncoder knows no category {unknown.tolist()[0]!r}",
+            "set `zeros` to 1 if unknown categories may be rows of zeros",
+        )
+    return made
+
+
+# Dictionaries
+
+
+@computes("DictVectorizer", domain=ML)
+def dict_vectorizer(node: NodeView, x: Mapping[Any, Any]) -> Array:
+    """The values of a dictionary in the order of a vocabulary, nothing where there is none."""
+    _, words = node.first_listed("string_vocabulary", "int64_vocabulary")
+    dtype = _values_of(node.op.operands[0].type)
+    table = {_key(key): value for key, value in x.items()}
+    nothing: object = "" if dtype is object else 0
+    made = np.empty((1, len(words)), dtype)
+    made[0, :] = [table.get(_key(word), nothing) for word in words]
+    return made
+
+
+def _values_of(type_: Attribute) -> Any:
+    """The element type of the values of a dictionary."""
+    held = getattr(type_.value, "element_type", None) if isinstance(type_, MapType) else None
+    return object if held is None or held == STRING else element_types.from_ir(held).numpy
+
+
+chooses(
+    "CastMap",
+    domain=ML,
+    cast_to=("TO_FLOAT", "TO_STRING", "TO_INT64"),
+    map_form=("DENSE", "SPARSE"),
+)
+FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
+"""What CastMap puts where a sparse map has nothing; the text is onnxruntime's."""
+
+
+@computes("CastMap", domain=ML)
+def cast_map(node: NodeView, x: Mapping[int, Any]) -> Array:
+    """The values of a dictionary by their keys, without gaps or as far as `max_map`."""
+    to = node.attribute("cast_to")
+    cells = {int(key): _cast(plain(value), to) for key, value in x.items()}
+    if any(key < 0 for key in cells):
+        raise node.fail("CastMap has a negative key", "keys are places, counted from 0")
+    if node.attribute("map_form") == "DENSE":
+        row = [cells[key] for key in sorted(cells)]
+    else:
+        size = node.attribute("max_map")
+        if any(key >= size for key in cells):
+            raise node.fail(
+                f"CastMap has key {max(cells)} for {size} places", "raise `max_map` of the node"
+            )
+        row = [cells.get(key, FILLING[to]) for key in range(size)]
+    kinds: dict[str, Any] = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
+    made = np.empty((1, len(row)), kinds[to])
+    made[0, :] = row
+    return made
+
+
+def _cast(value: Any, to: str) -> object:
+    match to:
+        case "TO_FLOAT":
+            return float(value)
+        case "TO_INT64":
+            return int(float(value)) if not isinstance(value, str) else int(value)
+    return value if isinstance(value, str) else f"{float(value):f}"
+
+
+@computes("ZipMap", domain=ML)
+def zip_map(node: NodeView, x: Array) -> list[dict[Any, float]]:
+    """A dictionary from labels to numbers for each row."""
+    name, labels = node.first_listed("classlabels_strings", "classlabels_int64s")
+    rows = np.atleast_2d(x)
+    if rows.shape[1] != len(labels):
+        raise node.fail(
+            f"ZipMap has {len(labels)} labels for rows of {rows.shape[1]} numbers",
+            f"`{name}` has a label for each column",
+        )
+    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
