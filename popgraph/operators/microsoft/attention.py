@@ -151,7 +151,7 @@ def behind(past: Value | None, new: Value) -> Value:
 @defines("Attention",
          "input weights bias mask_index past attention_bias past_sequence_length")  # fmt: skip
 def attention(call: Call) -> Sequence[Value]:
-    sizes = call.list("qkv_hidden_sizes") or [call.size("weights", 1) // 3] * 3
+    sizes = call.integers("qkv_hidden_sizes") or [call.size("weights", 1) // 3] * 3
     return attended_together(call, total(call["input"] @ call["weights"], call.get("bias")), sizes)
 
 

@@ -39,7 +39,7 @@ def greedy_search(call: Call) -> Value:
 
     def turn(body: Body, at: Value, *now: Value) -> tuple[Value, Sequence[Value]]:
         sequences, new, places, mask, following, running, *past = now
-        logits, *present = body.called("decoder", [new, places, mask, *past], 1 + states)
+        logits, *present = body.called(decoder, [new, places, mask, *past], 1 + states)
         last = logits.Gather(-1, axis=1)
         chosen = _allowed(call, last, sequences, at).ArgMax(axis=1, keepdims=0).typed("i32")
         running = running & chosen.same(call.integer("eos_token_id")).Not()

@@ -58,7 +58,7 @@ def multimodal_rotary_embedding(call: Call) -> Value:
 
 def _streams(call: Call, width: int) -> list[int]:
     """Which of the three places each angle has."""
-    sections, layout = call.list("mrope_section"), call.integer("mrope_layout")
+    sections, layout = call.listed("mrope_section"), call.integer("mrope_layout")
     if len(sections) != 3 or sum(sections) != width:
         raise call.refuse(f"mrope_section = {sections} for {width} angles", "three parts are")
     if not layout:

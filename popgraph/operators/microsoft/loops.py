@@ -61,11 +61,11 @@ def dynamic_quantize_lstm(call: Call) -> Sequence[Value]:
     ]
 
 
-def ways_of(call: Call) -> list[tuple[bool, list[str]]]:
+def ways_of(call: Call) -> list[tuple[bool, Sequence[str]]]:
     """Of each direction, whether it begins at the end, and its three activations."""
     way = call.one_of("direction", "forward", "reverse", "bidirectional")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
-    names = call.list("activations") or ["Sigmoid", "Tanh", "Tanh"] * len(ways)
+    names = call.texts("activations") or ["Sigmoid", "Tanh", "Tanh"] * len(ways)
     if unknown := set(names) - {"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"}:
         raise call.refuse(f"the activation {min(unknown)!r}")
     return [(backwards, names[3 * at : 3 * at + 3]) for at, backwards in enumerate(ways)]

@@ -182,9 +182,9 @@ def max_pool_with_mask(call: Call) -> Value:
     """
     if any(call.size("M", axis) != 1 for axis in (0, 1)):
         raise call.refuse("a mask of several channels", "one for all images and channels is")
-    window, count = call.list("kernel_shape"), call.rank("X") - 2
-    pads = call.list("pads") or [0] * (2 * count)
-    strides = call.list("strides") or [1] * count
+    window, count = call.integers("kernel_shape"), call.rank("X") - 2
+    pads = call.integers("pads") or [0] * (2 * count)
+    strides = call.integers("strides") or [1] * count
     lowest = call["X"].number(float(np.finfo(np.float32).min))
     around = [0, 0, *pads[:count], 0, 0, *pads[count:]]
     x, axes = call["X"].Pad(around, lowest), list(range(2, count + 2))

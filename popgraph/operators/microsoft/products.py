@@ -40,7 +40,7 @@ def fused_gemm(call: Call) -> Value:
 @defines("FusedConv", "X W B Z")
 def fused_conv(call: Call) -> Value:
     made = call["X"].Conv(call["W"], call.get("B"), **call.copied(WINDOW))
-    return activated(call, total(made, call.get("Z")), call.list("activation_params"))
+    return activated(call, total(made, call.get("Z")), call.reals("activation_params"))
 
 
 @defines("NhwcConv", "X W B Z")
@@ -51,7 +51,7 @@ def nhwc_conv(call: Call) -> Value:
     images = channels_first(call["X"], rank)
     made = images.Conv(filters, call.get("B"), **call.copied(WINDOW))
     added = total(channels_last(made, rank), call.get("Z"))
-    return activated(call, added, call.list("activation_params"))
+    return activated(call, added, call.reals("activation_params"))
 
 
 def channels_first(images: Value, rank: int) -> Value:
