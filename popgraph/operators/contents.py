@@ -67,38 +67,33 @@ support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 unique ai.popgraph Unique
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
-microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
-microsoft.alignments com.microsoft DynamicTimeWarping BifurcationDetector
-microsoft.attention com.microsoft Attention MultiHeadAttention
-microsoft.attentive_loops com.microsoft AttnLSTM
-microsoft.beam_search ai.graphcore CtcBeamSearchDecoder
-microsoft.decoding_attention com.microsoft DecoderMaskedMultiHeadAttention
-microsoft.delta_net com.microsoft GatedDeltaNet
+microsoft.attention com.microsoft Attention MultiHeadAttention DecoderMaskedMultiHeadAttention
+microsoft.attention com.microsoft RotaryEmbedding MRotaryEmbedding GroupQueryAttention
+microsoft.attention com.microsoft SparseAttention
 microsoft.experts com.microsoft MoE MoEGroupRouter QMoE
-microsoft.gates com.microsoft ScaledSiLU GatedAdd GatedRMSNorm LinearAttentionGate BranchwiseRMSNorm
-microsoft.gates com.microsoft HyperConnectionPreMix HyperConnectionPostMix EngramGate
-microsoft.generation com.microsoft GreedySearch
-microsoft.grouped_attention com.microsoft RotaryEmbedding MRotaryEmbedding GroupQueryAttention
-microsoft.grouped_attention com.microsoft SparseAttention
-microsoft.hashes com.microsoft Unique MurmurHash3 NGramHashMapping WordConvEmbedding
-microsoft.loops com.microsoft Inverse DynamicQuantizeLSTM
-microsoft.movement com.microsoft SampleOp ExpandDims GatherND Trilu Range Pad UnfoldTensor
-microsoft.movement com.microsoft NGramRepeatBlock CDist GridSample NhwcMaxPool
-microsoft.movement com.microsoft ConvTransposeWithDynamicPads CropAndResize MaxpoolWithMask
-microsoft.normalizations ai.onnx SimplifiedLayerNormalization
+microsoft.fused com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout FusedMatMul
+microsoft.fused com.microsoft TransposeMatMul FusedGemm FusedConv NhwcConv NhwcFusedConv
+microsoft.movement com.microsoft SampleOp ExpandDims GatherND Trilu Range Pad UnfoldTensor CDist
+microsoft.movement com.microsoft GridSample NhwcMaxPool ConvTransposeWithDynamicPads CropAndResize
+microsoft.movement com.microsoft MaxpoolWithMask Inverse
 microsoft.normalizations com.microsoft SkipLayerNormalization SkipSimplifiedLayerNormalization
-microsoft.normalizations com.microsoft EmbedLayerNormalization
-microsoft.packed_rows com.microsoft GatherPacked
-microsoft.packed_weights com.microsoft MatMulNBits MatMulBnb4 GatherBlockQuantized
-microsoft.products com.microsoft FusedMatMul TransposeMatMul FusedGemm FusedConv NhwcConv
-microsoft.products com.microsoft NhwcFusedConv
+microsoft.normalizations com.microsoft EmbedLayerNormalization ScaledSiLU GatedAdd GatedRMSNorm
+microsoft.normalizations com.microsoft LinearAttentionGate BranchwiseRMSNorm HyperConnectionPreMix
+microsoft.normalizations com.microsoft HyperConnectionPostMix EngramGate
+microsoft.normalizations ai.onnx SimplifiedLayerNormalization
+microsoft.packed_weights com.microsoft MatMulNBits MatMulBnb4 GatherBlockQuantized GatherPacked
 microsoft.quantized com.microsoft QuantizeLinear DequantizeLinear QLinearAdd QLinearMul QLinearWhere
 microsoft.quantized com.microsoft QLinearSigmoid QLinearLeakyRelu QLinearSoftmax
 microsoft.quantized com.microsoft QLinearGlobalAveragePool QLinearAveragePool QLinearConv
 microsoft.quantized com.microsoft QLinearConcat QGemm MatMulIntegerToFloat DynamicQuantizeMatMul
 microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormalization
-microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
-microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
+microsoft.recurrent com.microsoft DynamicQuantizeLSTM AttnLSTM
+microsoft.searches com.microsoft GreedySearch DynamicTimeWarping
+microsoft.searches ai.graphcore CtcBeamSearchDecoder
+microsoft.states com.microsoft CausalConvWithState LinearAttention VarlenCausalConvWithState
+microsoft.states com.microsoft GatedDeltaNet
+microsoft.tokens com.microsoft Unique MurmurHash3 NGramHashMapping WordConvEmbedding
+microsoft.tokens com.microsoft VarlenNGramHashMapping NGramRepeatBlock BifurcationDetector
 host_constants ai.onnx Constant Identity Shape Size
 dictionaries ai.onnx.ml CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap
 images ai.onnx ImageDecoder

@@ -1,50 +1,13 @@
-"""Operators of onnxruntime that go step by step: over the columns of a matrix, or over time."""
+"""Recurrent layers of onnxruntime: LSTMs of quantized numbers, and with attention to a memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from popgraph.operators.microsoft.body import Body, Value, total
+from popgraph.operators.microsoft.attention import hidden_unless
+from popgraph.operators.microsoft.body import LAST, Body, Value, total
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.normalizations import wide
 from popgraph.operators.record import INTEGERS, MICROSOFT, without_gradient
-
-
-@defines("Inverse", "X")
-def inverse(call: Call) -> Value:
-    """
-    By elimination in the matrix and the unit matrix beside it, a column at a time.
-
-    The pivot is the largest element of the column in rows that were not chosen before; the row
-    of the inverse is that of the pivot.
-    """
-    x, size = wide(call, call["X"], "X"), call.size("X", -1)
-    matrices = x.reshaped(-1, size, size)
-    unit = np.eye(size, dtype=np.float32)
-    zeros = matrices * 0
-    start = matrices.Concat(zeros + call.body.constant(unit).CastLike(x), axis=2)
-    columns = call.body.constant(np.eye(size, 2 * size, dtype=np.float32)).CastLike(x)
-    left, _, chosen = call.body.scanned(
-        [start, zeros.part(0, 1, 2)], columns, lambda body, *now: _eliminated(size, body, *now)
-    )
-    found = chosen.permuted(1, 0, 2) @ left.part(size, 2 * size, 2)
-    return found.Reshape(call["X"].Shape()).CastLike(call["X"])
-
-
-def _eliminated(
-    size: int, body: Body, left: Value, used: Value, column: Value
-) -> tuple[Value, Value, Value]:
-    """What is left, the rows that were chosen, and the row of this column among all, as 0 and 1."""
-    elements = (left * column).ReduceSum([2])
-    place = ((1 - used) * elements.Abs() - used).ArgMax(axis=1, keepdims=0)
-    is_pivot = body.counted(size).Unsqueeze([0]).same(place)
-    chosen = is_pivot.CastLike(left).Unsqueeze([2])
-    row = (left * chosen).ReduceSum([1]) / (elements * chosen).ReduceSum([1])
-    others = 1 - chosen
-    rest = others * left - others * elements * row + chosen * row
-    return rest, used + chosen, chosen.Squeeze([2])
 
 
 @defines("DynamicQuantizeLSTM",
@@ -137,3 +100,79 @@ def cell_after(
 
 
 without_gradient("DynamicQuantizeLSTM", INTEGERS, domain=MICROSOFT)
+
+
+Look = Callable[[Value], Value]
+"""From the state of a step, what the next step is told beside its input."""
+
+
+@defines("AttnLSTM",
+         "X W R B sequence_lens initial_h initial_c P QW MW V M memory_seq_lens AW",
+         ignored="hidden_size")  # fmt: skip
+def attentive_lstm(call: Call) -> Sequence[Value]:
+    """What a step finds in the memory is a part of the input of the next one."""
+    found = [_attentive_direction(call, at, *way) for at, way in enumerate(ways_of(call))]
+    every, state, cell = (list(many) for many in zip(*found, strict=True))
+    return joined(every, 1), joined(state, 0), joined(cell, 0)
+
+
+def _attentive_direction(
+    call: Call, at: int, backwards: bool, names: Sequence[str]
+) -> tuple[Value, Value, Value]:
+    """The results of all steps, and the last of what is carried."""
+    x, hidden, bias = call["X"], call.size("R", 2), of_direction(call, "B", at)
+    own, peepholes = call.size("X", 2), of_direction(call, "P", at)
+    told, weights, recurrent = (
+        call.size("W", 2) - own,
+        _weights_of(call, "W", at),
+        _weights_of(call, "R", at),
+    )
+    gates = x @ weights.part(0, own, 1).permuted(1, 0)
+    if bias is not None:
+        gates = gates + bias.part(0, 4 * hidden, 0) + bias.part(4 * hidden, LAST, 0)
+    beside, look = weights.part(own, LAST, 1).permuted(1, 0), _look(call, at)
+    nothing = x.part(0, 1, 0).Squeeze([0]).part(0, 1, 1) * 0
+
+    def turn(
+        _: Body, state: Value, cell: Value, seen: Value, row: Value
+    ) -> tuple[Value, Value, Value, Value]:
+        sums = row + seen @ beside + state @ recurrent.permuted(1, 0)
+        state, cell = cell_after(sums, cell, peepholes, names)
+        return state, cell, look(state), state
+
+    sizes = [("initial_h", hidden), ("initial_c", hidden)]
+    start = [of_direction(call, name, at) or _zeros(nothing, size) for name, size in sizes]
+    start.append(_zeros(nothing, told))
+    state, cell, _, every = call.body.scanned(start, gates, turn, backwards)
+    return every, state, cell
+
+
+def _zeros(nothing: Value, size: int) -> Value:
+    return nothing.Expand(nothing.Shape(end=1).Concat([size], axis=0))
+
+
+def _weights_of(call: Call, name: str, at: int) -> Value:
+    found = of_direction(call, name, at)
+    if found is None:
+        raise call.unfit(f"no input {name!r}")
+    return found
+
+
+def _look(call: Call, at: int) -> Look:
+    """Which rows of the memory a state asks for, and what is made of them."""
+    memory, asked = call["M"], _weights_of(call, "QW", at)
+    keys, scored = memory @ _weights_of(call, "MW", at), _weights_of(call, "V", at)
+    mask, mixed = None, of_direction(call, "AW", at)
+    if call.has("memory_seq_lens"):
+        steps = call.body.counted(memory.length(1)).typed("i32")
+        seen = steps < call["memory_seq_lens"].Unsqueeze([1])
+        mask = hidden_unless(seen, -float("inf"), keys)
+
+    def look(state: Value) -> Value:
+        alike = (keys + (state @ asked).Unsqueeze([1])).Tanh()
+        scores = (alike * scored).ReduceSum([2], keepdims=0)
+        shares = (scores if mask is None else scores + mask).Softmax(axis=-1)
+        context = (shares.Unsqueeze([1]) @ memory).Squeeze([1])
+        return context if mixed is None else state.Concat(context, axis=1) @ mixed
+
+    return look
