@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import Float16Type
@@ -29,14 +30,12 @@ def attended(
     scores: Value, values: Value, masks: Sequence[Value | None], sink: Value | None = None
 ) -> Value:
     """What is added to the scores decides, too; a `sink` is a score without a value."""
-    shares = _shares(total(scores, *masks), sink)
-    return (shares @ values).permuted(0, 2, 1, 3).reshaped(0, 0, -1)
-
-
-def _shares(scores: Value, sink: Value | None) -> Value:
+    scores = total(scores, *masks)
     if sink is None:
-        return scores.Softmax(axis=-1)
-    return scores.Concat(sink, axis=-1).Softmax(axis=-1).part(0, -1, 3)
+        shares = scores.Softmax(axis=-1)
+    else:
+        shares = scores.Concat(sink, axis=-1).Softmax(axis=-1).part(0, -1, 3)
+    return (shares @ values).permuted(0, 2, 1, 3).reshaped(0, 0, -1)
 
 
 def hidden_unless(seen: Value, hidden: float, scores: Value) -> Value:
@@ -114,16 +113,12 @@ def masked_scores(call: Call, mask: str, batched: str, queries: Value, state: St
     scores = scores_of(call, queries, keys)
     padding = _padding(call, mask, batched, keys, scores)
     masks = [padding, call.get("attention_bias")]
-    if state.used is not None:
-        lowest = _unused(keys, state.used, scores)
+    if state.used is not None:  # A buffer: whatever hides keys, it hides those that are not in use.
+        is_used = keys.body.counted(keys.length(2)) < state.used
+        lowest = hidden_unless(is_used, -float("inf"), scores)
         masks = [*(one and _widened(one, keys) for one in masks), lowest]
     directed = _directed(call, batched, queries, state, scores)
     return total(scores, directed, *masks)
-
-
-def _unused(keys: Value, used: Value, scores: Value) -> Value:
-    """Hides what stands in a buffer behind the keys in use, whatever else hides them."""
-    return hidden_unless(keys.body.counted(keys.length(2)) < used, -float("inf"), scores)
 
 
 def _widened(mask: Value, keys: Value) -> Value:
@@ -283,11 +278,7 @@ def _picked(held: Value, rows: Value) -> Value:
 def rotary_embedding(call: Call) -> Value:
     """The scale, and whether a batch is packed, change nothing in onnxruntime either."""
     value, places, rank = call["input"], call["position_ids"], call.rank("input")
-    given = call.copied("interleaved rotary_embedding_dim num_heads")
-    if rank == 3 and not given.get("num_heads"):
-        given["num_heads"] = call.size("input", 2) // (2 * call.size("cos_cache", 1))
-    if rank != 3:
-        given.pop("num_heads", None)
+    given = _rotation(call)
     if call.rank("position_ids") != 2:
         length = value.Shape(start=rank - 2, end=rank - 1)
         grid = value.Shape(start=0, end=1).Concat(length, axis=0)
@@ -295,17 +286,22 @@ def rotary_embedding(call: Call) -> Value:
     return value.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
 
 
-@defines("MRotaryEmbedding", "input position_ids cos_cache sin_cache",
-         ignored="scale is_packed_batching")  # fmt: skip
-def multimodal_rotary_embedding(call: Call) -> Value:
-    """Each angle has a place of its own: in time, in a column or in a row."""
-    value, places = call["input"], call["position_ids"]
+def _rotation(call: Call) -> dict[str, Any]:
+    """Attributes of a rotation; heads that have no axis of their own are counted."""
     given = call.copied("interleaved rotary_embedding_dim num_heads")
     if call.rank("input") != 3:
         given.pop("num_heads", None)
     elif not given.get("num_heads"):
         given["num_heads"] = call.size("input", 2) // (2 * call.size("cos_cache", 1))
-    streams = _streams(call, call.size("cos_cache", 1))
+    return given
+
+
+@defines("MRotaryEmbedding", "input position_ids cos_cache sin_cache",
+         ignored="scale is_packed_batching")  # fmt: skip
+def multimodal_rotary_embedding(call: Call) -> Value:
+    """Each angle has a place of its own: in time, in a column or in a row."""
+    value, places = call["input"], call["position_ids"]
+    given, streams = _rotation(call), _streams(call, call.size("cos_cache", 1))
     tables = []
     for table in (call["cos_cache"], call["sin_cache"]):
         every = table.Gather(places)
@@ -363,13 +359,19 @@ def group_query_attention(call: Call) -> Sequence[Value]:
     if call.integer("do_rotary"):
         new = _rotated(call, new)
     state = _kept_state(call, new)
-    groups = [place * kept // heads for place in range(heads)]
-    keys, values = (one.Gather(groups, axis=1) for one in state)
-    scores = _capped(call, scores_of(call, new.queries, keys))
+    keys, values = _of_every_head(state, heads, kept)
+    scores, cap = scores_of(call, new.queries, keys), call.real("softcap")
+    if cap > 0:
+        scores = (scores / cap).Tanh() * cap
     rows = new.places.reshaped(0, 1, -1, 1)
     window = call.integer("local_window_size", -1)
     masks = [causal(call, "query", keys, rows, scores, window), call.get("attention_bias")]
     return attended(scores, values, masks, _sink(call, scores)), *state
+
+
+def _of_every_head(state: Sequence[Value], heads: int, kept: int) -> list[Value]:
+    groups = [place * kept // heads for place in range(heads)]
+    return [one.Gather(groups, axis=1) for one in state]
 
 
 def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
@@ -400,7 +402,7 @@ def _rotated(call: Call, new: Heads) -> Heads:
         one.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
         for one in (new.queries, new.keys)
     )
-    return Heads(queries, keys, new.values, new.places, new.begins)
+    return replace(new, queries=queries, keys=keys)
 
 
 def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
@@ -428,11 +430,6 @@ def _taken(past: Value, new: Value, rows: Value) -> Value:
     return both.GatherND(rows, batch_dims=1).permuted(0, 2, 1, 3)
 
 
-def _capped(call: Call, scores: Value) -> Value:
-    cap = call.real("softcap")
-    return (scores / cap).Tanh() * cap if cap > 0 else scores
-
-
 def _sink(call: Call, scores: Value) -> Value | None:
     """A score for each row, of a key without a value."""
     sinks = call.get("head_sink")
@@ -455,8 +452,7 @@ def sparse_attention(call: Call) -> Sequence[Value]:
     if call.integer("do_rotary"):
         new = _rotated(call, new)
     state = _filled(call, new, call["past_key"].length(2))
-    groups = [place * kept // heads for place in range(heads)]
-    keys, values = (one.Gather(groups, axis=1) for one in state)
+    keys, values = _of_every_head(state, heads, kept)
     scores = scores_of(call, new.queries, keys)
     listed = _listed(call, new.places, keys.length(2), heads)
     masks = [

@@ -71,8 +71,8 @@ class Body:
                 return self.add("Constant", (), value_int=value)[0]
             case float():
                 return self.add("Constant", (), value_float=value)[0]
-            case np.ndarray():
-                return self.add("Constant", (), value=value)[0]
+            case np.ndarray() | np.generic():
+                return self.add("Constant", (), value=np.asarray(value))[0]
             case _:
                 return self.add("Constant", (), value=np.array(value, np.int64))[0]
 
@@ -153,6 +153,10 @@ class Body:
         return f"{op}_{next(self._numbers)}"
 
 
+def _infix(op: str) -> Callable[[Value, Value | float | np.generic], Value]:
+    return lambda value, other: value._with(op, other)
+
+
 class Value:
     """
     A value of a function.
@@ -183,52 +187,19 @@ class Value:
         """A scalar of the element type of this value."""
         return self.body.constant(value).CastLike(self)
 
-    def _with(self, op: str, other: Value | float) -> Value:
-        return self.applied(op, other if isinstance(other, Value) else self.number(other))
+    def _with(self, op: str, other: Value | float | np.generic) -> Value:
+        return self.applied(op, self.number(other) if isinstance(other, int | float) else other)
 
-    def _behind(self, op: str, other: float) -> Value:
-        return self.number(other).applied(op, self)
-
-    def __add__(self, other: Value | float) -> Value:
-        return self._with("Add", other)
-
-    def __sub__(self, other: Value | float) -> Value:
-        return self._with("Sub", other)
+    __add__, __sub__, __mul__ = _infix("Add"), _infix("Sub"), _infix("Mul")
+    __truediv__, __mod__, __matmul__ = _infix("Div"), _infix("Mod"), _infix("MatMul")
+    __lt__, __le__ = _infix("Less"), _infix("LessOrEqual")
+    __gt__, __ge__ = _infix("Greater"), _infix("GreaterOrEqual")
+    __and__, __or__ = _infix("And"), _infix("Or")
 
     def __rsub__(self, other: float) -> Value:
-        return self._behind("Sub", other)
+        return self.number(other).applied("Sub", self)
 
-    def __mul__(self, other: Value | float) -> Value:
-        return self._with("Mul", other)
-
-    def __truediv__(self, other: Value | float) -> Value:
-        return self._with("Div", other)
-
-    def __mod__(self, other: Value | float) -> Value:
-        return self._with("Mod", other)
-
-    def __matmul__(self, other: Value) -> Value:
-        return self._with("MatMul", other)
-
-    def __lt__(self, other: Value | float) -> Value:
-        return self._with("Less", other)
-
-    def __le__(self, other: Value | float) -> Value:
-        return self._with("LessOrEqual", other)
-
-    def __gt__(self, other: Value | float) -> Value:
-        return self._with("Greater", other)
-
-    def __ge__(self, other: Value | float) -> Value:
-        return self._with("GreaterOrEqual", other)
-
-    def __and__(self, other: Value) -> Value:
-        return self._with("And", other)
-
-    def __or__(self, other: Value) -> Value:
-        return self._with("Or", other)
-
-    def same(self, other: Value | float) -> Value:
+    def same(self, other: Value | float | np.generic) -> Value:
         """Where both are equal."""
         return self._with("Equal", other)
 
@@ -254,7 +225,7 @@ class Value:
         return self.Cast(to=BY_NAME[kind].onnx)
 
 
-Constant: TypeAlias = int | float | Sequence[int] | Array
+Constant: TypeAlias = int | float | Sequence[int] | Array | np.generic
 Operand: TypeAlias = Value | Constant | None
 
 Turn: TypeAlias = Callable[..., Sequence[Value]]

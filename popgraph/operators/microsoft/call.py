@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import AnyFloat, Float64Type, TensorType
 from xdsl.ir import Attribute
 
 from popgraph.dialects.building import building_nothing
@@ -95,6 +95,14 @@ class Call(NodeView):
             raise NotYet
         return found
 
+    def wide(self, name: str, value: Value | None = None) -> Value:
+        """An input, or a value like it, in the precision in which onnxruntime sums its floats."""
+        element = self.element(name)
+        if not isinstance(element, AnyFloat):
+            what = f"{self.op.op_type} takes floats as its input {name!r}, not"
+            raise self._wrong(f"{what} {describe(self.type(name))}")
+        return (value or self[name]).typed("f64" if element == Float64Type() else "f32")
+
     # Attributes
 
     def attribute(self, name: str, default: object = None) -> Any:
@@ -135,11 +143,6 @@ class Call(NodeView):
         """The error of a node whose inputs or attributes do not belong together."""
         given = what or f"{len(self)} inputs as they stand here"
         return self._wrong(f"{self.op.op_type} does not take {given}", hint)
-
-    def not_float(self, name: str) -> TypeMismatchError:
-        """The error of an input whose elements are no floats, although only these fit."""
-        what = f"{self.op.op_type} takes floats as its input {name!r}, not"
-        return self._wrong(f"{what} {describe(self.type(name))}")
 
     def _wrong(self, what: str, hint: str = _COMPARE) -> TypeMismatchError:
         return TypeMismatchError(what, self.op.where(), hint)
@@ -188,9 +191,18 @@ Written: TypeAlias = Callable[[Call], Value | Sequence[Value | None]]
 
 
 def defines(
-    name: str, inputs: str, ignored: str = "", domain: str = MICROSOFT
+    names: str,
+    inputs: str,
+    ignored: str = "",
+    domain: str = MICROSOFT,
+    without_gradient: str = "",
 ) -> Callable[[Written], Written]:
-    """Registers the definition of an operator, with the names of its inputs."""
+    """
+    Registers the definition of operators, with the names of their inputs.
+
+    `ignored` are inputs and attributes without which a node means the same, `without_gradient` is
+    the reason why there is no gradient.
+    """
 
     def register(written: Written) -> Written:
         def define(op: Custom, exact: bool) -> Function | None:
@@ -209,7 +221,9 @@ def defines(
             _remember(key, found)
             return found
 
-        enter(domain, name).define = define
+        for name in names.split():
+            record = enter(domain, name)
+            record.define, record.without_gradient = define, without_gradient
         return written
 
     return register

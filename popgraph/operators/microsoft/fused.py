@@ -93,8 +93,7 @@ def _turned(call: Call, name: str) -> Value:
     return value.permuted(*order)
 
 
-@defines("FusedMatMul", "A B")
-@defines("TransposeMatMul", "A B")
+@defines("FusedMatMul TransposeMatMul", "A B")
 def fused_matmul(call: Call) -> Value:
     return (_turned(call, "A") @ _turned(call, "B")).scaled(call.real("alpha", 1.0))
 
@@ -112,8 +111,7 @@ def fused_conv(call: Call) -> Value:
     return activated(call, total(made, call.get("Z")), call.reals("activation_params"))
 
 
-@defines("NhwcConv", "X W B Z")
-@defines("NhwcFusedConv", "X W B Z")
+@defines("NhwcConv NhwcFusedConv", "X W B Z")
 def nhwc_conv(call: Call) -> Value:
     """Channels are the last axis of images and results; filters are as those of Conv."""
     rank, filters = call.rank("X"), call["W"]

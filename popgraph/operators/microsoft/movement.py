@@ -7,8 +7,7 @@ import numpy as np
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.fused import channels_first, channels_last
-from popgraph.operators.microsoft.normalizations import wide
-from popgraph.operators.record import MICROSOFT, STRUCTURE, without_gradient
+from popgraph.operators.record import STRUCTURE
 
 
 @defines("SampleOp", "X")
@@ -31,7 +30,7 @@ def trilu(call: Call) -> Value:
     return call["X"].Trilu(call.get("k"), **call.copied("upper"))
 
 
-@defines("Range", "start limit delta")
+@defines("Range", "start limit delta", without_gradient=STRUCTURE)
 def counted(call: Call) -> Value:
     scalars = [call[name].reshaped() for name in ("start", "limit")]
     step = call.get("delta")
@@ -78,7 +77,7 @@ def grid_sample(call: Call) -> Value:
     return call["X"].GridSample(call["Grid"], mode=own, **given)
 
 
-@defines("NhwcMaxPool", "x")
+@defines("NhwcMaxPool", "x", without_gradient="it takes integers")
 def nhwc_max_pool(call: Call) -> Value:
     given = call.copied("auto_pad ceil_mode dilations kernel_shape pads strides")
     rank = call.rank("x")
@@ -188,11 +187,6 @@ def max_pool_with_mask(call: Call) -> Value:
     return found
 
 
-without_gradient("NhwcMaxPool", "it takes integers", domain=MICROSOFT)
-
-without_gradient("Range", STRUCTURE, domain=MICROSOFT)
-
-
 @defines("Inverse", "X")
 def inverse(call: Call) -> Value:
     """
@@ -201,7 +195,7 @@ def inverse(call: Call) -> Value:
     The pivot is the largest element of the column in rows that were not chosen before; the row
     of the inverse is that of the pivot.
     """
-    x, size = wide(call, call["X"], "X"), call.size("X", -1)
+    x, size = call.wide("X"), call.size("X", -1)
     matrices = x.reshaped(-1, size, size)
     unit = np.eye(size, dtype=np.float32)
     zeros = matrices * 0

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from popgraph.operators.microsoft.attention import hidden_unless
 from popgraph.operators.microsoft.body import LAST, Body, Value, total
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.record import INTEGERS, MICROSOFT, without_gradient
+from popgraph.operators.record import INTEGERS
+
+Direction: TypeAlias = Callable[
+    [Call, int, bool, Sequence[str]],
+    tuple[Value, Value, Value],
+]
+"""From the number of a direction, whether it goes backwards, and its activations, to results."""
 
 
 @defines("DynamicQuantizeLSTM",
-         "X W R B lengths initial_h initial_c P Ws Wz Rs Rz")  # fmt: skip
+         "X W R B lengths initial_h initial_c P Ws Wz Rs Rz",
+         without_gradient=INTEGERS)  # fmt: skip
 def dynamic_quantize_lstm(call: Call) -> Sequence[Value]:
     """All inputs are quantized together, what is carried anew in every step."""
-    hidden = _hidden(call)
-    found = [
-        _direction(call, at, backwards, hidden, names)
-        for at, (backwards, names) in enumerate(ways_of(call))
-    ]
+    return _both_ways(call, _direction)
+
+
+def _both_ways(call: Call, direction: Direction) -> list[Value]:
+    """All results, and the last states and cells, each with an axis for the directions."""
+    found = [direction(call, at, *way) for at, way in enumerate(_ways(call))]
     return [
-        joined(many, axis) for many, axis in zip(zip(*found, strict=True), (1, 0, 0), strict=True)
+        first.Unsqueeze([axis]).Concat(*(one.Unsqueeze([axis]) for one in more), axis=axis)
+        for axis, (first, *more) in zip((1, 0, 0), zip(*found, strict=True), strict=True)
     ]
 
 
-def ways_of(call: Call) -> list[tuple[bool, Sequence[str]]]:
+def _ways(call: Call) -> list[tuple[bool, Sequence[str]]]:
     """Of each direction, whether it begins at the end, and its three activations."""
     way = call.one_of("direction", "forward", "reverse", "bidirectional")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[way]
@@ -34,22 +44,13 @@ def ways_of(call: Call) -> list[tuple[bool, Sequence[str]]]:
     return [(backwards, names[3 * at : 3 * at + 3]) for at, backwards in enumerate(ways)]
 
 
-def _hidden(call: Call) -> int:
-    found = call.size("R", 1)
-    if call.integer("hidden_size", found) != found:
-        raise call.unfit()
-    return found
-
-
-def joined(values: Sequence[Value], axis: int) -> Value:
-    first, *more = (one.Unsqueeze([axis]) for one in values)
-    return first.Concat(*more, axis=axis)
-
-
 def _direction(
-    call: Call, at: int, backwards: bool, hidden: int, names: Sequence[str]
+    call: Call, at: int, backwards: bool, names: Sequence[str]
 ) -> tuple[Value, Value, Value]:
     """The results of all steps, and the last of what is carried."""
+    hidden = call.size("R", 1)
+    if call.integer("hidden_size", hidden) != hidden:
+        raise call.unfit()
     x, bias, peepholes = call["X"], of_direction(call, "B", at), of_direction(call, "P", at)
     gates = _product(call, x, "W", at)
     if bias is not None:
@@ -86,24 +87,14 @@ def cell_after(
 ) -> tuple[Value, Value]:
     """The state and the cell of the next step; the gates are input, output, forget and cell."""
     gates = sums.several("Split", 4, axis=-1, num_outputs=4)
-    looks = (
-        [None] * 3 if peepholes is None else peepholes.several("Split", 3, axis=0, num_outputs=3)
-    )
+    looks = peepholes and peepholes.several("Split", 3, axis=0, num_outputs=3)
     own, other, last = names
 
     def gate(place: int, seen: Value) -> Value:
-        look = looks[place]
-        return total(gates[place], None if look is None else look * seen).applied(own)
+        return total(gates[place], looks[place] * seen if looks else None).applied(own)
 
     following = gate(2, cell) * cell + gate(0, cell) * gates[3].applied(other)
     return gate(1, following) * following.applied(last), following
-
-
-without_gradient("DynamicQuantizeLSTM", INTEGERS, domain=MICROSOFT)
-
-
-Look = Callable[[Value], Value]
-"""From the state of a step, what the next step is told beside its input."""
 
 
 @defines("AttnLSTM",
@@ -111,9 +102,7 @@ Look = Callable[[Value], Value]
          ignored="hidden_size")  # fmt: skip
 def attentive_lstm(call: Call) -> Sequence[Value]:
     """What a step finds in the memory is a part of the input of the next one."""
-    found = [_attentive_direction(call, at, *way) for at, way in enumerate(ways_of(call))]
-    every, state, cell = (list(many) for many in zip(*found, strict=True))
-    return joined(every, 1), joined(state, 0), joined(cell, 0)
+    return _both_ways(call, _attentive_direction)
 
 
 def _attentive_direction(
@@ -122,11 +111,8 @@ def _attentive_direction(
     """The results of all steps, and the last of what is carried."""
     x, hidden, bias = call["X"], call.size("R", 2), of_direction(call, "B", at)
     own, peepholes = call.size("X", 2), of_direction(call, "P", at)
-    told, weights, recurrent = (
-        call.size("W", 2) - own,
-        _weights_of(call, "W", at),
-        _weights_of(call, "R", at),
-    )
+    told = call.size("W", 2) - own
+    weights, recurrent = (_weights_of(call, name, at) for name in "WR")
     gates = x @ weights.part(0, own, 1).permuted(1, 0)
     if bias is not None:
         gates = gates + bias.part(0, 4 * hidden, 0) + bias.part(4 * hidden, LAST, 0)
@@ -158,8 +144,8 @@ def _weights_of(call: Call, name: str, at: int) -> Value:
     return found
 
 
-def _look(call: Call, at: int) -> Look:
-    """Which rows of the memory a state asks for, and what is made of them."""
+def _look(call: Call, at: int) -> Callable[[Value], Value]:
+    """From the state of a step, what the next step gets from the memory beside its input."""
     memory, asked = call["M"], _weights_of(call, "QW", at)
     keys, scored = memory @ _weights_of(call, "MW", at), _weights_of(call, "V", at)
     mask, mixed = None, of_direction(call, "AW", at)

@@ -12,9 +12,8 @@ from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.types import dims
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.normalizations import wide
 from popgraph.operators.microsoft.tokens import would_repeat
-from popgraph.operators.record import HOSTED, MICROSOFT, without_gradient
+from popgraph.operators.record import HOSTED
 
 LOWEST = float(np.finfo(np.float32).min)
 """The score of a token that may not come."""
@@ -23,7 +22,7 @@ LOWEST = float(np.finfo(np.float32).min)
 @defines("GreedySearch",
          "input_ids max_length min_length repetition_penalty vocab_mask prefix_vocab_mask "
          "attention_mask",
-         ignored="vocab_size decoder_start_token_id")  # fmt: skip
+         ignored="vocab_size decoder_start_token_id", without_gradient=HOSTED)  # fmt: skip
 def greedy_search(call: Call) -> Value:
     """
     The likeliest token follows, until all sequences have ended or are long enough.
@@ -120,9 +119,6 @@ def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
     return scores
 
 
-without_gradient("GreedySearch", HOSTED, domain=MICROSOFT)
-
-
 NOTHING = float("-inf")
 """The logarithm of the probability of what cannot be."""
 
@@ -176,7 +172,7 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
             "top_paths is 1 to beam_width, blank one of the labels",
         )
     ends = call["data_lengths"].typed("i64").reshaped(batch, 1)
-    chances = wide(call, call["log_probs"], "log_probs")
+    chances = call.wide("log_probs")
 
     def turn(body: Body, *now: Value) -> Sequence[Value]:
         *held, chances, at = now
@@ -292,7 +288,7 @@ DIAGONAL, UP, LEFT = 0, 1, 2
 """Where the path to an element of a matrix comes from."""
 
 
-@defines("DynamicTimeWarping", "input")
+@defines("DynamicTimeWarping", "input", without_gradient=HOSTED)
 def dynamic_time_warping(call: Call) -> Value:
     """The path of least cost from the first element of a matrix to the last: [2, length]."""
     rank = call.rank("input")
@@ -337,6 +333,3 @@ def _ways(costs: Value) -> Value:
     first = none.Expand(costs.Shape(start=0, end=1))
     _, _, ways = body.scanned([first, start], costs.permuted(1, 0), across)
     return ways
-
-
-without_gradient("DynamicTimeWarping", HOSTED, domain=MICROSOFT)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from popgraph.operators.microsoft.body import LAST, Body, Value
+from popgraph.operators.microsoft.body import LAST, Body, Value, total
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.normalizations import wide
 
 
 def silu(call: Call, value: Value) -> Value:
@@ -50,21 +49,23 @@ def linear_attention(call: Call) -> Sequence[Value]:
     rule = call.one_of("update_rule", "gated_delta", "linear", "gated", "delta")
     heads, asking = call.needs("kv_num_heads"), call.needs("q_num_heads")
     size = call.size("query", 2) // asking
-    q, k, v = (wide(call, call[name], name) for name in ("query", "key", "value"))
-    queries = _asked(q.reshaped(0, 0, asking, size), heads, asking)
+    q, k, v = (call.wide(name) for name in ("query", "key", "value"))
+    queries = q.reshaped(0, 0, asking, size)
+    if asking < heads:
+        queries = spread(queries, heads, asking).Unsqueeze([3])
+    else:
+        queries = queries.reshaped(0, 0, heads, asking // heads, -1)
     keys = spread(k.reshaped(0, 0, -1, size), heads, call.size("key", 2) // size)
     values = v.reshaped(0, 0, heads, -1)
     rows = [queries, keys.Unsqueeze([4]), values.Unsqueeze([3])]
     if "gated" in rule:
-        decay = wide(call, call["decay"], "decay").reshaped(0, 0, heads, -1, 1)
-        rows.append(decay.Exp())
+        rows.append(call.wide("decay").reshaped(0, 0, heads, -1, 1).Exp())
     if "delta" in rule:
-        rows.append(wide(call, call["beta"], "beta").reshaped(0, 0, -1, 1, 1))
-    start = call.get("past_state")
-    if start is None:
-        start = (rows[1] @ rows[2]).part(0, 1, 1).Squeeze([1]) * 0
+        rows.append(call.wide("beta").reshaped(0, 0, -1, 1, 1))
+    if call.has("past_state"):
+        start = call.wide("past_state")
     else:
-        start = wide(call, start, "past_state")
+        start = (rows[1] @ rows[2]).part(0, 1, 1).Squeeze([1]) * 0
 
     def turn(_: Body, state: Value, *now: Value) -> tuple[Value, Value]:
         state, _added = changed(rule, state, *now[1:])
@@ -72,15 +73,8 @@ def linear_attention(call: Call) -> Sequence[Value]:
 
     state, found = call.body.scanned([start], [_by_token(one) for one in rows], turn)
     scale = call.real("scale") or size**-0.5
-    made = found.permuted(1, 0, 2, 3, 4).reshaped(0, 0, -1).scaled(scale)
+    made = _by_token(found).reshaped(0, 0, -1).scaled(scale)
     return made.CastLike(call["query"]), state.CastLike(call.get("past_state") or call["query"])
-
-
-def _asked(queries: Value, heads: int, asking: int) -> Value:
-    """Queries of each head of the state: [batch, tokens, heads, queries, size]."""
-    if asking >= heads:
-        return queries.reshaped(0, 0, heads, asking // heads, -1)
-    return spread(queries, heads, asking).Unsqueeze([3])
 
 
 def spread(values: Value, heads: int, given: int) -> Value:
@@ -91,6 +85,7 @@ def spread(values: Value, heads: int, given: int) -> Value:
 
 
 def _by_token(value: Value) -> Value:
+    """From batches of tokens to tokens of batches, and back."""
     return value.permuted(1, 0, 2, 3, 4)
 
 
@@ -163,18 +158,16 @@ def packed_convolution(call: Call) -> Sequence[Value | None]:
     taps, spread_ = call.size("weight", 2), call.integer("dilation", 1)
     before, capacity = (taps - 1) * spread_, capacity_of(call)
     requests = Requests.of(call["cumulative_sequence_length"])
-    x = wide(call, call["input"], "input")
-    states = wide(call, call["initial_state"], "initial_state")
+    x, states = call.wide("input"), call.wide("initial_state")
     table = states.permuted(0, 2, 1).reshaped(-1, call.size("weight", 0)).Concat(x, axis=0)
     tokens = call.body.counted(x.length(0))
     owners = requests.owners(tokens)
     places = (tokens - requests.begins.Gather(owners)).Unsqueeze([1])
     back = call.body.constant([at * spread_ - before for at in range(taps)])
     seen = table.Gather(requests.reached(owners.Unsqueeze([1]), places + back, before))
-    weights = wide(call, call["weight"], "weight").Squeeze([1]).permuted(1, 0)
+    weights = call.wide("weight").Squeeze([1]).permuted(1, 0)
     made = (seen * weights).ReduceSum([1], keepdims=0)
-    if call.has("bias"):
-        made = made + wide(call, call["bias"], "bias")
+    made = total(made, call.wide("bias") if call.has("bias") else None)
     sequences = call.body.counted(requests.begins.length(0)).Unsqueeze([1])
     kept = table.Gather(requests.reached(sequences, requests.last(before), before))
     shown = None
@@ -211,11 +204,10 @@ def gated_delta_net(call: Call) -> Sequence[Value | None]:
     rule = call.one_of("update_rule", "gated_delta", "linear", "gated", "delta")
     for name, word in (("decay", "gated"), ("beta", "delta")):
         if call.has(name) != (word in rule):
-            raise call.unfit(
-                f"update_rule = {rule!r} {'with' if call.has(name) else 'without'} {name}"
-            )
-    sizes, is_packed = _sizes(call), call.has("cu_seqlens")
-    count = 1 if is_packed else sizes.sequences
+            with_it = "with" if call.has(name) else "without"
+            raise call.unfit(f"update_rule = {rule!r} {with_it} {name}")
+    sizes = _sizes(call)
+    count = 1 if call.has("cu_seqlens") else sizes.sequences
 
     def by_head(value: Value, *shape: int) -> Value:
         return value.reshaped(count, -1, *shape)
@@ -227,7 +219,8 @@ def gated_delta_net(call: Call) -> Sequence[Value | None]:
     if "gated" in rule:
         rows.append(by_head(_decay(call, sizes), sizes.heads, _decays(call), 1).Exp())
     if "delta" in rule:
-        rows.append(by_head(_rate(call), sizes.heads, 1, 1))
+        rate, kind = call.wide("beta"), call.one_of("beta_activation", "none", "sigmoid")
+        rows.append(by_head(rate if kind == "none" else rate.Sigmoid(), sizes.heads, 1, 1))
     state, made, added = _run(call, sizes, rule, rows)
     shape = [] if call.rank("query") < 4 else [count]
     made = made.reshaped(*shape, -1, sizes.heads, sizes.values).CastLike(call["query"])
@@ -258,31 +251,21 @@ def _sizes(call: Call) -> _Sizes:
 def _operands(call: Call, sizes: _Sizes) -> list[tuple[Value, int, int]]:
     """Queries, keys and values, and by how many heads of what size each is."""
     asking = (sizes.asking, sizes.keys)
-    value = (sizes.heads, sizes.values)
-    every = wide(call, call["query"], "query")
     if call.has("key"):
-        q, k, v = every, *(wide(call, call[name], name) for name in ("key", "value"))
+        q, k, v = (call.wide(name) for name in ("query", "key", "value"))
     else:
         width = sizes.asking * sizes.keys
         parts = [width, width, sizes.heads * sizes.values]
-        q, k, v = every.several("Split", 3, parts, axis=-1)
+        q, k, v = call.wide("query").several("Split", 3, parts, axis=-1)
     if call.integer("qk_l2_norm"):
-        q, k = (_normed(one.reshaped(-1, *asking)) for one in (q, k))
-    return [(q, *asking), (k, *asking), (v, *value)]
-
-
-def _normed(rows: Value) -> Value:
-    return rows / ((rows * rows).ReduceSum([-1]) + 1e-12).Sqrt()
-
-
-def _rate(call: Call) -> Value:
-    rate = wide(call, call["beta"], "beta")
-    return rate.Sigmoid() if call.one_of("beta_activation", "none", "sigmoid") != "none" else rate
+        rows = (one.reshaped(-1, *asking) for one in (q, k))
+        q, k = (one / ((one * one).ReduceSum([-1]) + 1e-12).Sqrt() for one in rows)
+    return [(q, *asking), (k, *asking), (v, sizes.heads, sizes.values)]
 
 
 def _decay(call: Call, sizes: _Sizes) -> Value:
     """The logarithm of what is left of the state, [tokens, heads, 1 or the size of a key]."""
-    raw = wide(call, call["decay"], "decay").reshaped(-1, sizes.heads, _decays(call))
+    raw = call.wide("decay").reshaped(-1, sizes.heads, _decays(call))
     kind = call.one_of("gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
     if kind == "none":
         return raw
@@ -309,7 +292,7 @@ def _run(call: Call, sizes: _Sizes, rule: str, rows: Sequence[Value]) -> tuple[V
     """The states at the end; what each token is answered, and what it adds, by sequences."""
     start = call.get("initial_state")
     start = rows[0].number(0.0).Expand(sizes.state) if start is None else start.permuted(0, 1, 3, 2)
-    by_token = [row.permuted(1, 0, 2, 3, 4) for row in rows]
+    by_token = [_by_token(row) for row in rows]
 
     def turn(_: Body, state: Value, *now: Value) -> tuple[Value, Value, Value]:
         state, added = changed(rule, state, *now[1:])
@@ -327,12 +310,16 @@ def _run(call: Call, sizes: _Sizes, rule: str, rows: Sequence[Value]) -> tuple[V
     else:
         found = call.body.scanned([start], by_token, turn)
     state, made, added = found
-    return state, made.permuted(1, 0, 2, 3, 4), added.permuted(1, 0, 2, 3, 4)
+    return state, _by_token(made), _by_token(added)
 
 
 def _shown(call: Call, sizes: _Sizes, capacity: int, factors: Sequence[Value]) -> Value:
     """Of the first tokens of each sequence, the factors of how the state changed; else zeros."""
-    requests = _requests(call, sizes, factors[1])
+    if call.has("cu_seqlens"):
+        requests = Requests.of(call["cu_seqlens"])
+    else:
+        begins = call.body.counted(sizes.sequences) * factors[1].length(1)
+        requests = Requests(begins, begins + factors[1].length(1))
     captured = requests.captured(call, capacity)
     if call.has("state_update_active"):
         captured = captured & call["state_update_active"].typed("i64").same(0).Not()
@@ -346,10 +333,3 @@ def _shown(call: Call, sizes: _Sizes, capacity: int, factors: Sequence[Value]) -
         first = captured.Unsqueeze([2]).Where(flat.Gather(rows), flat.number(0.0))
         parts.append(first.reshaped(sizes.sequences, -1))
     return parts[0].Concat(*parts[1:], axis=1)
-
-
-def _requests(call: Call, sizes: _Sizes, tokens: Value) -> Requests:
-    if call.has("cu_seqlens"):
-        return Requests.of(call["cu_seqlens"])
-    begins = call.body.counted(sizes.sequences) * tokens.length(1)
-    return Requests(begins, begins + tokens.length(1))

@@ -11,35 +11,26 @@ from xdsl.dialects.builtin import IntegerType
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.states import Requests, capacity_of
-from popgraph.operators.record import MICROSOFT, without_gradient
 
 
-@defines("Unique", "x")
+@defines("Unique", "x", without_gradient="data decide how many elements its result has")
 def unique(call: Call) -> Sequence[Value]:
     """The values in the order in which they occur first."""
     values, _, places, counts = call["x"].several("Unique", 4, sorted=0)
     return values, places, counts
 
 
-def _word(value: Value, number: int) -> Value:
-    return value.body.constant(np.array(number, np.uint32))
-
-
 def _rotated(value: Value, by: int) -> Value:
     """The bits moved up, those that fall out put in below."""
-    up = value.BitShift(_word(value, by), direction="LEFT")
-    return up.BitwiseOr(value.BitShift(_word(value, 32 - by), direction="RIGHT"))
+    up = value.BitShift(np.uint32(by), direction="LEFT")
+    return up.BitwiseOr(value.BitShift(np.uint32(32 - by), direction="RIGHT"))
 
 
 def _mixed(value: Value, by: int) -> Value:
-    return value.BitwiseXor(value.BitShift(_word(value, by), direction="RIGHT"))
+    return value.BitwiseXor(value.BitShift(np.uint32(by), direction="RIGHT"))
 
 
-def _times(value: Value, number: int) -> Value:
-    return value.Mul(_word(value, number))
-
-
-@defines("MurmurHash3", "X")
+@defines("MurmurHash3", "X", without_gradient="it hashes integers")
 def murmur_hash(call: Call) -> Value:
     """Of whole numbers, 32 bits at a time, the low ones first."""
     kind, x = call.element("X"), call["X"]
@@ -50,22 +41,24 @@ def murmur_hash(call: Call) -> Value:
     length = kind.width.data // 8
     words = [x.typed("u32")]
     if length == 8:
-        high = np.array(32, np.uint64)
-        words.append(x.typed("u64").BitShift(high, direction="RIGHT").typed("u32"))
+        words.append(x.typed("u64").BitShift(np.uint64(32), direction="RIGHT").typed("u32"))
     seed = call.integer("seed") % 2**32
-    state = words[0].BitwiseXor(words[0]).BitwiseXor(_word(x, seed))
+    state = words[0].BitwiseXor(words[0]).BitwiseXor(np.uint32(seed))
     for word in words:
-        word = _times(_rotated(_times(word, 0xCC9E2D51), 15), 0x1B873593)
-        state = _times(_rotated(state.BitwiseXor(word), 13), 5).Add(_word(x, 0xE6546B64))
-    state = _mixed(state.BitwiseXor(_word(x, length)), 16)
-    state = _mixed(_times(state, 0x85EBCA6B), 13)
-    state = _mixed(_times(state, 0xC2B2AE35), 16)
+        word = _rotated(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+        state = _rotated(state.BitwiseXor(word), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    state = _mixed(state.BitwiseXor(np.uint32(length)), 16)
+    state = _mixed(state * np.uint32(0x85EBCA6B), 13)
+    state = _mixed(state * np.uint32(0xC2B2AE35), 16)
     return state if call.integer("positive", 1) else state.typed("i32")
 
 
+HASHES = "it hashes integers"
+
+
 @defines("NGramHashMapping",
-         "input_ids multipliers vocab_sizes past_ids head_offsets eos_token_id segment_ids"
-         )  # fmt: skip
+         "input_ids multipliers vocab_sizes past_ids head_offsets eos_token_id segment_ids",
+         without_gradient=HASHES)  # fmt: skip
 def ngram_hashes(call: Call) -> Sequence[Value]:
     """Hashes of each token with those before it, for every length from 2 on and every head."""
     ids, behind, filler = call["input_ids"], call.needs("max_ngram_size") - 1, filler_of(call)
@@ -142,21 +135,16 @@ def word_embedding(call: Call) -> Value:
     inside = words.same(0).Not().typed("i32")
     length = (inside.CumSum(1) * inside).ReduceMax([1])
     seen = (
-        call.body.counted(chars - window + 1).typed("i32")
-        <= length.Max(call.body.constant(np.array(window, np.int32))) - window
+        call.body.counted(chars - window + 1).typed("i32") <= length.Max(np.int32(window)) - window
     )
     shown = seen.Unsqueeze([1]).Where(found, found.number(-2.0)).ReduceMax([2], keepdims=0)
     return (length > 0).Where(shown, shown.number(0))
 
 
-without_gradient("MurmurHash3 NGramHashMapping", "it hashes integers", domain=MICROSOFT)
-
-without_gradient("Unique", "data decide how many elements its result has", domain=MICROSOFT)
-
-
 @defines("VarlenNGramHashMapping",
          "input_ids multipliers vocab_sizes cumulative_sequence_length past_ids head_offsets "
-         "eos_token_id segment_ids past_segment_ids capture_count")  # fmt: skip
+         "eos_token_id segment_ids past_segment_ids capture_count",
+         without_gradient=HASHES)  # fmt: skip
 def packed_hashes(call: Call) -> Sequence[Value | None]:
     """As NGramHashMapping, of each sequence by itself."""
     behind, capacity = call.needs("max_ngram_size") - 1, capacity_of(call)
@@ -196,9 +184,6 @@ def _segments(call: Call, requests: Requests, rows: Value) -> Value | None:
     return _with_past(call, "segment_ids", "past_segment_ids", first.Expand(rows))
 
 
-without_gradient("VarlenNGramHashMapping", "it hashes integers", domain=MICROSOFT)
-
-
 @defines("NGramRepeatBlock", "input_ids scores")
 def ngram_repeat_block(call: Call) -> Value:
     """Tokens that would end an n-gram that there was before get no score."""
@@ -220,7 +205,11 @@ def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
     return found.typed("i64").ReduceSum([1], keepdims=0) > 0
 
 
-@defines("BifurcationDetector", "src_tokens cur_tokens prev_suffix_match_idx pred_tokens")
+@defines(
+    "BifurcationDetector",
+    "src_tokens cur_tokens prev_suffix_match_idx pred_tokens",
+    without_gradient="it takes integers",
+)
 def bifurcation(call: Call) -> Sequence[Value]:
     """
     Tokens that were predicted as they stand in the source follow the current ones.
@@ -265,6 +254,3 @@ def _matches(source: Value, tokens: Value, most: int) -> Value:
     alike = source.Gather(own.Max(0)).same(tokens.Gather(last.Max(0))) & (own >= 0) & (last >= 0)
     still = alike.Not().typed("i64").CumSum(1).same(0)
     return still.typed("i64").ReduceSum([1], keepdims=0)
-
-
-without_gradient("BifurcationDetector", "it takes integers", domain=MICROSOFT)
