@@ -434,6 +434,17 @@ def test_only_conformance_and_tests_ask_what_onnx_computes() -> None:
     assert not found
 
 
+def test_definitions_of_operators_are_written_as_ir() -> None:
+    """Protobuf in between would be built and read for every node."""
+    found = {
+        name_of(path)
+        for path in FILES
+        for module, _ in imports(path)
+        if name_of(path).startswith("operators/microsoft/") and package_of(module) == "onnx"
+    }
+    assert not found
+
+
 def package_of(module: str) -> str:
     return module.split(".")[0]
 

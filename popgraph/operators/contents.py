@@ -35,38 +35,33 @@ lookups ai.popgraph CheckIndices
 losses ai.graphcore Nll L1 IdentityLoss Detach Ctc
 losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
 matrices ai.onnx MatMul Gemm Det
-microsoft.activations com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout
-microsoft.alignments com.microsoft DynamicTimeWarping BifurcationDetector
-microsoft.attention com.microsoft Attention MultiHeadAttention
-microsoft.attentive_loops com.microsoft AttnLSTM
-microsoft.beam_search ai.graphcore CtcBeamSearchDecoder
-microsoft.decoding_attention com.microsoft DecoderMaskedMultiHeadAttention
-microsoft.delta_net com.microsoft GatedDeltaNet
+microsoft.attention com.microsoft Attention MultiHeadAttention DecoderMaskedMultiHeadAttention
+microsoft.attention com.microsoft RotaryEmbedding MRotaryEmbedding GroupQueryAttention
+microsoft.attention com.microsoft SparseAttention
 microsoft.experts com.microsoft MoE MoEGroupRouter QMoE
-microsoft.gates com.microsoft ScaledSiLU GatedAdd GatedRMSNorm LinearAttentionGate BranchwiseRMSNorm
-microsoft.gates com.microsoft HyperConnectionPreMix HyperConnectionPostMix EngramGate
-microsoft.generation com.microsoft GreedySearch
-microsoft.grouped_attention com.microsoft RotaryEmbedding MRotaryEmbedding GroupQueryAttention
-microsoft.grouped_attention com.microsoft SparseAttention
-microsoft.hashes com.microsoft Unique MurmurHash3 NGramHashMapping WordConvEmbedding
-microsoft.loops com.microsoft Inverse DynamicQuantizeLSTM
-microsoft.movement com.microsoft SampleOp ExpandDims GatherND Trilu Range Pad UnfoldTensor
-microsoft.movement com.microsoft NGramRepeatBlock CDist GridSample NhwcMaxPool
-microsoft.movement com.microsoft ConvTransposeWithDynamicPads CropAndResize MaxpoolWithMask
+microsoft.fused com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout FusedMatMul
+microsoft.fused com.microsoft TransposeMatMul FusedGemm FusedConv NhwcConv NhwcFusedConv
+microsoft.movement com.microsoft SampleOp ExpandDims GatherND Trilu Range Pad UnfoldTensor CDist
+microsoft.movement com.microsoft GridSample NhwcMaxPool ConvTransposeWithDynamicPads CropAndResize
+microsoft.movement com.microsoft MaxpoolWithMask Inverse
 microsoft.normalizations ai.onnx SimplifiedLayerNormalization
 microsoft.normalizations com.microsoft SkipLayerNormalization SkipSimplifiedLayerNormalization
-microsoft.normalizations com.microsoft EmbedLayerNormalization
-microsoft.packed_rows com.microsoft GatherPacked
-microsoft.packed_weights com.microsoft MatMulNBits MatMulBnb4 GatherBlockQuantized
-microsoft.products com.microsoft TransposeMatMul FusedMatMul FusedGemm FusedConv NhwcFusedConv
-microsoft.products com.microsoft NhwcConv
+microsoft.normalizations com.microsoft EmbedLayerNormalization ScaledSiLU GatedAdd GatedRMSNorm
+microsoft.normalizations com.microsoft LinearAttentionGate BranchwiseRMSNorm HyperConnectionPreMix
+microsoft.normalizations com.microsoft HyperConnectionPostMix EngramGate
+microsoft.packed_weights com.microsoft MatMulNBits MatMulBnb4 GatherBlockQuantized GatherPacked
 microsoft.quantized com.microsoft QuantizeLinear DequantizeLinear QLinearAdd QLinearMul QLinearWhere
 microsoft.quantized com.microsoft QLinearSigmoid QLinearLeakyRelu QLinearSoftmax
 microsoft.quantized com.microsoft QLinearGlobalAveragePool QLinearAveragePool QLinearConv
 microsoft.quantized com.microsoft QLinearConcat QGemm MatMulIntegerToFloat DynamicQuantizeMatMul
 microsoft.quantized com.microsoft MatMulInteger16 QAttention QEmbedLayerNormalization
-microsoft.recurrences com.microsoft CausalConvWithState LinearAttention
-microsoft.requests com.microsoft VarlenCausalConvWithState VarlenNGramHashMapping
+microsoft.recurrent com.microsoft DynamicQuantizeLSTM AttnLSTM
+microsoft.searches ai.graphcore CtcBeamSearchDecoder
+microsoft.searches com.microsoft GreedySearch DynamicTimeWarping
+microsoft.states com.microsoft CausalConvWithState LinearAttention VarlenCausalConvWithState
+microsoft.states com.microsoft GatedDeltaNet
+microsoft.tokens com.microsoft Unique MurmurHash3 NGramHashMapping WordConvEmbedding
+microsoft.tokens com.microsoft VarlenNGramHashMapping NGramRepeatBlock BifurcationDetector
 ml.features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 ml.features ai.onnx.ml LabelEncoder OneHotEncoder CategoryMapper DictVectorizer CastMap ZipMap
 ml.linear_models ai.onnx.ml LinearClassifier LinearRegressor

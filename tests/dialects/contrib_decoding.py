@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from popgraph.operators.microsoft.packed_rows import PACKINGS
+from popgraph.operators.microsoft.packed_weights import PACKINGS
 from popgraph.support.arrays import Array
 from tests.dialects.contrib_sample import RANDOM, Sample, draw, draw_ints, ints
 

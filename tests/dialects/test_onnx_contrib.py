@@ -9,6 +9,9 @@ import pytest
 from onnx import numpy_helper
 
 import popgraph
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import function_of
 from popgraph.operators.record import defined_operators
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
@@ -526,6 +529,35 @@ def test_a_definition_keeps_the_model_as_it_is() -> None:
     model = SAMPLES[1].model()
     node = popgraph.compiler.load(model)[0]
     assert "BiasGelu" in str(node) and "tensor<2x3x8xf32>" in str(node)
+
+
+def _function(sample: Sample, *, exact: bool = False) -> Function:
+    module = popgraph.compiler.load(sample.model())[0]
+    (node,) = (op for op in module.walk() if isinstance(op, Custom))
+    function = function_of(node, {}, exact=exact)
+    assert function is not None
+    return function
+
+
+def test_equal_nodes_share_a_function() -> None:
+    """A network has many; only what a definition can see makes another function."""
+    given = [draw(2, 3, 8), draw(8)]
+    first = _function(Sample("BiasGelu", given))
+    assert _function(Sample("BiasGelu", [draw(2, 3, 8), draw(8)], ["z"])) is first
+    others = [
+        _function(Sample("BiasGelu", [draw(4, 8), draw(8)])),
+        _function(Sample("FastGelu", given)),
+        _function(Sample("QuickGelu", given[:1], attributes={"alpha": 0.5})),
+        _function(Sample("QuickGelu", given[:1], attributes={"alpha": 0.25})),
+        _function(Sample("BiasGelu", given), exact=True),
+    ]
+    assert len({id(one) for one in (first, *others)}) == 6
+
+
+def test_graphs_in_nodes_make_functions_of_their_own() -> None:
+    """Two nodes with other graphs are alike in all attributes that are no graphs."""
+    (sample, *_) = searches()
+    assert _function(sample) is not _function(sample)
 
 
 def test_what_a_definition_does_not_say_is_refused_by_name() -> None:

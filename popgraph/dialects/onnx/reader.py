@@ -14,8 +14,8 @@ from onnx import (
     SparseTensorProto,
     TensorProto,
 )
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, i64
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.annotations import NOTE, kept_names
 from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
@@ -382,26 +382,16 @@ def read_function(
     as_graph = GraphProto(node=proto.node)
     check_order(writer, as_graph)
     read_nodes(writer, proto.node)
-    writer.set_outputs(list(proto.output))
+    writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
     rest = FunctionProto.FromString(remainder(proto, _FUNCTION_TOLD))
     rest.attribute_proto.extend(filter(None, map(_oddity, proto.attribute_proto)))
-    defaults = {one.name: read_attribute(one, store) for one in proto.attribute_proto}
-    properties: dict[str, Attribute | None] = {
-        "domain": BytesAttr.of(proto.domain),
-        "function_name": BytesAttr.of(proto.name),
-        "overload": BytesAttr.of(proto.overload) if proto.overload else None,
-        "inputs": NamesAttr.of(list(proto.input)),
-        "outputs": NamesAttr.of(list(proto.output)),
-        "attribute_names": NamesAttr.of(list(proto.attribute)) if proto.attribute else None,
-        "default_names": NamesAttr.of(list(defaults)) if defaults else None,
-        "default_values": ArrayAttr(defaults.values()) if defaults else None,
-        "opsets": ArrayAttr([read_opset(opset) for opset in proto.opset_import]),
-        "value_infos": ArrayAttr([read_value_info(info) for info in proto.value_info])
-        if proto.value_info
-        else None,
-        "rest": BytesAttr(rest.SerializeToString()) if rest.ListFields() else None,
-    }
-    return Function(
-        properties={key: value for key, value in properties.items() if value is not None},
-        regions=[Region(writer.block)],
+    return writer.function(
+        proto.domain,
+        proto.name,
+        proto.overload,
+        attributes=list(proto.attribute),
+        defaults={one.name: read_attribute(one, store) for one in proto.attribute_proto},
+        infos=[read_value_info(info) for info in proto.value_info],
+        opsets=[read_opset(opset) for opset in proto.opset_import],
+        rest=rest.SerializeToString(),
     )

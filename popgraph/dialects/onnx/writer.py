@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from popgraph.dialects.onnx.attributeproto import from_python
@@ -23,7 +23,7 @@ from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import PREFIXES, op_class
 from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
 from popgraph.dialects.onnx.tensorproto import from_value
-from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
+from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.dialects.value_types import set_type
 from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
@@ -369,6 +369,40 @@ class GraphWriter:
             )
         return Graph(self.name, self.inputs, self.outputs, Region(self.block), value_infos, rest)
 
+    def function(
+        self,
+        domain: str,
+        name: str,
+        overload: str = "",
+        *,
+        attributes: Sequence[str] = (),
+        defaults: Mapping[str, Attribute] | None = None,
+        infos: Sequence[ValueInfoAttr] = (),
+        opsets: Sequence[OpsetAttr] | None = None,
+        rest: bytes = b"",
+    ) -> Function:
+        """The function of which this is the body; see `Function` for what is said of it."""
+        assert self.outputs is not None, "set_outputs comes first"
+        return Function(
+            properties={
+                "domain": BytesAttr.of(domain),
+                "function_name": BytesAttr.of(name),
+                "overload": BytesAttr.of(overload) if overload else None,
+                "inputs": NamesAttr.of([info.text for info in self.inputs]),
+                "outputs": NamesAttr.of([info.text for info in self.outputs]),
+                "attribute_names": NamesAttr.of(attributes) if attributes else None,
+                "default_names": NamesAttr.of(list(defaults)) if defaults else None,
+                "default_values": ArrayAttr(defaults.values()) if defaults else None,
+                "opsets": ArrayAttr(self._imports() if opsets is None else opsets),
+                "value_infos": ArrayAttr(infos) if infos else None,
+                "rest": BytesAttr(rest) if rest else None,
+            },
+            regions=[Region(self.block)],
+        )
+
+    def _imports(self) -> list[OpsetAttr]:
+        return [OpsetAttr.of(*pair) for pair in self.opsets.items()]
+
     def add_function(self, function: Function) -> None:
         """A function of the model; nodes with its domain and name mean its body."""
         self.functions[function.key] = function
@@ -383,9 +417,7 @@ class GraphWriter:
         graph: Graph | None = None,
     ) -> ModuleOp:
         """The module that holds the model of which this is the main graph."""
-        imports = opsets
-        if imports is None:
-            imports = [OpsetAttr.of(*pair) for pair in self.opsets.items()]
+        imports = self._imports() if opsets is None else opsets
         functions = list(self.functions.values())
         return ModuleOp([Model(ir_version, imports, functions, graph or self.graph(), about)])
 

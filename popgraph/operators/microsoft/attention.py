@@ -1,9 +1,10 @@
-"""What the attentions of onnxruntime share, and those in which every head has keys of its own."""
+"""Attention of onnxruntime: with keys for every head, for one new token, for groups of heads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import Float16Type
@@ -29,14 +30,12 @@ def attended(
     scores: Value, values: Value, masks: Sequence[Value | None], sink: Value | None = None
 ) -> Value:
     """What is added to the scores decides, too; a `sink` is a score without a value."""
-    shares = _shares(total(scores, *masks), sink)
-    return (shares @ values).permuted(0, 2, 1, 3).reshaped(0, 0, -1)
-
-
-def _shares(scores: Value, sink: Value | None) -> Value:
+    scores = total(scores, *masks)
     if sink is None:
-        return scores.Softmax(axis=-1)
-    return scores.Concat(sink, axis=-1).Softmax(axis=-1).part(0, -1, 3)
+        shares = scores.Softmax(axis=-1)
+    else:
+        shares = scores.Concat(sink, axis=-1).Softmax(axis=-1).part(0, -1, 3)
+    return (shares @ values).permuted(0, 2, 1, 3).reshaped(0, 0, -1)
 
 
 def hidden_unless(seen: Value, hidden: float, scores: Value) -> Value:
@@ -114,16 +113,12 @@ def masked_scores(call: Call, mask: str, batched: str, queries: Value, state: St
     scores = scores_of(call, queries, keys)
     padding = _padding(call, mask, batched, keys, scores)
     masks = [padding, call.get("attention_bias")]
-    if state.used is not None:
-        lowest = _unused(keys, state.used, scores)
+    if state.used is not None:  # A buffer: whatever hides keys, it hides those that are not in use.
+        is_used = keys.body.counted(keys.length(2)) < state.used
+        lowest = hidden_unless(is_used, -float("inf"), scores)
         masks = [*(one and _widened(one, keys) for one in masks), lowest]
     directed = _directed(call, batched, queries, state, scores)
     return total(scores, directed, *masks)
-
-
-def _unused(keys: Value, used: Value, scores: Value) -> Value:
-    """Hides what stands in a buffer behind the keys in use, whatever else hides them."""
-    return hidden_unless(keys.body.counted(keys.length(2)) < used, -float("inf"), scores)
 
 
 def _widened(mask: Value, keys: Value) -> Value:
@@ -151,7 +146,7 @@ def behind(past: Value | None, new: Value) -> Value:
 @defines("Attention",
          "input weights bias mask_index past attention_bias past_sequence_length")  # fmt: skip
 def attention(call: Call) -> Sequence[Value]:
-    sizes = call.list("qkv_hidden_sizes") or [call.size("weights", 1) // 3] * 3
+    sizes = call.integers("qkv_hidden_sizes") or [call.size("weights", 1) // 3] * 3
     return attended_together(call, total(call["input"] @ call["weights"], call.get("bias")), sizes)
 
 
@@ -221,3 +216,264 @@ def separate(call: Call, heads: int) -> list[Value]:
 def _of_packed(value: Value, at: int) -> Value:
     """[batch, length, heads, 3, size]  ->  [batch, length, heads * size], one of the three."""
     return value.part(at, at + 1, 3).reshaped(0, 0, -1)
+
+
+@defines("DecoderMaskedMultiHeadAttention",
+         "query key value mask_index attention_bias past_key past_value past_sequence_length "
+         "beam_width cache_indirection bias",
+         ignored="past_present_share_buffer output_qk beam_width")  # fmt: skip
+def decoding_attention(call: Call) -> Sequence[Value]:
+    """A query sees the keys of before and its own, or those of an encoder by heads."""
+    _check(call)
+    queries, *new = separate(call, call.needs("num_heads"))
+    if call.rank("key") == 4:
+        if call.has("past_key"):
+            raise call.unfit("keys of an encoder together with past keys")
+        state = State(*new)
+    else:
+        state = state_of(call, new[0], new[1])
+    seen = _of_beams(call, state, new[0])
+    scores = masked_scores(call, "mask_index", "query", queries, seen)
+    shown = scores if seen.used is None else scores.Slice([0], seen.used.reshaped(1), [3])
+    return attended(scores, seen.values, []), state.keys, state.values, shown
+
+
+def _check(call: Call) -> None:
+    if call.rank("query") != 3 or call.size("query", 1) != 1:
+        raise call.unfit("several queries of a sequence", "MultiHeadAttention does")
+    if call.has("mask_index") and call.rank("mask_index") != 2:
+        raise call.unfit(f"a mask of rank {call.rank('mask_index')}", "[batch, keys] is one")
+
+
+def _of_beams(call: Call, state: State, new: Value) -> State:
+    """
+    The state as every beam sees it: token t of a beam is that of the beam which a table names.
+
+    New tokens are those of the beam itself.
+    """
+    table = call.get("cache_indirection")
+    if table is None:
+        return state
+    if state.used is None:
+        raise call.refuse("cache_indirection without past_sequence_length")
+    if call.has("attention_bias") and call.size("attention_bias", 0) != 1:
+        raise call.refuse("attention_bias of each beam", "one that all entries share is")
+    count, width = call.size("query", 0), call.size("cache_indirection", 1)
+    beams = call.body.counted(count).Unsqueeze([1])
+    is_old = call.body.counted(table.length(2)) < (state.used - new.length(2))
+    named = table.typed("i64").reshaped(count, -1) + beams.Div(width) * width
+    rows = is_old.Where(named, beams)
+    return State(_picked(state.keys, rows), _picked(state.values, rows), state.used)
+
+
+def _picked(held: Value, rows: Value) -> Value:
+    """Token t of each beam, from the beam that a row names for it."""
+    by_token = held.permuted(2, 0, 1, 3)
+    picked = by_token.GatherND(rows.permuted(1, 0).Unsqueeze([2]), batch_dims=1)
+    return picked.permuted(1, 2, 0, 3)
+
+
+@defines("RotaryEmbedding", "input position_ids cos_cache sin_cache",
+         ignored="scale is_packed_batching")  # fmt: skip
+def rotary_embedding(call: Call) -> Value:
+    """The scale, and whether a batch is packed, change nothing in onnxruntime either."""
+    value, places, rank = call["input"], call["position_ids"], call.rank("input")
+    given = _rotation(call)
+    if call.rank("position_ids") != 2:
+        length = value.Shape(start=rank - 2, end=rank - 1)
+        grid = value.Shape(start=0, end=1).Concat(length, axis=0)
+        places = (call.body.counted(length.Squeeze()) + places).Expand(grid)
+    return value.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
+
+
+def _rotation(call: Call) -> dict[str, Any]:
+    """Attributes of a rotation; heads that have no axis of their own are counted."""
+    given = call.copied("interleaved rotary_embedding_dim num_heads")
+    if call.rank("input") != 3:
+        given.pop("num_heads", None)
+    elif not given.get("num_heads"):
+        given["num_heads"] = call.size("input", 2) // (2 * call.size("cos_cache", 1))
+    return given
+
+
+@defines("MRotaryEmbedding", "input position_ids cos_cache sin_cache",
+         ignored="scale is_packed_batching")  # fmt: skip
+def multimodal_rotary_embedding(call: Call) -> Value:
+    """Each angle has a place of its own: in time, in a column or in a row."""
+    value, places = call["input"], call["position_ids"]
+    given, streams = _rotation(call), _streams(call, call.size("cos_cache", 1))
+    tables = []
+    for table in (call["cos_cache"], call["sin_cache"]):
+        every = table.Gather(places)
+        tables.append(
+            total(*(every.part(at, at + 1, 0).Squeeze([0]) * _ones(every, streams, at)
+                    for at in range(3)))
+        )  # fmt: skip
+    return value.RotaryEmbedding(*tables, **given)
+
+
+def _streams(call: Call, width: int) -> list[int]:
+    """Which of the three places each angle has."""
+    sections, layout = call.listed("mrope_section"), call.integer("mrope_layout")
+    if len(sections) != 3 or sum(sections) != width:
+        raise call.refuse(f"mrope_section = {sections} for {width} angles", "three parts are")
+    if not layout:
+        return [at for at, count in enumerate(sections) for _ in range(count)]
+    found = [0] * width
+    for stream in (1, 2):
+        for at in range(stream, 3 * sections[stream], 3):
+            found[at] = stream
+    return found
+
+
+def _ones(like: Value, streams: Sequence[int], stream: int) -> Value:
+    """1 for the angles of one of the places."""
+    return like.body.constant(np.array(streams) == stream).CastLike(like)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values by heads; the places of the queries, and the first of them."""
+
+    queries: Value
+    keys: Value
+    values: Value
+    places: Value
+    begins: Value
+
+
+@defines("GroupQueryAttention",
+         "query key value past_key past_value seqlens_k total_sequence_length "
+         "cos_cache sin_cache position_ids attention_bias head_sink k_scale v_scale",
+         ignored="total_sequence_length cos_cache sin_cache position_ids "
+                 "rotary_interleaved")  # fmt: skip
+def group_query_attention(call: Call) -> Sequence[Value]:
+    """
+    A head of keys and values serves several heads of queries.
+
+    Entry b of the batch has `seqlens_k[b] + 1` keys; the new ones are the last of these. The
+    state is as long as before, or as `total_sequence_length` says.
+    """
+    heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
+    new = _placed(call["seqlens_k"].typed("i64") + 1, *_grouped(call, heads, kept))
+    if call.integer("do_rotary"):
+        new = _rotated(call, new)
+    state = _kept_state(call, new)
+    keys, values = _of_every_head(state, heads, kept)
+    scores, cap = scores_of(call, new.queries, keys), call.real("softcap")
+    if cap > 0:
+        scores = (scores / cap).Tanh() * cap
+    rows = new.places.reshaped(0, 1, -1, 1)
+    window = call.integer("local_window_size", -1)
+    masks = [causal(call, "query", keys, rows, scores, window), call.get("attention_bias")]
+    return attended(scores, values, masks, _sink(call, scores)), *state
+
+
+def _of_every_head(state: Sequence[Value], heads: int, kept: int) -> list[Value]:
+    groups = [place * kept // heads for place in range(heads)]
+    return [one.Gather(groups, axis=1) for one in state]
+
+
+def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
+    """Queries, keys and values by heads; without keys, the queries hold all three."""
+    query, every = call["query"], heads + 2 * kept
+    if call.has("key"):
+        return heads_of(query, heads), heads_of(call["key"], kept), heads_of(call["value"], kept)
+    split = heads_of(query, every)
+    queries, keys = split.part(0, heads, 1), split.part(heads, heads + kept, 1)
+    return queries, keys, split.part(heads + kept, every, 1)
+
+
+def _placed(ends: Value, queries: Value, keys: Value, values: Value) -> Heads:
+    """The new keys end where those of each entry do."""
+    length = queries.length(2)
+    begins = (ends - length).Max(0).reshaped(-1, 1)
+    return Heads(queries, keys, values, begins + queries.body.counted(length), begins)
+
+
+def _rotated(call: Call, new: Heads) -> Heads:
+    """Queries and keys are turned by their places."""
+    places = call.get("position_ids") or new.places
+    given = {
+        "interleaved": call.integer("rotary_interleaved"),
+        "rotary_embedding_dim": 2 * call.size("cos_cache", 1),
+    }
+    queries, keys = (
+        one.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
+        for one in (new.queries, new.keys)
+    )
+    return replace(new, queries=queries, keys=keys)
+
+
+def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
+    """The state, with the new keys and values where they belong."""
+    if not call.has("past_key"):
+        return new.keys, new.values
+    wanted = call["total_sequence_length"].typed("i64").Squeeze()
+    return _filled(call, new, call["past_key"].length(2).Max(wanted))
+
+
+def _filled(call: Call, new: Heads, size: Value) -> tuple[Value, Value]:
+    """Buffers of so many rows."""
+    past, length = call["past_key"], new.queries.length(2)
+    before, slots = past.length(2), call.body.counted(size)
+    ahead = slots - new.begins
+    untouched = (ahead < 0) | (ahead >= length)
+    as_it_was = slots.Min(before + length - 1)
+    rows = untouched.Where(as_it_was, ahead + before).Unsqueeze([-1])
+    return _taken(past, new.keys, rows), _taken(call["past_value"], new.values, rows)
+
+
+def _taken(past: Value, new: Value, rows: Value) -> Value:
+    """Of what was before and what is new, each entry of the batch takes other rows."""
+    both = past.Concat(new, axis=2).permuted(0, 2, 1, 3)
+    return both.GatherND(rows, batch_dims=1).permuted(0, 2, 1, 3)
+
+
+def _sink(call: Call, scores: Value) -> Value | None:
+    """A score for each row, of a key without a value."""
+    sinks = call.get("head_sink")
+    if sinks is None and not call.integer("smooth_softmax"):
+        return None
+    highest = scores.ReduceMax([3])
+    none = highest - highest
+    return none if sinks is None else none + sinks.reshaped(1, -1, 1, 1)
+
+
+@defines("SparseAttention",
+         "query key value past_key past_value block_row_indices block_col_indices "
+         "total_sequence_length key_total_sequence_lengths cos_cache sin_cache",
+         ignored="total_sequence_length cos_cache sin_cache rotary_interleaved")  # fmt: skip
+def sparse_attention(call: Call) -> Sequence[Value]:
+    """As attention of groups; blocks of queries see the blocks of keys that a table lists."""
+    heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
+    ends = call["key_total_sequence_lengths"].typed("i64")
+    new = _placed(ends, *_grouped(call, heads, kept))
+    if call.integer("do_rotary"):
+        new = _rotated(call, new)
+    state = _filled(call, new, call["past_key"].length(2))
+    keys, values = _of_every_head(state, heads, kept)
+    scores = scores_of(call, new.queries, keys)
+    listed = _listed(call, new.places, keys.length(2), heads)
+    masks = [
+        causal(call, "query", keys, new.places.reshaped(0, 1, -1, 1), scores),
+        hidden_unless(listed, -float("inf"), scores),
+    ]
+    return attended(scores, values, masks), *state
+
+
+def _listed(call: Call, places: Value, keys: Value, heads: int) -> Value:
+    """Whether a query's block sees a key's: [batch, heads, queries, keys]."""
+    block, layouts = call.needs("sparse_block_size"), call.size("block_row_indices", 0)
+    count, pairs = call.size("block_row_indices", 1) - 1, call.size("block_col_indices", 1)
+    ends, columns = call["block_row_indices"].typed("i64"), call["block_col_indices"].typed("i64")
+    at = call.body.counted(pairs).Unsqueeze([1])
+    inside = (at >= ends.part(0, -1, 1).Unsqueeze([1])) & (
+        at < ends.part(1, LAST, 1).Unsqueeze([1])
+    )
+    here = columns.Unsqueeze([2]).same(call.body.counted(count))
+    table = inside.typed("f32").permuted(0, 2, 1) @ here.typed("f32")
+    rows = table.Gather((places.Div(block)).Min(count - 1), axis=1)
+    blocks = (call.body.counted(keys).Div(block)).Min(count - 1)
+    seen = rows.Gather(blocks, axis=3) > 0
+    return seen.permuted(1, 0, 2, 3).Gather([head % layouts for head in range(heads)], axis=1)

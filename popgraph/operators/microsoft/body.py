@@ -1,4 +1,9 @@
-"""Functions of ONNX's operators, written as formulas of their values."""
+"""
+Functions of ONNX's operators, written as formulas of their values.
+
+They are functions of ONNX's operators, and not of graphcore's, because type inference with unknown
+sizes, checks and prints of the onnx level read them.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +13,56 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
+from xdsl.ir import Attribute, SSAValue
 
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.custom import CALL
+from popgraph.dialects.onnx.functions import OPSET
+from popgraph.dialects.onnx.op import Graph
+from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
+from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.dialects.program import DataAttr, WeightStore
+from popgraph.operators.record import MICROSOFT
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 
 
+class _Inline(WeightStore):
+    """Keeps nothing: all literals are in the function, which every compilation may use."""
+
+    def attribute(self, array: Array) -> DataAttr:
+        return DataAttr.of(array)
+
+
 class Body:
-    """The nodes of a function, in the order in which they are computed."""
+    """
+    The operations of a function, or of a loop in it, in the order in which they are computed.
+
+    Their results have no types: inference gives them those of each call.
+    """
 
     def __init__(self, outer: Body | None = None) -> None:
-        self.nodes: list[NodeProto] = []
         self.depth: int = 0 if outer is None else outer.depth + 1
         self._numbers: Iterator[int] = count() if outer is None else outer._numbers
+        self._writer: GraphWriter = (
+            GraphWriter({"": OPSET, MICROSOFT: 1, CALL[0]: 1}, _Inline(), typed=False)
+            if outer is None
+            else outer._writer.subgraph("turn")
+        )
 
-    def named(self, name: str) -> Value:
-        return Value(self, name)
+    def input(self, name: str, type_: Attribute = UNKNOWN) -> Value:
+        return Value(self, self._writer.add_input(name, type_, info=ValueInfoAttr.of(name)))
 
     def add(
-        self, op: str, inputs: Sequence[Operand], outputs: int = 1, **attributes: Any
+        self, op: str, inputs: Sequence[Operand], outputs: int = 1, domain: str = "", **given: Any
     ) -> list[Value]:
         """Another node; an attribute that is None is left away, as is an input."""
-        names = [self._name(one) for one in inputs]
-        while names and not names[-1]:
-            names.pop()
-        given = {name: value for name, value in attributes.items() if value is not None}
-        made = [self._fresh(op) for _ in range(outputs)]
-        self.nodes.append(helper.make_node(op, names, [one.name for one in made], **given))
-        return made
+        operands = [self._operand(one) for one in inputs]
+        attributes = {name: value for name, value in given.items() if value is not None}
+        names = [self._fresh(op) for _ in range(outputs)]
+        made = self._writer.add_node(op, operands, attributes, domain=domain, outputs=names)
+        return [Value(self, one) for one in made]
 
     def constant(self, value: Constant) -> Value:
         """A whole number, a number of single precision, a list of whole numbers, or a tensor."""
@@ -44,24 +71,14 @@ class Body:
                 return self.add("Constant", (), value_int=value)[0]
             case float():
                 return self.add("Constant", (), value_float=value)[0]
-            case np.ndarray():
-                return self.add("Constant", (), value=numpy_helper.from_array(value))[0]
+            case np.ndarray() | np.generic():
+                return self.add("Constant", (), value=np.asarray(value))[0]
             case _:
-                numbers = np.array(value, np.int64)
-                return self.add("Constant", (), value=numpy_helper.from_array(numbers))[0]
+                return self.add("Constant", (), value=np.array(value, np.int64))[0]
 
     def counted(self, limit: Operand) -> Value:
         """0, 1, ... below a whole number."""
         return self.add("Range", [0, limit, 1])[0]
-
-    def needed(self, results: Sequence[str]) -> list[NodeProto]:
-        """The nodes that these results depend on."""
-        wanted, found = set(results), []
-        for node in reversed(self.nodes):
-            if wanted & set(node.output):
-                wanted |= _read_by(node)
-                found.append(node)
-        return found[::-1]
 
     def scanned(
         self,
@@ -77,15 +94,15 @@ class Body:
         what is carried further, and then what is stacked.
         """
         inner, scanned = Body(self), [rows] if isinstance(rows, Value) else rows
-        inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row") for _ in scanned]
-        made = [inner.add("Identity", [one])[0] for one in turn(inner, *inputs)]
+        inputs = [inner.input(inner._fresh("carried")) for _ in carried]
+        inputs += [inner.input(inner._fresh("row")) for _ in scanned]
+        made = turn(inner, *inputs)
         stacked, way = len(made) - len(carried), int(backwards)
-        infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, made)]
         return self.add(
             "Scan",
             [*carried, *scanned],
             len(made),
-            body=helper.make_graph(inner.nodes, "turn", *infos),
+            body=inner._graph(made),
             num_scan_inputs=len(scanned),
             scan_input_directions=[way] * len(scanned),
             scan_output_directions=[way] * stacked or None,
@@ -99,27 +116,45 @@ class Body:
         whether there is another one, and what is carried further.
         """
         inner = Body(self)
-        inputs = [inner._fresh(name) for name in ("turn", "goes_on", *["carried"] * len(carried))]
-        goes_on, made = turn(inner, inputs[0], *inputs[2:])
-        results = [inner.add("Identity", [one])[0] for one in (goes_on, *made)]
-        infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, results)]
-        graph = helper.make_graph(inner.nodes, "turn", *infos)
+        at = inner.input(inner._fresh("turn"), tensor_type("i64", []))
+        inner.input(inner._fresh("goes_on"), tensor_type("bool", []))
+        held = [inner.input(inner._fresh("carried")) for _ in carried]
+        goes_on, made = turn(inner, at, *held)
+        graph = inner._graph([goes_on, *made])
         return self.add("Loop", [limit, None, *carried], len(carried), body=graph)
 
-    def called(self, graph: str, inputs: Sequence[Operand], outputs: int) -> list[Value]:
-        """What the graph gives that is an attribute of the node, by its name."""
-        results = [ValueInfoProto(name=f"{graph}_{at}") for at in range(outputs)]
-        nodes = [helper.make_node("Constant", (), [one.name], value_int=0) for one in results]
-        stands_for = helper.make_graph(nodes, graph, [], results)
-        return self.add("Call", inputs, outputs, callee=stands_for, domain="ai.graphcore")
+    def called(self, graph: Graph, inputs: Sequence[Operand], outputs: int) -> list[Value]:
+        """What a graph of the node gives."""
+        return self.add(CALL[1], inputs, outputs, CALL[0], callee=graph.clone())
 
-    def _name(self, operand: Operand) -> str:
+    def function(self, name: str, results: Sequence[Value]) -> Function:
+        """The function with these results, of the nodes that they depend on."""
+        self._end(results)
+        made = self._writer.function(MICROSOFT, name)
+        for op in reversed(tuple(made.nodes)):
+            if not any(result.uses for result in op.results):
+                made.block.erase_op(op)
+        return made
+
+    def _graph(self, results: Sequence[Value]) -> Graph:
+        self._end(results)
+        return self._writer.graph()
+
+    def _end(self, results: Sequence[Value]) -> None:
+        """An input, or a value twice, is no result of its own: each is copied."""
+        self._writer.set_outputs([self.add("Identity", [one])[0].ssa for one in results])
+
+    def _operand(self, operand: Operand) -> SSAValue | None:
         if operand is None:
-            return ""
-        return operand.name if isinstance(operand, Value) else self.constant(operand).name
+            return None
+        return operand.ssa if isinstance(operand, Value) else self.constant(operand).ssa
 
-    def _fresh(self, op: str) -> Value:
-        return Value(self, f"{op}_{next(self._numbers)}")
+    def _fresh(self, op: str) -> str:
+        return f"{op}_{next(self._numbers)}"
+
+
+def _infix(op: str) -> Callable[[Value, Value | float | np.generic], Value]:
+    return lambda value, other: value._with(op, other)
 
 
 class Value:
@@ -130,9 +165,9 @@ class Value:
     inputs may be constants. Numbers beside a value in a formula have its element type.
     """
 
-    def __init__(self, body: Body, name: str) -> None:
+    def __init__(self, body: Body, ssa: SSAValue) -> None:
         self.body = body
-        self.name = name
+        self.ssa = ssa
 
     def __getattr__(self, op: str) -> Callable[..., Value]:
         if not op[0].isupper():
@@ -152,52 +187,19 @@ class Value:
         """A scalar of the element type of this value."""
         return self.body.constant(value).CastLike(self)
 
-    def _with(self, op: str, other: Value | float) -> Value:
-        return self.applied(op, other if isinstance(other, Value) else self.number(other))
+    def _with(self, op: str, other: Value | float | np.generic) -> Value:
+        return self.applied(op, self.number(other) if isinstance(other, int | float) else other)
 
-    def _behind(self, op: str, other: float) -> Value:
-        return self.number(other).applied(op, self)
-
-    def __add__(self, other: Value | float) -> Value:
-        return self._with("Add", other)
-
-    def __sub__(self, other: Value | float) -> Value:
-        return self._with("Sub", other)
+    __add__, __sub__, __mul__ = _infix("Add"), _infix("Sub"), _infix("Mul")
+    __truediv__, __mod__, __matmul__ = _infix("Div"), _infix("Mod"), _infix("MatMul")
+    __lt__, __le__ = _infix("Less"), _infix("LessOrEqual")
+    __gt__, __ge__ = _infix("Greater"), _infix("GreaterOrEqual")
+    __and__, __or__ = _infix("And"), _infix("Or")
 
     def __rsub__(self, other: float) -> Value:
-        return self._behind("Sub", other)
+        return self.number(other).applied("Sub", self)
 
-    def __mul__(self, other: Value | float) -> Value:
-        return self._with("Mul", other)
-
-    def __truediv__(self, other: Value | float) -> Value:
-        return self._with("Div", other)
-
-    def __mod__(self, other: Value | float) -> Value:
-        return self._with("Mod", other)
-
-    def __matmul__(self, other: Value) -> Value:
-        return self._with("MatMul", other)
-
-    def __lt__(self, other: Value | float) -> Value:
-        return self._with("Less", other)
-
-    def __le__(self, other: Value | float) -> Value:
-        return self._with("LessOrEqual", other)
-
-    def __gt__(self, other: Value | float) -> Value:
-        return self._with("Greater", other)
-
-    def __ge__(self, other: Value | float) -> Value:
-        return self._with("GreaterOrEqual", other)
-
-    def __and__(self, other: Value) -> Value:
-        return self._with("And", other)
-
-    def __or__(self, other: Value) -> Value:
-        return self._with("Or", other)
-
-    def same(self, other: Value | float) -> Value:
+    def same(self, other: Value | float | np.generic) -> Value:
         """Where both are equal."""
         return self._with("Equal", other)
 
@@ -223,7 +225,7 @@ class Value:
         return self.Cast(to=BY_NAME[kind].onnx)
 
 
-Constant: TypeAlias = int | float | Sequence[int] | Array
+Constant: TypeAlias = int | float | Sequence[int] | Array | np.generic
 Operand: TypeAlias = Value | Constant | None
 
 Turn: TypeAlias = Callable[..., Sequence[Value]]
@@ -239,9 +241,3 @@ def total(*values: Value | None) -> Value:
     for one in more:
         first = first + one
     return first
-
-
-def _read_by(node: NodeProto) -> set[str]:
-    """What a node reads, by the graphs that it holds as well."""
-    inner = (one for held in node.attribute for one in held.g.node)
-    return set(node.input).union(*map(_read_by, inner))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
-from onnx import FunctionProto, helper
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import AnyFloat, Float64Type, TensorType
 from xdsl.ir import Attribute
 
+from popgraph.dialects.building import building_nothing
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
-from popgraph.dialects.onnx.custom import CALL, Custom
-from popgraph.dialects.onnx.functions import OPSET
+from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.op import Graph
-from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.onnx.record import enter
-from popgraph.dialects.onnx.types import Dim, describe, dims
-from popgraph.dialects.program import DataAttr, WeightStore
+from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.view import NodeView, PartialShape
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.record import MICROSOFT
-from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 
 _COMPARE = "compare with the operator's definition in onnxruntime"
@@ -32,42 +28,39 @@ class NotYet(Exception):
     """A definition depends on a type or an attribute that is not known yet."""
 
 
-class Call:
+class Call(NodeView):
     """
-    A node: its inputs, of what type they are, its attributes, and the body that stands for it.
+    A node: its inputs by name, of what type they are, its attributes, and the body to be written.
 
     What a definition never asks for, it does not support: `refuse_unread` names it. An `exact` one
     rounds nothing that it need not: gradients are to pass it.
     """
 
     def __init__(self, op: Custom, inputs: str, *, exact: bool = False) -> None:
-        values = op.input_values()
-        names = _formal(inputs, len(values))
-        if len(values) > len(names):
+        super().__init__(op)
+        self.inputs = _formal(inputs, len(self))
+        if len(self) > len(self.inputs):
             raise TypeMismatchError(
-                f"{op.op_type} takes at most {len(names)} inputs, and gets {len(values)}",
+                f"{op.op_type} takes at most {len(self.inputs)} inputs, and gets {len(self)}",
                 op.where(),
                 _COMPARE,
             )
-        self.op, self.exact = op, exact
+        self.exact = exact
         self.body = Body()
-        self.inputs = names
-        self._values = dict(zip(names, values, strict=False))
-        self._attributes = op.attribute_values()
+        self._places = {name: at for at, name in enumerate(self.inputs)}
+        self._formals = [self.body.input(name) for name in self.inputs]
         self._read: set[str] = set()
-        self.graphs: dict[str, Graph] = {}
-        """The graphs of the node that the body calls."""
 
     # Inputs
 
-    def has(self, name: str) -> bool:
-        """Whether an input is there."""
-        return self._values.get(name) is not None
+    def has(self, key: int | str) -> bool:
+        """Whether an input is there; those of related operators are not."""
+        return super().has(self._places.get(key, len(self)) if isinstance(key, str) else key)
 
     def get(self, name: str) -> Value | None:
         """An input that may be absent."""
         self._read.add(name)
-        return self.body.named(name) if self.has(name) else None
+        return self._formals[self._places[name]] if self.has(name) else None
 
     def __getitem__(self, name: str) -> Value:
         found = self.get(name)
@@ -76,21 +69,20 @@ class Call:
         return found
 
     def type(self, name: str) -> TensorType[Attribute]:
-        value = self._values.get(name)
-        if value is None:
+        if not self.has(name):
             raise self._missing(name)
-        if not isinstance(value.type, TensorType) or dims(value.type) is None:
+        found = self.type_of(self._places[name])
+        if not isinstance(found, TensorType) or dims(found) is None:
             raise NotYet
-        return value.type
+        return found
 
     def _missing(self, name: str) -> TypeMismatchError:
-        what = f"input {name!r} of {self.op.op_type} is missing"
-        return TypeMismatchError(what, self.op.where(), _COMPARE)
+        return self._wrong(f"input {name!r} of {self.op.op_type} is missing")
 
     def element(self, name: str) -> Attribute:
         return self.type(name).element_type
 
-    def shape(self, name: str) -> tuple[Dim, ...]:
+    def shape(self, name: str) -> PartialShape:
         return dims(self.type(name)) or ()
 
     def rank(self, name: str) -> int:
@@ -103,42 +95,39 @@ class Call:
             raise NotYet
         return found
 
+    def wide(self, name: str, value: Value | None = None) -> Value:
+        """An input, or a value like it, in the precision in which onnxruntime sums its floats."""
+        element = self.element(name)
+        if not isinstance(element, AnyFloat):
+            what = f"{self.op.op_type} takes floats as its input {name!r}, not"
+            raise self._wrong(f"{what} {describe(self.type(name))}")
+        return (value or self[name]).typed("f64" if element == Float64Type() else "f32")
+
     # Attributes
 
-    def integer(self, name: str, default: int = 0) -> int:
-        return cast(int, self._attribute(name, default))
-
-    def real(self, name: str, default: float = 0.0) -> float:
-        return cast(float, self._attribute(name, default))
-
-    def text(self, name: str, default: str = "") -> str:
-        return cast(str, self._attribute(name, default))
-
-    def list(self, name: str) -> list[Any]:
-        return cast(list[Any], self._attribute(name, []))
+    def attribute(self, name: str, default: object = None) -> Any:
+        self._read.add(name)
+        if isinstance(self.op.onnx_attributes().get(name), RefAttr):
+            raise NotYet
+        return super().attribute(name, default)
 
     def graph(self, name: str) -> Graph:
-        """An attribute that is a graph, which the body can call by its name."""
-        found = self._attribute(name, None)
+        """An attribute that is a graph, which the body can call."""
+        found = self.attribute(name)
         if not isinstance(found, Graph):
-            raise TypeMismatchError(
-                f"{self.op.op_type} needs the graph {name!r}", self.op.where(), _COMPARE
-            )
-        self.graphs[name] = found
+            raise self._wrong(f"{self.op.op_type} needs the graph {name!r}")
         return found
 
     def copied(self, names: str) -> dict[str, Any]:
         """Those of these attributes that the node has, to be handed on."""
-        found = {name: self._attribute(name, None) for name in names.split()}
+        found = {name: self.attribute(name) for name in names.split()}
         return {name: value for name, value in found.items() if value is not None}
 
     def needs(self, name: str) -> int:
         """An attribute without a default."""
-        found = self.integer(name, 0)
+        found = self.integer(name)
         if found <= 0:
-            raise TypeMismatchError(
-                f"{self.op.op_type} needs the attribute {name!r}", self.op.where(), _COMPARE
-            )
+            raise self._wrong(f"{self.op.op_type} needs the attribute {name!r}")
         return found
 
     def one_of(self, name: str, *admitted: str) -> str:
@@ -148,25 +137,15 @@ class Call:
             raise self.refuse(f"{name} = {found!r}", f"{', '.join(admitted)} are")
         return found
 
-    def _attribute(self, name: str, default: object) -> object:
-        self._read.add(name)
-        found = self._attributes.get(name, default)
-        if isinstance(found, RefAttr):
-            raise NotYet
-        return found
-
     # Refusals
 
     def unfit(self, what: str = "", hint: str = _COMPARE) -> TypeMismatchError:
         """The error of a node whose inputs or attributes do not belong together."""
-        given = what or f"{len(self._values)} inputs as they stand here"
-        return TypeMismatchError(f"{self.op.op_type} does not take {given}", self.op.where(), hint)
+        given = what or f"{len(self)} inputs as they stand here"
+        return self._wrong(f"{self.op.op_type} does not take {given}", hint)
 
-    def not_float(self, name: str) -> TypeMismatchError:
-        """The error of an input whose elements are no floats, although only these fit."""
-        what = f"{self.op.op_type} takes floats as its input {name!r}, not"
-        found = describe(self.type(name))
-        return TypeMismatchError(f"{what} {found}", self.op.where(), _COMPARE)
+    def _wrong(self, what: str, hint: str = _COMPARE) -> TypeMismatchError:
+        return TypeMismatchError(what, self.op.where(), hint)
 
     def refuse(self, what: str, hint: str = _LISTED) -> UnsupportedError:
         return UnsupportedError(
@@ -179,12 +158,23 @@ class Call:
 
     def refuse_unread(self) -> None:
         """Refuses inputs and attributes that the definition took no notice of."""
-        for name, value in self._values.items():
-            if value is not None and name not in self._read:
-                raise self.refuse(f"the input {name!r} ({describe(value.type)})")
-        for name, given in self._attributes.items():
+        for name, at in self._places.items():
+            if self.has(at) and name not in self._read:
+                raise self.refuse(f"the input {name!r} ({describe(self.type_of(at))})")
+        for name, given in self.op.attribute_values().items():
             if name not in self._read and given not in (0, "", "NONE", "NOTSET", []):
                 raise self.refuse(f"the attribute {name} = {given!r}")
+
+    def function(self, made: Sequence[Value | None]) -> Function:
+        """The function with these results; what the node does not want of them is any value."""
+        anything = next(one for one in made if one is not None)
+        results = []
+        for at, wanted in enumerate(self.op.output_names):
+            found = made[at] if wanted and at < len(made) else None
+            if wanted and found is None:
+                raise self.refuse(f"output {at}")
+            results.append(found or anything)
+        return self.body.function(self.op.op_type, results)
 
 
 def _formal(inputs: str, count: int) -> Sequence[str]:
@@ -201,72 +191,59 @@ Written: TypeAlias = Callable[[Call], Value | Sequence[Value | None]]
 
 
 def defines(
-    name: str, inputs: str, ignored: str = "", domain: str = MICROSOFT
+    names: str,
+    inputs: str,
+    ignored: str = "",
+    domain: str = MICROSOFT,
+    without_gradient: str = "",
 ) -> Callable[[Written], Written]:
-    """Registers the definition of an operator, with the names of its inputs."""
+    """
+    Registers the definition of operators, with the names of their inputs.
+
+    `ignored` are inputs and attributes without which a node means the same, `without_gradient` is
+    the reason why there is no gradient.
+    """
 
     def register(written: Written) -> Written:
         def define(op: Custom, exact: bool) -> Function | None:
-            try:
+            key = _key(op, exact)
+            if (known := _FUNCTIONS.get(key)) is not None:
+                return known
+            with building_nothing():
                 call = Call(op, inputs, exact=exact)
                 call.ignore(ignored)
-                made = written(call)
-            except NotYet:
-                return None
-            call.refuse_unread()
-            proto = _proto(call, [made] if isinstance(made, Value) else made)
-            return _with_graphs(_function(proto), call.graphs) if call.graphs else _function(proto)
+                try:
+                    made = written(call)
+                except NotYet:
+                    return None
+                call.refuse_unread()
+                found = call.function([made] if isinstance(made, Value) else made)
+            _remember(key, found)
+            return found
 
-        enter(domain, name).define = define
+        for name in names.split():
+            record = enter(domain, name)
+            record.define, record.without_gradient = define, without_gradient
         return written
 
     return register
 
 
-def _proto(call: Call, made: Sequence[Value | None]) -> FunctionProto:
-    """The function of a node with these results; what is not asked for is any value."""
-    results: list[str] = []
-    for at, wanted in enumerate(call.op.output_names):
-        found = made[at] if wanted and at < len(made) else None
-        if wanted and found is None:
-            raise call.refuse(f"output {at}")
-        results.append((found or _any(made)).Identity().name)
-    opsets = [
-        helper.make_opsetid("", OPSET),
-        *(helper.make_opsetid(domain, 1) for domain in (MICROSOFT, CALL[0])),
-    ]
-    nodes = call.body.needed(results)
-    return helper.make_function(MICROSOFT, call.op.op_type, call.inputs, results, nodes, opsets)
+_FUNCTIONS: dict[Hashable, Function] = {}
+"""Those of the nodes that were met of late: a network has many equal ones."""
+_MOST = 256
 
 
-def _any(made: Sequence[Value | None]) -> Value:
-    return next(one for one in made if one is not None)
+def _key(op: Custom, exact: bool) -> Hashable:
+    """All that a definition sees of a node; None if there are graphs in it."""
+    if op.regions:
+        return None
+    types = tuple(value.type for value in op.operands)
+    return exact, types, tuple(op.properties.items()), tuple(map(bool, op.output_names))
 
 
-def _with_graphs(function: Function, graphs: Mapping[str, Graph]) -> Function:
-    """A copy in which the graphs of the node stand where the body calls them."""
-    made = function.clone()
-    for op in list(made.walk()):
-        if isinstance(op, Custom) and op.is_call:
-            (stands_for,) = op.graphs()["callee"]
-            block = stands_for.parent_block()
-            assert block is not None, "a graph stands in the region of an attribute"
-            block.add_op(graphs[stands_for.graph_name.text].clone())
-            block.erase_op(stands_for)
-    return made
-
-
-def _function(proto: FunctionProto) -> Function:
-    return _read(proto.SerializeToString(deterministic=True))
-
-
-class _Inline(WeightStore):
-    """Keeps nothing: all literals stand in the function, which every compilation may use."""
-
-    def attribute(self, array: Array) -> DataAttr:
-        return DataAttr.of(array)
-
-
-@lru_cache(maxsize=256)
-def _read(data: bytes) -> Function:
-    return read_function(FunctionProto.FromString(data), _Inline())
+def _remember(key: Hashable, function: Function) -> None:
+    if len(_FUNCTIONS) >= _MOST:
+        _FUNCTIONS.clear()
+    if key is not None:
+        _FUNCTIONS[key] = function

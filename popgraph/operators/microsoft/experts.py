@@ -8,7 +8,6 @@ import numpy as np
 
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.normalizations import wide
 from popgraph.operators.microsoft.packed_weights import unpacked
 
 
@@ -49,10 +48,10 @@ def _gates(call: Call, always: bool) -> Value:
     """Shares of the chosen experts, [rows, experts]."""
     if call.integer("use_sparse_mixer"):
         raise call.refuse("use_sparse_mixer")
-    logits, count = wide(call, call["router_probs"], "router_probs"), call.integer("k", 1)
+    logits, count = call.wide("router_probs"), call.integer("k", 1)
     kept = chosen(logits, count, call.size("router_probs", 1))
     if call.has("router_weights"):
-        shares = wide(call, call["router_weights"], "router_weights") * kept
+        shares = call.wide("router_weights") * kept
     else:
         shares = logits.Softmax(axis=-1) * kept
     if always or call.integer("normalize_routing_weights"):
@@ -96,10 +95,10 @@ def _gated(call: Call, value: Value, fused: int) -> Value:
 @defines("MoEGroupRouter", "logits expert_bias projection_weight")
 def group_router(call: Call) -> Sequence[Value | None]:
     """Experts of the best groups, by the logarithms of their scores, or the scores of all."""
-    logits = wide(call, call["logits"], "logits").reshaped(-1, call.size("logits", -1))
+    logits = call.wide("logits").reshaped(-1, call.size("logits", -1))
     bias, experts = call["expert_bias"], call.size("expert_bias", 0)
     if call.has("projection_weight"):
-        weights = wide(call, call["projection_weight"], "projection_weight")
+        weights = call.wide("projection_weight")
         logits = logits @ weights.permuted(1, 0)
     scores = logits.Sigmoid()
     selection = scores + bias

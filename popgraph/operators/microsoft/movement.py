@@ -1,13 +1,13 @@
-"""Operators of onnxruntime that pick, move and count elements."""
+"""Operators of onnxruntime that pick, move and count elements, and the inverse of a matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from popgraph.operators.microsoft.body import Value
+from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.products import channels_first, channels_last
-from popgraph.operators.record import MICROSOFT, STRUCTURE, without_gradient
+from popgraph.operators.microsoft.fused import channels_first, channels_last
+from popgraph.operators.record import STRUCTURE
 
 
 @defines("SampleOp", "X")
@@ -30,7 +30,7 @@ def trilu(call: Call) -> Value:
     return call["X"].Trilu(call.get("k"), **call.copied("upper"))
 
 
-@defines("Range", "start limit delta")
+@defines("Range", "start limit delta", without_gradient=STRUCTURE)
 def counted(call: Call) -> Value:
     scalars = [call[name].reshaped() for name in ("start", "limit")]
     step = call.get("delta")
@@ -51,27 +51,6 @@ def unfold_tensor(call: Call) -> Value:
     windows = call["input"].Gather(starts[:, None] + np.arange(size), axis=axis)
     kept = [at for at in range(rank + 1) if at != axis + 1]
     return windows.permuted(*kept, axis + 1)
-
-
-@defines("NGramRepeatBlock", "input_ids scores")
-def ngram_repeat_block(call: Call) -> Value:
-    """Tokens that would end an n-gram that there was before get no score."""
-    scores, size = call["scores"], call.needs("ngram_size")
-    repeats = would_repeat(call["input_ids"], size, scores.length(1))
-    return repeats.Where(scores.number(float("-inf")), scores)
-
-
-def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
-    """Which of so many tokens would end an n-gram that there was before: [batch, tokens]."""
-    body, length = ids.body, ids.length(1)
-    inside = body.constant(np.arange(size - 1))
-    starts = body.counted((length - (size - 1)).Max(0))
-    before = ids.Gather(starts.Unsqueeze([1]) + inside, axis=1)
-    last = ids.Gather((inside + (length - (size - 1))).Max(0), axis=1).Unsqueeze([1])
-    differ = before.same(last).Not().typed("i64").ReduceSum([2], keepdims=0)
-    ends = ids.Gather(starts + (size - 1), axis=1).Unsqueeze([2])
-    found = ends.same(body.counted(tokens)) & differ.same(0).Unsqueeze([2])
-    return found.typed("i64").ReduceSum([1], keepdims=0) > 0
 
 
 @defines("CDist", "A B")
@@ -98,7 +77,7 @@ def grid_sample(call: Call) -> Value:
     return call["X"].GridSample(call["Grid"], mode=own, **given)
 
 
-@defines("NhwcMaxPool", "x")
+@defines("NhwcMaxPool", "x", without_gradient="it takes integers")
 def nhwc_max_pool(call: Call) -> Value:
     given = call.copied("auto_pad ceil_mode dilations kernel_shape pads strides")
     rank = call.rank("x")
@@ -182,9 +161,9 @@ def max_pool_with_mask(call: Call) -> Value:
     """
     if any(call.size("M", axis) != 1 for axis in (0, 1)):
         raise call.refuse("a mask of several channels", "one for all images and channels is")
-    window, count = call.list("kernel_shape"), call.rank("X") - 2
-    pads = call.list("pads") or [0] * (2 * count)
-    strides = call.list("strides") or [1] * count
+    window, count = call.integers("kernel_shape"), call.rank("X") - 2
+    pads = call.integers("pads") or [0] * (2 * count)
+    strides = call.integers("strides") or [1] * count
     lowest = call["X"].number(float(np.finfo(np.float32).min))
     around = [0, 0, *pads[:count], 0, 0, *pads[count:]]
     x, axes = call["X"].Pad(around, lowest), list(range(2, count + 2))
@@ -208,6 +187,36 @@ def max_pool_with_mask(call: Call) -> Value:
     return found
 
 
-without_gradient("NhwcMaxPool", "it takes integers", domain=MICROSOFT)
+@defines("Inverse", "X")
+def inverse(call: Call) -> Value:
+    """
+    By elimination in the matrix and the unit matrix beside it, a column at a time.
 
-without_gradient("Range", STRUCTURE, domain=MICROSOFT)
+    The pivot is the largest element of the column in rows that were not chosen before; the row
+    of the inverse is that of the pivot.
+    """
+    x, size = call.wide("X"), call.size("X", -1)
+    matrices = x.reshaped(-1, size, size)
+    unit = np.eye(size, dtype=np.float32)
+    zeros = matrices * 0
+    start = matrices.Concat(zeros + call.body.constant(unit).CastLike(x), axis=2)
+    columns = call.body.constant(np.eye(size, 2 * size, dtype=np.float32)).CastLike(x)
+    left, _, chosen = call.body.scanned(
+        [start, zeros.part(0, 1, 2)], columns, lambda body, *now: _eliminated(size, body, *now)
+    )
+    found = chosen.permuted(1, 0, 2) @ left.part(size, 2 * size, 2)
+    return found.Reshape(call["X"].Shape()).CastLike(call["X"])
+
+
+def _eliminated(
+    size: int, body: Body, left: Value, used: Value, column: Value
+) -> tuple[Value, Value, Value]:
+    """What is left, the rows that were chosen, and the row of this column among all, as 0 and 1."""
+    elements = (left * column).ReduceSum([2])
+    place = ((1 - used) * elements.Abs() - used).ArgMax(axis=1, keepdims=0)
+    is_pivot = body.counted(size).Unsqueeze([0]).same(place)
+    chosen = is_pivot.CastLike(left).Unsqueeze([2])
+    row = (left * chosen).ReduceSum([1]) / (elements * chosen).ReduceSum([1])
+    others = 1 - chosen
+    rest = others * left - others * elements * row + chosen * row
+    return rest, used + chosen, chosen.Squeeze([2])

@@ -1,10 +1,8 @@
-"""Normalizations of onnxruntime, with the sums and tables in front of them."""
+"""Normalizations of onnxruntime, with the sums and tables in front of them, and gates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from xdsl.dialects.builtin import AnyFloat, Float64Type
 
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
@@ -14,13 +12,6 @@ def normalized(call: Call, value: Value, gamma: Value, beta: Value | None) -> li
     """The value, its mean and the inverse of its deviation."""
     epsilon = call.real("epsilon", 1e-12)
     return value.several("LayerNormalization", 3, gamma, beta, axis=-1, epsilon=epsilon)
-
-
-def wide(call: Call, value: Value, like: str) -> Value:
-    """In the precision in which onnxruntime sums numbers of the type of an input, a float."""
-    if not isinstance(call.element(like), AnyFloat):
-        raise call.not_float(like)
-    return value.typed("f64" if call.element(like) == Float64Type() else "f32")
 
 
 def inverse_root(numbers: Value, epsilon: float) -> Value:
@@ -33,7 +24,7 @@ def _simplified(
     call: Call, value: Value, like: str, scale: Value, epsilon: float
 ) -> tuple[Value, Value, Value]:
     """By the root of the mean square; of halves, in single precision, as onnxruntime does it."""
-    numbers = wide(call, value, like)
+    numbers = call.wide(like, value)
     inverse = inverse_root(numbers, epsilon)
     return (numbers * inverse).CastLike(value) * scale, inverse, numbers
 
@@ -88,3 +79,126 @@ def counted_mask(call: Call) -> Value:
     ids = call["input_ids"]
     numbers = (ids - ids if mask is None else mask).typed("i32")
     return numbers.same(1).typed("i32").ReduceSum([1], keepdims=0)
+
+
+@defines("ScaledSiLU", "X scale")
+def scaled_silu(call: Call) -> Value:
+    """Every step is rounded to the type of X."""
+    numbers, scale = call.wide("X"), call.get("scale")
+    if scale is None:
+        numbers = numbers.scaled(call.real("alpha", 1.0))
+    else:
+        call.ignore("alpha")
+        numbers = numbers * scale.reshaped().CastLike(numbers)
+    rounded = numbers.CastLike(call["X"])
+    return rounded * call.wide("X", rounded).Sigmoid().CastLike(rounded)
+
+
+@defines("GatedAdd", "X Y gate gate_weight")
+def gated_add(call: Call) -> Value:
+    """A projected gate exists for processors other than ours, in a type of its own."""
+    return call["X"] + call["Y"] * call["gate"]
+
+
+@defines("GatedRMSNorm", "X scale gate")
+def gated_rms_norm(call: Call) -> Value:
+    """Over groups of the last axis that are as long as the scale."""
+    kind = call.one_of("activation", "silu", "swish", "sigmoid")
+    x, gate = (call.wide(name) for name in ("X", "gate"))
+    width = call.size("scale", 0)
+    rows = x.reshaped(*[0] * (call.rank("X") - 1), -1, width)
+    normed = rows * inverse_root(rows, call.real("epsilon", 1e-5)) * call.wide("scale")
+    opened = gate.Sigmoid() if kind == "sigmoid" else gate * gate.Sigmoid()
+    return (normed.Reshape(x.Shape()) * opened).CastLike(call["X"])
+
+
+@defines("LinearAttentionGate", "a dt_bias decay_scale b")
+def linear_attention_gate(call: Call) -> Sequence[Value | None]:
+    numbers = call.wide("a") + call.wide("dt_bias")
+    decay = (numbers.Softplus() * call.wide("decay_scale")).CastLike(call["a"])
+    if not call.has("b"):
+        return decay, None
+    return decay, call.wide("b").Sigmoid().CastLike(call["b"])
+
+
+# Streams of branches
+
+
+def _branches(call: Call, name: str) -> tuple[Value, int]:
+    """What is given as [..., branches, width] or flattened, grouped; and its rank then."""
+    branches, value, rank = call.integer("num_branches"), call.wide(name), call.rank(name)
+    if not branches:
+        return value, rank
+    return value.reshaped(*[0] * (rank - 1), branches, -1), rank + 1
+
+
+def _per_branch(call: Call, name: str, rank: int, width: int) -> Value:
+    """Gates of branches, or of each of their features, grouped."""
+    value, own = call.wide(name), call.rank(name)
+    if own == rank:
+        return value
+    branches = call.integer("num_branches")
+    is_flat = branches and call.size(name, -1) == branches * width and width != 1
+    return value.reshaped(*[0] * (own - 1), branches, -1) if is_flat else value.Unsqueeze([-1])
+
+
+@defines("BranchwiseRMSNorm", "X scale")
+def branchwise_rms_norm(call: Call) -> Value:
+    rows, _ = _branches(call, "X")
+    normed = rows * inverse_root(rows, call.real("epsilon", 1e-5))
+    if call.has("scale"):
+        normed = normed * _scale_of_branches(call)
+    return normed.Reshape(call["X"].Shape()).CastLike(call["X"])
+
+
+def _scale_of_branches(call: Call) -> Value:
+    """One for each branch and feature, or for each feature."""
+    branches = call.integer("num_branches")
+    count = branches or call.size("X", -2)
+    width = call.size("X", -1) // (branches or 1)
+    scale = call.wide("scale")
+    if call.rank("scale") == 1 and call.size("scale", 0) == count * width:
+        return scale.reshaped(count, width)
+    return scale
+
+
+@defines("HyperConnectionPreMix", "streams pre_mix")
+def hyper_connection_pre_mix(call: Call) -> Value:
+    """The sum of all branches, each by its gate."""
+    streams, rank = _branches(call, "streams")
+    width = call.size("streams", -1) // (call.integer("num_branches") or 1)
+    mixed = streams * _per_branch(call, "pre_mix", rank, width)
+    made = mixed.ReduceSum([-2], keepdims=0).scaled(call.real("reduction_scale", 1.0))
+    return made.CastLike(call["streams"])
+
+
+@defines("HyperConnectionPostMix", "streams block_output post_mix stream_mix")
+def hyper_connection_post_mix(call: Call) -> Value:
+    """What a block gave is added to the branches, which a matrix may have mixed."""
+    streams, rank = _branches(call, "streams")
+    width = call.size("block_output", -1)
+    added = _per_branch(call, "post_mix", rank, width) * call.wide("block_output").Unsqueeze([-2])
+    if call.has("stream_mix"):
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        streams = call.wide("stream_mix").permuted(*order) @ streams
+    return (streams + added).Reshape(call["streams"].Shape()).CastLike(call["streams"])
+
+
+@defines("EngramGate",
+         "key query value key_norm_scale query_norm_scale conv_norm_scale")  # fmt: skip
+def engram_gate(call: Call) -> Sequence[Value | None]:
+    """How alike keys and queries are decides how much of the value passes."""
+    epsilon, width = call.real("epsilon", 1e-5), call.size("key", -1)
+
+    def normed(value: Value, scale: str) -> Value:
+        return value * inverse_root(value, epsilon) * call.wide(scale)
+
+    keys = normed(call.wide("key"), "key_norm_scale")
+    queries = normed(call.wide("query"), "query_norm_scale")
+    alike = (keys * queries).ReduceSum([-1]) / width**0.5
+    gate = (alike.Sign() * alike.Abs().Max(alike.number(1e-6)).Sqrt()).Sigmoid()
+    gated = gate * call.wide("value").Unsqueeze([2])
+    made = gated.CastLike(call["value"])
+    if not call.has("conv_norm_scale"):
+        return made, None
+    return made, normed(gated, "conv_norm_scale").CastLike(made)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from popgraph.operators.microsoft.attention import attended_together
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
+from popgraph.operators.microsoft.fused import channels_first, channels_last
 from popgraph.operators.microsoft.normalizations import counted_mask, embedded, normalized
-from popgraph.operators.microsoft.products import channels_first, channels_last
-from popgraph.operators.record import INTEGERS, MICROSOFT, without_gradient
+from popgraph.operators.record import INTEGERS
 
 
 def real(call: Call, name: str) -> Value:
@@ -26,7 +26,7 @@ def quantized(call: Call, value: Value, like: str) -> Value:
 # Of real numbers
 
 
-@defines("QuantizeLinear", "X Ys Yz")
+@defines("QuantizeLinear", "X Ys Yz", without_gradient=INTEGERS)
 def quantize_linear(call: Call) -> Value:
     given = {"axis": 1} | call.copied("axis block_size output_dtype saturate")
     return call["X"].QuantizeLinear(call["Ys"], call.get("Yz"), **given)
@@ -38,33 +38,33 @@ def dequantize_linear(call: Call) -> Value:
     return call["X"].DequantizeLinear(call["Xs"], call.get("Xz"), **given)
 
 
-@defines("QLinearAdd", "A As Az B Bs Bz Ys Yz")
+@defines("QLinearAdd", "A As Az B Bs Bz Ys Yz", without_gradient=INTEGERS)
 def qlinear_add(call: Call) -> Value:
     return quantized(call, real(call, "A") + real(call, "B"), "A")
 
 
-@defines("QLinearMul", "A As Az B Bs Bz Ys Yz")
+@defines("QLinearMul", "A As Az B Bs Bz Ys Yz", without_gradient=INTEGERS)
 def qlinear_mul(call: Call) -> Value:
     return quantized(call, real(call, "A") * real(call, "B"), "A")
 
 
-@defines("QLinearWhere", "condition X Xs Xz Y Ws Wz Ys Yz")
+@defines("QLinearWhere", "condition X Xs Xz Y Ws Wz Ys Yz", without_gradient=INTEGERS)
 def qlinear_where(call: Call) -> Value:
     other = call["Y"].DequantizeLinear(call["Ws"], call.get("Wz"))
     return quantized(call, call["condition"].Where(real(call, "X"), other), "X")
 
 
-@defines("QLinearSigmoid", "X Xs Xz Ys Yz")
+@defines("QLinearSigmoid", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_sigmoid(call: Call) -> Value:
     return quantized(call, real(call, "X").Sigmoid(), "X")
 
 
-@defines("QLinearLeakyRelu", "X Xs Xz Ys Yz")
+@defines("QLinearLeakyRelu", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_leaky_relu(call: Call) -> Value:
     return quantized(call, real(call, "X").LeakyRelu(**call.copied("alpha")), "X")
 
 
-@defines("QLinearSoftmax", "X Xs Xz Ys Yz")
+@defines("QLinearSoftmax", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_softmax(call: Call) -> Value:
     """Before opset 13, all axes from the given one on are one."""
     x, axis, rank = real(call, "X"), call.integer("axis", -1), call.rank("X")
@@ -82,20 +82,20 @@ def _images(call: Call, made: Callable[..., Value]) -> Value:
     return channels_last(made(lambda value: channels_first(value, rank)), rank)
 
 
-@defines("QLinearGlobalAveragePool", "X Xs Xz Ys Yz")
+@defines("QLinearGlobalAveragePool", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_global_average_pool(call: Call) -> Value:
     made = _images(call, lambda turned: turned(real(call, "X")).GlobalAveragePool())
     return quantized(call, made, "X")
 
 
-@defines("QLinearAveragePool", "X Xs Xz Ys Yz")
+@defines("QLinearAveragePool", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_average_pool(call: Call) -> Value:
     given = call.copied("auto_pad ceil_mode count_include_pad kernel_shape pads strides")
     made = _images(call, lambda turned: turned(real(call, "X")).AveragePool(**given))
     return quantized(call, made, "X")
 
 
-@defines("QLinearConv", "X Xs Xz W Ws Wz Ys Yz B")
+@defines("QLinearConv", "X Xs Xz W Ws Wz Ys Yz B", without_gradient=INTEGERS)
 def qlinear_conv(call: Call) -> Value:
     """In sums of 32 bits, by ONNX's operator of the same name."""
     given = call.copied("auto_pad dilations group kernel_shape pads strides")
@@ -104,7 +104,7 @@ def qlinear_conv(call: Call) -> Value:
     return _images(call, lambda turned: turned(call["X"]).QLinearConv(*scales, bias, **given))
 
 
-@defines("QLinearConcat", "Ys Yz X...")
+@defines("QLinearConcat", "Ys Yz X...", without_gradient=INTEGERS)
 def qlinear_concat(call: Call) -> Value:
     """A scale and a zero point of the result, then of each part behind it."""
     parts = call.inputs[2:]
@@ -121,7 +121,7 @@ def qlinear_concat(call: Call) -> Value:
 # Of sums of 32 bits
 
 
-@defines("QGemm", "A As Az B Bs Bz C Ys Yz")
+@defines("QGemm", "A As Az B Bs Bz C Ys Yz", without_gradient=INTEGERS)
 def qgemm(call: Call) -> Value:
     """Sums of 32 bits, with C among them, times the scales."""
     a, b = (
@@ -155,7 +155,7 @@ def dynamic_quantize_matmul(call: Call) -> Value:
     return product(call, *call["A"].several("DynamicQuantizeLinear", 3))
 
 
-@defines("MatMulInteger16", "A B")
+@defines("MatMulInteger16", "A B", without_gradient="it takes integers")
 def matmul_integer16(call: Call) -> Value:
     return call["A"].typed("i32") @ call["B"].typed("i32")
 
@@ -177,13 +177,3 @@ def qembed_layer_normalization(call: Call) -> Sequence[Value]:
     value = embedded(call, real(call, "words"), real(call, "positions"), segments)
     made, *_ = normalized(call, value, real(call, "gamma"), real(call, "beta"))
     return made, counted_mask(call)
-
-
-without_gradient(
-    "QuantizeLinear QGemm QLinearAdd QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu "
-    "QLinearMul QLinearSigmoid QLinearSoftmax QLinearWhere QLinearConv QLinearAveragePool",
-    INTEGERS,
-    domain=MICROSOFT,
-)
-
-without_gradient("MatMulInteger16", "it takes integers", domain=MICROSOFT)

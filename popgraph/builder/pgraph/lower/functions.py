@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute, Region
+from xdsl.ir import Attribute
 
 from popgraph.builder.pgraph.check.declared_types import declared_type
 from popgraph.builder.pgraph.check.file_context import FileContext
@@ -30,13 +29,10 @@ from popgraph.builder.pgraph.syntax.tree import (
     Text,
     walk,
 )
-from popgraph.dialects.onnx import containers
 from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
-from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.metadata import written_function
-from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
-from popgraph.dialects.program import BytesAttr
 
 
 def key_of(context: FileContext, function: Function) -> FunctionKey:
@@ -114,7 +110,13 @@ def lower_function(file: FileContext, key: FunctionKey, function: Function) -> N
     lower_outputs(context, function.outputs)
     if writer.outputs is not None:
         infos = [*_declared(context, function.inputs), *context.infos]
-        file.functions[key] = _written(key, function, context, defaults, infos)
+        file.functions[key] = writer.function(
+            *key,
+            attributes=[one.name.text for one in function.attributes if one.default is None],
+            defaults=defaults,
+            infos=infos,
+            rest=written_function(context.about.about),
+        )
 
 
 def _references(formals: Sequence[Formal], defaults: Mapping[str, Attribute]) -> dict[str, str]:
@@ -155,34 +157,3 @@ def _declared(context: GraphContext, formals: Sequence[Formal]) -> list[ValueInf
             continue
         infos.append(ValueInfoAttr.of(formal.name.text, type_))
     return infos
-
-
-def _written(
-    key: FunctionKey,
-    function: Function,
-    context: GraphContext,
-    defaults: Mapping[str, Attribute],
-    infos: Sequence[ValueInfoAttr],
-) -> containers.Function:
-    domain, name, overload = key
-    required = [one.name.text for one in function.attributes if one.default is None]
-    opsets = [OpsetAttr.of(*pair) for pair in context.writer.opsets.items()]
-    outputs = [info.text for info in context.writer.outputs or ()]
-    rest = written_function(context.about.about)
-    properties: dict[str, Attribute | None] = {
-        "domain": BytesAttr.of(domain),
-        "function_name": BytesAttr.of(name),
-        "overload": BytesAttr.of(overload) if overload else None,
-        "inputs": NamesAttr.of([formal.name.text for formal in function.inputs]),
-        "outputs": NamesAttr.of(outputs),
-        "attribute_names": NamesAttr.of(required) if required else None,
-        "default_names": NamesAttr.of(list(defaults)) if defaults else None,
-        "default_values": ArrayAttr(defaults.values()) if defaults else None,
-        "opsets": ArrayAttr(opsets),
-        "value_infos": ArrayAttr(infos) if infos else None,
-        "rest": BytesAttr(rest) if rest else None,
-    }
-    return containers.Function(
-        properties={name: value for name, value in properties.items() if value is not None},
-        regions=[Region(context.writer.block)],
-    )
