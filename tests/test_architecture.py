@@ -559,8 +559,6 @@ NUMBERS = {
     "structured/to_loops/kernel_functions.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
-    "operators/arithmetic.py:LARGEST": "the range of a type",
-    "operators/arithmetic.py:LEAST": "the range of a type",
     "operators/complaints.py:MOST": "the range of a type",
     "operators/context.py:TURN": "numbers of random states",
     "operators/losses.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
