@@ -44,10 +44,6 @@ Watch: TypeAlias = Callable[[Step, Values], None]
 """Sees a step that has run, and all values that are known then."""
 
 
-def unwatched(step: Step, values: Values) -> None:
-    """Sees nothing."""
-
-
 WHY_NOT = "Python computes a part of the model"
 """Why no input can be donated."""
 
@@ -111,7 +107,7 @@ class HostedModel:
         self,
         inputs: Mapping[str, Any],
         donate: Collection[str] = (),
-        watch: Watch = unwatched,
+        watch: Watch | None = None,
     ) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
         refuse_donations(donate, WHY_NOT)
@@ -121,16 +117,11 @@ class HostedModel:
             step = pending.popleft()
             if isinstance(step, HostStep):
                 self._host.node(step.op, values)
-                watch(step, values)
+            elif instead := self._instead(step, values):
+                pending.extendleft(reversed(instead))
                 continue
-            instead = self._calmed(step)
-            try:
-                values |= {} if instead else self._run(step, values)
-                if not instead:
-                    watch(step, values)
-            except NeedsHostError as error:
-                instead = self._split(step, error)
-            pending.extendleft(reversed(instead))
+            if watch is not None:
+                watch(step, values)
         return {name: as_output(values[value]) for name, value in self._outputs.items()}
 
     @property
@@ -148,8 +139,24 @@ class HostedModel:
         """What a segment is to the model."""
         return self._parts[segment].role
 
-    def _run(self, segment: Segment, values: Values) -> Values:
+    def _instead(self, segment: Segment, values: Values) -> list[Step]:
+        """Runs a segment, or gives the steps that take its place."""
         part = self._parts[segment]
+        if part.is_restless or segment in self._splits:
+            instead = self._calmed(segment)
+            if instead:
+                return instead
+        try:
+            if part.role.repeated or segment.deciding:
+                values |= self._run(segment, part, values)
+            else:
+                values |= part.run(values, None)
+        except NeedsHostError as error:
+            return self._split(segment, error)
+        return []
+
+    def _run(self, segment: Segment, part: Part, values: Values) -> Values:
+        """What a segment gives whose programs depend on what it gets."""
 
         def interpreted() -> Values:
             again = dict(values)
@@ -256,7 +263,7 @@ def as_output(value: Any) -> Any:
     """Strings leave as NumPy's, whatever the host held them in."""
     if isinstance(value, list):
         return [as_output(one) for one in value]
-    if isinstance(value, np.ndarray) and value.dtype == object and _are_strings(value):
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and _are_strings(value):
         return value.astype(np.str_)
     return value
 

@@ -35,7 +35,8 @@ class IndexCheck:
 
     def error(self, found: Array) -> IndicesError | None:
         """What is wrong with the indices of a run; None if nothing is."""
-        for largest, low, last in zip(found.reshape(-1).tolist(), self.low, self.last, strict=True):
+        numbers = found.tolist() if found.ndim else [found.item()]
+        for largest, low, last in zip(numbers, self.low, self.last, strict=True):
             if largest > last - low:
                 index = as_signed(largest + low, found.dtype)
                 return IndicesError(
