@@ -354,7 +354,7 @@ def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
     found = np.full((batches, rows, op.count), -1, np.int64)
     for batch, row in np.ndindex(batches, rows):
         kept: list[int] = []
-        order = np.argsort(~keys[batch, row])[: np.count_nonzero(keys[batch, row])]
+        order = np.argsort(~keys[batch, row], kind="stable")[: np.count_nonzero(keys[batch, row])]
         for at in order.tolist():
             if len(kept) >= min(op.count, int(limit)):
                 break

@@ -19,6 +19,7 @@ from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.selections import (
     I64,
+    U32,
     U64,
     bits_in_order,
     count_of,
@@ -95,7 +96,7 @@ def _keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
     if dtype.is_float and bits == 32:
         single = cast(values, dtypes.BY_NAME["f32"])
         order = gc.WhereOp(
-            gc.IsNanOp(single), whole(node, (1 << 32) - 1), bits_in_order(node, single)
+            gc.IsNanOp(single), node.scalar((1 << 32) - 1, U32), bits_in_order(node, single)
         )
         return cast(order, U64), bits
     if not dtype.is_float:

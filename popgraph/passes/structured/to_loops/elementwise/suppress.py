@@ -27,7 +27,7 @@ from popgraph.support.shapes import prod
 
 CHUNK = 16
 """Candidates between two looks at whether enough are kept: scf.for has no way out."""
-KEYS = 4
+KEYS = 2
 """Vectors of keys that are passed over together if none is a candidate."""
 VECTORS = 8
 """Vectors of kept boxes between two looks at whether one of them suppresses the candidate."""
@@ -100,7 +100,7 @@ class _Row:
                     for vector in range(KEYS)
                 ]
                 some = self._any(reduce(self._either, map(self._bits, vectors)))
-                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i64), "ne"))
+                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     self._collect_each(loop.counter, end, count)
@@ -112,8 +112,8 @@ class _Row:
         writer = self.writer
         with writer.loop(start, end, carried=[self._number(count)]) as loop:
             key = self._bits(writer.load_input(self.body.inputs[1], self._key(loop.counter)))
-            self._put(loop.carried[0], key)
-            is_one = writer.once(arith.CmpiOp(key, writer.number(0, i64), "ne"))
+            self._put(loop.carried[0], self._unequal(key, loop.counter))
+            is_one = writer.once(arith.CmpiOp(key, writer.number(0, i32), "ne"))
             step = writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(is_one, i64)), INDEX))
             loop.next([writer.value(Index.of(loop.carried[0]) + Index.of(step))])
         writer.store(writer.once(arith.IndexCastOp(loop.results[0], i64)), count, Index())
@@ -123,7 +123,7 @@ class _Row:
         """Keys of a vector; 0 where they are not side by side."""
         type_ = tensor(self.op.keys)
         form = offset(type_, AffineMap.identity(3), type_.get_shape())
-        return self.writer.target.machine.vector_bytes // 8 if form.stride(2) == 1 else 0
+        return self.writer.target.machine.vector_bytes // 4 if form.stride(2) == 1 else 0
 
     def _key(self, at: SSAValue) -> Index:
         return element_index(self.writer, tensor(self.op.keys), [self.batch, self.row, at])
@@ -131,7 +131,18 @@ class _Row:
     def _bits(self, keys: SSAValue) -> SSAValue:
         """Keys as signless integers."""
         lanes = lanes_of(keys)
-        return self.writer.once(arith.BitcastOp(keys, vector_of(i64, lanes) if lanes else i64))
+        return self.writer.once(arith.BitcastOp(keys, vector_of(i32, lanes) if lanes else i32))
+
+    def _unequal(self, key: SSAValue, place: SSAValue) -> SSAValue:
+        """A key of the heap: of equal ones, that of the lower position is larger."""
+        writer = self.writer
+        high, at = (writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._half(place)))
+        high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
+        low = writer.once(arith.XOrIOp(at, writer.number((1 << 32) - 1, i64)))
+        return writer.once(arith.OrIOp(high, low))
+
+    def _half(self, place: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(place, i32))
 
     def _either(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.OrIOp(one, other))
