@@ -163,6 +163,40 @@ def test_many_elements_are_sorted_by_their_bytes() -> None:
         same(found["counts"], expected["counts"])
 
 
+def test_a_segment_after_positions_may_have_to_be_split() -> None:
+    """What runs before it is not run again: the noise is that of the first segment."""
+    nodes = [
+        helper.make_node("RandomUniformLike", ["x"], ["noise"], seed=1.0),
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("ReduceMax", ["places"], ["last"], keepdims=0),
+        helper.make_node("Range", ["zero", "last", "one"], ["y"]),
+        helper.make_node("Squeeze", ["places"], ["flat"]),
+        helper.make_node("Gather", ["noise", "flat"], ["z"]),
+    ]
+    held = {"zero": np.array(0), "one": np.array(1)}
+    outputs = {"y": TensorProto.INT64, "z": TensorProto.FLOAT, "noise": TensorProto.FLOAT}
+    run = popgraph.compile(model(nodes, {"x": (TensorProto.FLOAT, [9])}, outputs, held))
+    for places in ([1, 4], [0, 2, 7], [3], [1, 2, 3, 8]):
+        x = np.zeros(9, np.float32)
+        x[places] = 1
+        found = run(x=x)
+        same(found["y"], np.arange(places[-1]))
+        same(found["z"], found["noise"][places])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT64])
+def test_inputs_of_a_model_with_positions_are_checked_and_converted(kind: int) -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    run = popgraph.compile(model([node], {"x": (kind, [3])}, {"y": TensorProto.INT64}))
+    expected = np.array([[0, 2]])
+    same(run(x=np.array([1, 0, 2], helper.tensor_dtype_to_np_dtype(kind)))["y"], expected)
+    same(run(x=[1, 0, 2])["y"], expected)
+    same(run(x=np.array([1, 0, 2], np.int16))["y"], expected)
+    for wrong in ({"x": np.zeros(4, np.float32)}, {"z": np.zeros(3)}, {}):
+        with pytest.raises(RunError):
+            run(wrong)
+
+
 def overlap(one: Array, other: Array) -> float:
     """Intersection by union of boxes as (y0, x0, y1, x1)."""
     height = min(one[2], other[2]) - max(one[0], other[0])

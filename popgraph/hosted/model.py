@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
+from popgraph.hosted.chain import Broken, Chain
 from popgraph.hosted.host import TURNS, Host
 from popgraph.hosted.part import Maker, Part, Role, Values
 from popgraph.open_model import SPECIALISATIONS
@@ -91,6 +92,7 @@ class HostedModel:
         self._outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
         self.steps = steps
         self._number(steps)
+        self._chain = self._chained()
         if reason is not None:
             (whole,) = (step for step in steps if isinstance(step, Segment))
             self._split(whole, reason)
@@ -111,8 +113,17 @@ class HostedModel:
     ) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
         refuse_donations(donate, WHY_NOT)
-        values = self._literals | self._host.given(inputs)
-        pending = deque(self.steps)
+        chain = self._chain
+        if chain is None or watch is not None or not self._host.are_declared(inputs):
+            return self._go_on(self.steps, self._host.given(inputs), watch)
+        try:
+            return chain.run(inputs)
+        except Broken as broken:
+            return self._go_on(chain.steps[broken.at :], broken.values, watch)
+
+    def _go_on(self, steps: Sequence[Step], given: Values, watch: Watch | None) -> dict[str, Any]:
+        """The outputs, by steps that are not computed yet, of values that are."""
+        values, pending = self._literals | given, deque(steps)
         while pending:
             step = pending.popleft()
             if isinstance(step, HostStep):
@@ -242,6 +253,18 @@ class HostedModel:
         self._splits[segment] = steps
         at = self.steps.index(segment)
         self.steps = [*self.steps[:at], *steps, *self.steps[at + 1 :]]
+        self._chain = self._chained()
+
+    def _chained(self) -> Chain | None:
+        """The steps as a chain; None if the host computes one, or may have to."""
+        parts = []
+        for step in self.steps:
+            if not isinstance(step, Segment) or step.deciding or self._parts[step].role.repeated:
+                return None
+            parts.append(self._parts[step])
+        graph = self._model.graph
+        inputs = dict(zip(graph.input_names, graph.block.args, strict=True))
+        return Chain.of(self.steps, parts, inputs, self._outputs)
 
 
 def _changing_nodes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -88,10 +88,15 @@ class Part:
                 return interpret()
             except PopgraphError:
                 pass  # The program says whether that was an error.
+        made = self.made(given)
+        return {value: made[name] for name, value in self.piece.outputs.items()}
+
+    def made(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """What its program gives, by name."""
         made: dict[str, Array] = self._runner.made.run(given)
         for name, shape in self.piece.shapes.items():
-            made[name] = _cut(made[name], made[shape])
-        return {value: made[name] for name, value in self.piece.outputs.items()}
+            made[name] = _cut(made[name], made.pop(shape))
+        return made
 
     @property
     def computed_by(self) -> ComputedBy:

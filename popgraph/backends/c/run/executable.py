@@ -215,8 +215,10 @@ class CExecutable(NativeExecutable):
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         taken = self._donated(inputs, donate) if donate else {}
         made = self._whole_step(self._run, inputs, taken)
-        if self._checks:
-            raise_errors([(check, made.pop(name)) for name, check in self._checks.items()])
+        for name, check in self._checks.items():
+            error = check.error(made.pop(name))
+            if error is not None:
+                raise error
         return made
 
     def _whole_step(
