@@ -646,7 +646,7 @@ class Tuning:
     """
     Results of TopK up to which runs are merged in local memory.
 
-    A safety bound: their indices take 256 KiB of the stack.
+    A safety bound: their entries take 512 KiB of the stack.
     Felt by operator/TopK#167 (zen4 x2): halved =, doubled 0.29/0.27.
     """
 

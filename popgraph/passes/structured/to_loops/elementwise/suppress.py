@@ -20,7 +20,7 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, or_of_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -99,7 +99,7 @@ class _Row:
                     )
                     for vector in range(KEYS)
                 ]
-                some = self._any(reduce(self._either, map(self._bits, vectors)))
+                some = or_of_lanes(writer, reduce(self._either, map(self._bits, vectors)))
                 is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
@@ -252,24 +252,13 @@ class _Row:
                 )
                 chosen = tile.SelectOp if lanes else arith.SelectOp
                 inner.next([writer.once(chosen(found, ones, inner.carried[0]))])
-            total = self._any(inner.results[0])
+            total = or_of_lanes(writer, inner.results[0])
             outer.next([writer.once(arith.OrIOp(outer.carried[0], total))])
         return outer.results[0]
 
     @property
     def _lanes(self) -> int:
         return min(LANES, self.writer.target.machine.vector_bytes // 4)
-
-    def _any(self, vector: SSAValue) -> SSAValue:
-        """The lanes of a vector joined: halves with halves."""
-        distance = lanes_of(vector) // 2
-        if not distance:
-            return vector
-        while distance:
-            swapped = [lane ^ distance for lane in range(lanes_of(vector))]
-            vector = self._either(vector, self.writer.shuffle(vector, vector, swapped))
-            distance //= 2
-        return self.writer.extract(vector, 0)
 
     def _clear(self, start: SSAValue) -> None:
         """Boxes without an area suppress nothing: the rest of a vector that has begun."""

@@ -1,25 +1,31 @@
-"""Loops of `tile.top_k`: positions are chosen by a heap in the result, then sorted there."""
+"""Loops of `tile.top_k`: entries are chosen by a heap in the result, then sorted there."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 
-from popgraph.dialects import tile
+from popgraph.dialects import element_types, tile
+from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, or_of_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
+
+VECTORS = 4
+"""Vectors of elements that are passed over together if all come after the worst of the heap."""
 
 
 class TopKLoops(Emitter):
@@ -41,25 +47,17 @@ class TopKLoops(Emitter):
         (rows,), (result,), (part,) = body.inputs, body.outputs, body.parts
         if 0 in (*op.sizes, op.count):
             return
-        last = writer.local(element(op.rows), 1)
         merges = tuning.least_merged <= op.count <= tuning.most_merged
-        spare = writer.local(i32, op.count) if merges else None
+        entries = _Packed if op.key == i32 else _Positions
+        spare = writer.local(i64, op.count) if merges else None
         with writer.loop(part.lower, part.upper) as loop:
             row = writer.value(part.base + Index.of(loop.counter))
-            _Row(op, writer, rows, result, row).write(last, spare)
+            _Row(entries(op, writer, rows, result, row), spare).write()
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """A position in a heap, and the element of the row that stands there."""
-
-    place: SSAValue
-    element: SSAValue
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One row: its elements, and the heap of positions that becomes its result."""
+class _Entries(ABC):
+    """The entries of a heap in the memory of a row's result: i64 that know a position."""
 
     op: tile.TopKOp
     writer: Writer
@@ -67,51 +65,185 @@ class _Row:
     result: SSAValue
     row: SSAValue
 
-    def write(self, last: SSAValue, spare: SSAValue | None) -> None:
-        """`last` is memory for the worst element of the heap, `spare` for merged positions."""
-        count, size = self.op.count, self.op.sizes[1]
-        with self.writer.loop(0, count) as loop:
-            self._put(loop.counter, loop.counter)
-        if count < size or spare is None:
+    def get(self, at: SSAValue) -> SSAValue:
+        return self.writer.load(self.result, self._index(at))
+
+    def put(self, at: SSAValue, entry: SSAValue) -> None:
+        self.writer.store(entry, self.result, self._index(at))
+
+    def _index(self, at: SSAValue) -> Index:
+        return element_index(self.writer, tensor(self.op.output), [self.row, at])
+
+    @abstractmethod
+    def of(self, place: SSAValue) -> SSAValue:
+        """The entry of the element at a position."""
+
+    @abstractmethod
+    def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        """Whether an element comes after another one; of equals that at the higher position."""
+
+    @abstractmethod
+    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+        """Whether an element of the vectors that begin here may come before another one."""
+
+    @abstractmethod
+    def finish(self, at: SSAValue) -> None:
+        """Leaves the position of an entry in its place."""
+
+    def key(self, place: SSAValue) -> SSAValue:
+        """The key of an element of the row."""
+        return self._key(self.writer.load_input(self.rows, self.place(place)), 0)
+
+    def _key(self, elements: SSAValue, lanes: int) -> SSAValue:
+        point = IterationPoint(self.writer, self.op.sizes)
+        (found,) = inline(point, self.op.body.block, [elements], Along(1, lanes))
+        return found
+
+    def place(self, at: SSAValue) -> Index:
+        return element_index(self.writer, tensor(self.op.rows), [self.row, at])
+
+
+@dataclass(frozen=True)
+class _Packed(_Entries):
+    """
+    Keys of 32 bits, followed by the complement of the position: the larger one comes first.
+
+    A comparison of integers, where one of floats asks for NaN, and for the positions of equals.
+    """
+
+    def of(self, place: SSAValue) -> SSAValue:
+        writer = self.writer
+        low = writer.once(arith.XOrIOp(self._number(place), writer.number((1 << 32) - 1, i64)))
+        high = writer.once(arith.ExtUIOp(self.key(place), i64))
+        high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
+        return writer.once(arith.OrIOp(high, low))
+
+    def _number(self, place: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(place, i64))
+
+    def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        return self.writer.once(arith.CmpiOp(one, other, "ult"))
+
+    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+        writer = self.writer
+        high = writer.once(arith.ShRUIOp(worst, writer.number(32, i64)))
+        last = largest = in_lanes(writer, writer.once(arith.TruncIOp(high, i32)), lanes)
+        for number in range(VECTORS):
+            at = self.place(start) + number * lanes
+            keys = self._key(writer.vector_load_input(self.rows, at, lanes), lanes)
+            largest = writer.once(arith.MaxUIOp(keys, largest))
+        larger = or_of_lanes(writer, writer.once(arith.XOrIOp(largest, last)))
+        return writer.once(arith.CmpiOp(larger, writer.number(0, i32), "ne"))
+
+    def finish(self, at: SSAValue) -> None:
+        writer = self.writer
+        low = writer.once(arith.TruncIOp(self.get(at), i32))
+        place = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
+        self.put(at, writer.once(arith.ExtUIOp(place, i64)))
+
+
+@dataclass(frozen=True)
+class _Positions(_Entries):
+    """Positions, by which keys of 64 bits are read."""
+
+    def of(self, place: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(place, i64))
+
+    def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        writer = self.writer
+        key, than = (
+            self.key(writer.once(arith.IndexCastOp(entry, INDEX))) for entry in (one, other)
+        )
+        further = writer.once(arith.CmpiOp(one, other, "sgt"))
+        is_tied = writer.once(arith.CmpiOp(key, than, "eq"))
+        is_less = writer.once(arith.CmpiOp(key, than, "ult"))
+        return writer.once(arith.OrIOp(is_less, writer.once(arith.AndIOp(is_tied, further))))
+
+    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+        raise AssertionError("elements of 64 bits are tried one by one")
+
+    def finish(self, at: SSAValue) -> None:
+        """Nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row, whose result becomes a heap and then a list in order."""
+
+    entries: _Entries
+    spare: SSAValue | None
+    """Local memory for merged entries; None where none are merged."""
+
+    @property
+    def op(self) -> tile.TopKOp:
+        return self.entries.op
+
+    @property
+    def writer(self) -> Writer:
+        return self.entries.writer
+
+    def write(self) -> None:
+        entries, writer, count, size = self.entries, self.writer, self.op.count, self.op.sizes[1]
+        with writer.loop(0, count) as loop:
+            entries.put(loop.counter, entries.of(loop.counter))
+        if count < size or self.spare is None:
             self._heap(count)
         if count < size:
-            self._choose(count, size, last)
-        if spare is not None:
-            self._merge_sort(count, spare)
+            self._choose(count, size)
+        if self.spare is not None:
+            self._merge_sort(count, self.spare)
         else:
-            with self.writer.loop(0, count - 1) as loop:
+            with writer.loop(0, count - 1) as loop:
                 self._take(self._below(count - 1, loop.counter))
+        with writer.loop(0, count) as loop:
+            entries.finish(loop.counter)
 
     def _heap(self, count: int) -> None:
         """What comes last of all is made the root."""
         with self.writer.loop(0, count // 2) as loop:
-            self._sift(self._below(count // 2 - 1, loop.counter), self.writer.constant(count))
+            start = self._below(count // 2 - 1, loop.counter)
+            self._sift(start, self.entries.get(start), self.writer.constant(count))
 
-    def _choose(self, count: int, size: int, last: SSAValue) -> None:
-        """The elements behind those of the heap are tried one by one."""
-        self.writer.store(self._element(self._get(self.writer.constant(0))), last, Index())
-        with self.writer.loop(count, size) as loop:
-            self._try(loop.counter, last)
+    def _choose(self, count: int, size: int) -> None:
+        """Tries the elements that follow those of the heap, one by one unless none will do."""
+        writer, lanes = self.writer, self._lanes
+        block = VECTORS * lanes
+        whole = (size - count) // block * block if block else 0
+        if whole:
+            with writer.loop(count, count + whole, block) as loop:
+                worst = self.entries.get(writer.constant(0))
+                with writer.when(self.entries.some_before(loop.counter, worst, lanes)):
+                    end = writer.value(Index.of(loop.counter, 1, block))
+                    with writer.loop(loop.counter, end) as inner:
+                        self._try(inner.counter)
+        with writer.loop(count + whole, size) as loop:
+            self._try(loop.counter)
 
-    def _try(self, place: SSAValue, last: SSAValue) -> None:
+    @property
+    def _lanes(self) -> int:
+        """Elements of a vector; 0 where they are not side by side, or not of 32 bits."""
+        type_ = tensor(self.op.rows)
+        form = offset(type_, AffineMap.identity(2), type_.get_shape())
+        if element_types.from_ir(type_.element_type).bits != 32 or form.stride(1) != 1:
+            return 0
+        return self.writer.target.machine.vector_bytes // 4
+
+    def _try(self, place: SSAValue) -> None:
         """An element takes the place of the worst one that it comes before."""
-        writer, root = self.writer, self.writer.constant(0)
-        worst = writer.load(last, Index())
-        with writer.when(self._before(self._element(place), worst)):
-            self._put(root, place)
-            self._sift(root, writer.constant(self.op.count))
-            writer.store(self._element(self._get(root)), last, Index())
+        root = self.writer.constant(0)
+        tried, worst = self.entries.of(place), self.entries.get(root)
+        with self.writer.when(self.entries.is_after(worst, tried)):
+            self._sift(root, tried, self.writer.constant(self.op.count))
 
     def _take(self, end: SSAValue) -> None:
         """The worst one of a heap goes to its end, which is no part of it any more."""
         root = self.writer.constant(0)
-        worst, other = self._get(root), self._get(end)
-        self._put(root, other)
-        self._put(end, worst)
-        self._sift(root, end)
+        worst, other = self.entries.get(root), self.entries.get(end)
+        self.entries.put(end, worst)
+        self._sift(root, other, end)
 
     def _merge_sort(self, count: int, spare: SSAValue) -> None:
-        """Sorted runs of one position, of two, of four ... are merged, two by two."""
+        """Sorted runs of one entry, of two, of four ... are merged, two by two."""
         writer = self.writer
         rounds = (count - 1).bit_length()
         with writer.loop(0, rounds, carried=[writer.constant(1)]) as loop:
@@ -123,8 +255,8 @@ class _Row:
                 middle, end = (self._end(start, by, count) for by in (width, both))
                 self._merge(start, middle, end, spare)
             with writer.loop(0, count) as copied:
-                place = writer.load(spare, Index.of(copied.counter))
-                self._put(copied.counter, writer.once(arith.IndexCastOp(place, INDEX)))
+                entry = writer.load(spare, Index.of(copied.counter))
+                self.entries.put(copied.counter, entry)
             loop.next([both])
 
     def _end(self, start: SSAValue, by: SSAValue, count: int) -> SSAValue:
@@ -133,48 +265,36 @@ class _Row:
         return self.writer.once(arith.MinSIOp(end, self.writer.constant(count)))
 
     def _merge(self, start: SSAValue, middle: SSAValue, end: SSAValue, spare: SSAValue) -> None:
-        """The positions of two neighbouring runs in order, from `start` on in `spare`."""
-        writer = self.writer
+        """The entries of two neighbouring runs in order, from `start` on in `spare`."""
+        writer, entries = self.writer, self.entries
         with writer.loop(start, end, carried=[start, middle]) as loop:
             left, right = loop.carried
-            one = self._kept(self._inside(Index.of(left), middle, start))
-            other = self._kept(self._inside(Index.of(right), end, start))
+            one = entries.get(self._inside(Index.of(left), middle, start))
+            other = entries.get(self._inside(Index.of(right), end, start))
             done = writer.once(arith.CmpiOp(left, middle, "sge"))
             more = writer.once(arith.CmpiOp(right, end, "slt"))
-            goes = writer.once(arith.OrIOp(done, self._is_behind(one, other)))
+            goes = writer.once(arith.OrIOp(done, entries.is_after(one, other)))
             goes = writer.once(arith.AndIOp(goes, more))
-            place = self._select(goes, other.place, one.place)
-            writer.store(writer.once(arith.IndexCastOp(place, i32)), spare, Index.of(loop.counter))
+            writer.store(self._select(goes, other, one), spare, Index.of(loop.counter))
             further = [writer.value(Index.of(at, 1, 1)) for at in (left, right)]
             loop.next([self._select(goes, left, further[0]), self._select(goes, further[1], right)])
 
-    def _is_behind(self, one: _Kept, other: _Kept) -> SSAValue:
-        """Whether an element of a run comes after one of the next run."""
-        if self.op.count < self.op.sizes[1]:
-            return self._after(one, other)
-        # No heap was made: positions in the next run are all higher.
-        return self._before(other.element, one.element)
-
-    def _sift(self, start: SSAValue, size: SSAValue) -> None:
-        """What stands at `start` goes down as long as one below it is worse."""
-        moving = self._kept(start)
+    def _sift(self, start: SSAValue, moving: SSAValue, size: SSAValue) -> None:
+        """An entry goes down from `start` as long as one below it is worse."""
         steps = self.op.count.bit_length() - 1
         with self.writer.loop(0, steps, carried=[start]) as loop:
             loop.next([self._step_down(loop.carried[0], size, moving)])
-        self._put(loop.results[0], moving.place)
+        self.entries.put(loop.results[0], moving)
 
-    def _step_down(self, at: SSAValue, size: SSAValue, moving: _Kept) -> SSAValue:
+    def _step_down(self, at: SSAValue, size: SSAValue, moving: SSAValue) -> SSAValue:
         """The worse of the two below goes up if it is worse than what moves; where that is then."""
         left = self._inside(Index.of(at, 2, 1), size, at)
         right = self._inside(Index.of(at, 2, 2), size, left)
-        below, other = self._kept(left), self._kept(right)
-        is_right = self._after(other, below)
-        worse = _Kept(
-            self._select(is_right, other.place, below.place),
-            self._select(is_right, other.element, below.element),
-        )
-        goes = self._after(worse, moving)
-        self._put(at, self._select(goes, worse.place, moving.place))
+        below, other = self.entries.get(left), self.entries.get(right)
+        is_right = self.entries.is_after(other, below)
+        worse = self._select(is_right, other, below)
+        goes = self.entries.is_after(worse, moving)
+        self.entries.put(at, self._select(goes, worse, moving))
         return self._select(goes, self._select(is_right, right, left), at)
 
     def _inside(self, at: Index, size: SSAValue, instead: SSAValue) -> SSAValue:
@@ -185,39 +305,6 @@ class _Row:
 
     def _select(self, condition: SSAValue, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.SelectOp(condition, one, other))
-
-    def _kept(self, at: SSAValue) -> _Kept:
-        place = self._get(at)
-        return _Kept(place, self._element(place))
-
-    def _after(self, one: _Kept, other: _Kept) -> SSAValue:
-        """Whether an element comes after another one; of equals that at the higher position."""
-        writer = self.writer
-        further = writer.once(arith.CmpiOp(one.place, other.place, "sgt"))
-        is_before = self._before(one.element, other.element)
-        tied = self._select(is_before, writer.number(0, i1), further)
-        return writer.once(arith.OrIOp(self._before(other.element, one.element), tied))
-
-    def _before(self, one: SSAValue, other: SSAValue) -> SSAValue:
-        point = IterationPoint(self.writer, self.op.sizes)
-        (result,) = inline(point, self.op.body.block, [one, other])
-        return result
-
-    def _element(self, place: SSAValue) -> SSAValue:
-        index = element_index(self.writer, tensor(self.op.rows), [self.row, place])
-        return self.writer.load_input(self.rows, index)
-
-    def _get(self, at: SSAValue) -> SSAValue:
-        """The position that stands somewhere in the heap."""
-        place = self.writer.load(self.result, self._index(at))
-        return self.writer.once(arith.IndexCastOp(place, INDEX))
-
-    def _put(self, at: SSAValue, place: SSAValue) -> None:
-        stored = self.writer.once(arith.IndexCastOp(place, i64))
-        self.writer.store(stored, self.result, self._index(at))
-
-    def _index(self, at: SSAValue) -> Index:
-        return element_index(self.writer, tensor(self.op.output), [self.row, at])
 
     def _below(self, end: int, counter: SSAValue) -> SSAValue:
         """Backwards: so many less than `end`."""
