@@ -19,7 +19,7 @@ from popgraph.support.errors import NeedsHostError, PopgraphError
 from popgraph.support.given import as_array
 from popgraph.support.shapes import Shape
 
-LARGE = 1 << 17
+LARGE = 1 << 16
 """Bytes from which on a copy takes longer than to allocate other memory for the next result."""
 MOST_HELD = 4
 """A result holds at most so many times its own memory."""

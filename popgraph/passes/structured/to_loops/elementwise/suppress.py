@@ -20,7 +20,7 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, or_of_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, of_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -99,7 +99,7 @@ class _Row:
                     )
                     for vector in range(KEYS)
                 ]
-                some = or_of_lanes(writer, reduce(self._either, map(self._bits, vectors)))
+                some = of_lanes(writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp)
                 is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
@@ -252,7 +252,7 @@ class _Row:
                 )
                 chosen = tile.SelectOp if lanes else arith.SelectOp
                 inner.next([writer.once(chosen(found, ones, inner.carried[0]))])
-            total = or_of_lanes(writer, inner.results[0])
+            total = of_lanes(writer, inner.results[0], arith.OrIOp)
             outer.next([writer.once(arith.OrIOp(outer.carried[0], total))])
         return outer.results[0]
 

@@ -19,13 +19,19 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, or_of_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, of_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 VECTORS = 4
 """Vectors of elements that are passed over together if all come after the worst of the heap."""
+GROUPS = 4
+"""Groups of elements for each chosen one: their largest keys say what need not be tried."""
+LEAST_STEPS = 4
+"""Elements of a group: of fewer, the largest keys are a sort of their own."""
+MOST_BOUNDED = 4096
+"""Chosen elements up to which there are groups: 64 KiB of the stack at most."""
 
 
 class TopKLoops(Emitter):
@@ -50,9 +56,86 @@ class TopKLoops(Emitter):
         merges = tuning.least_merged <= op.count <= tuning.most_merged
         entries = _Packed if op.key == i32 else _Positions
         spare = writer.local(i64, op.count) if merges else None
+        lanes = self._lanes
+        groups = _Groups.of(op, writer, lanes)
         with writer.loop(part.lower, part.upper) as loop:
             row = writer.value(part.base + Index.of(loop.counter))
-            _Row(entries(op, writer, rows, result, row), spare).write()
+            _Row(entries(op, writer, rows, result, row), spare, lanes, groups).write()
+
+    @property
+    def _lanes(self) -> int:
+        """Elements of a vector; 0 where they are not side by side, or not of 32 bits."""
+        type_ = tensor(self.op.rows)
+        form = offset(type_, AffineMap.identity(2), type_.get_shape())
+        if element_types.from_ir(type_.element_type).bits != 32 or form.stride(1) != 1:
+            return 0
+        return self.target.machine.vector_bytes // 4
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """
+    Groups of elements, of which the largest keys bound what can be chosen.
+
+    As many groups as there are elements to choose have a key that is not below the bound, so
+    nothing below it is chosen. Of random elements, 1.15 times as many are left as are chosen.
+    """
+
+    largest: SSAValue
+    """Local memory for the largest key of each group."""
+    lanes: int
+    vectors: int
+    """The lanes of as many vectors are the groups."""
+    steps: int
+    """Elements of a group."""
+
+    @staticmethod
+    def of(op: tile.TopKOp, writer: Writer, lanes: int) -> _Groups | None:
+        """None if there are too few elements, or too many to choose."""
+        if not lanes or op.count > MOST_BOUNDED:
+            return None
+        vectors = -(-GROUPS * op.count // lanes)
+        steps = op.sizes[1] // (vectors * lanes)
+        if steps < LEAST_STEPS:
+            return None
+        return _Groups(writer.local(i32, vectors * lanes), lanes, vectors, steps)
+
+    def bound(self, entries: _Entries) -> SSAValue:
+        """The largest key that is not above those of as many groups as are chosen, bit by bit."""
+        writer = entries.writer
+        self._find(entries)
+        above = self.vectors * self.lanes - entries.op.count
+        least, one = writer.number(0, i32), writer.number(1, i32)
+        with writer.loop(0, 32, carried=[least]) as loop:
+            at = writer.once(arith.IndexCastOp(loop.counter, i32))
+            bit = writer.once(arith.ShRUIOp(writer.number(-(1 << 31), i32), at))
+            tried = writer.once(arith.OrIOp(loop.carried[0], bit))
+            ones, than = (in_lanes(writer, value, self.lanes) for value in (one, tried))
+            start = in_lanes(writer, least, self.lanes)
+            with writer.loop(0, self.vectors, carried=[start]) as each:
+                keys = writer.vector_load(
+                    self.largest, Index.of(each.counter, self.lanes), self.lanes
+                )
+                differs = writer.once(arith.XOrIOp(writer.once(arith.MaxUIOp(keys, than)), keys))
+                is_less = writer.once(arith.MinUIOp(differs, ones))
+                each.next([writer.once(arith.AddiOp(each.carried[0], is_less))])
+            less = of_lanes(writer, each.results[0], arith.AddiOp)
+            enough = writer.once(arith.CmpiOp(less, writer.number(above, i32), "sle"))
+            loop.next([writer.once(arith.SelectOp(enough, tried, loop.carried[0]))])
+        return loop.results[0]
+
+    def _find(self, entries: _Entries) -> None:
+        """The largest key of each group."""
+        writer, lanes = entries.writer, self.lanes
+        nothing = in_lanes(writer, writer.number(0, i32), lanes)
+        with writer.loop(0, self.vectors) as vector:
+            first = writer.value(Index.of(vector.counter, self.steps * lanes))
+            with writer.loop(0, self.steps, carried=[nothing]) as step:
+                at = writer.value(Index.of(first) + Index.of(step.counter, lanes))
+                keys = entries.keys(at, lanes)
+                step.next([writer.once(arith.MaxUIOp(keys, step.carried[0]))])
+            at_vector = Index.of(vector.counter, lanes)
+            writer.vector_store(step.results[0], self.largest, at_vector)
 
 
 @dataclass(frozen=True)
@@ -90,17 +173,16 @@ class _Entries(ABC):
     def finish(self, at: SSAValue) -> None:
         """Leaves the position of an entry in its place."""
 
-    def key(self, place: SSAValue) -> SSAValue:
-        """The key of an element of the row."""
-        return self._key(self.writer.load_input(self.rows, self.place(place)), 0)
-
-    def _key(self, elements: SSAValue, lanes: int) -> SSAValue:
-        point = IterationPoint(self.writer, self.op.sizes)
+    def keys(self, place: SSAValue, lanes: int = 0, further: int = 0) -> SSAValue:
+        """The key of an element of the row, or those of a vector."""
+        writer, point = self.writer, IterationPoint(self.writer, self.op.sizes)
+        at = element_index(writer, tensor(self.op.rows), [self.row, place]) + further
+        if lanes:
+            elements = writer.vector_load_input(self.rows, at, lanes)
+        else:
+            elements = writer.load_input(self.rows, at)
         (found,) = inline(point, self.op.body.block, [elements], Along(1, lanes))
         return found
-
-    def place(self, at: SSAValue) -> Index:
-        return element_index(self.writer, tensor(self.op.rows), [self.row, at])
 
 
 @dataclass(frozen=True)
@@ -114,7 +196,7 @@ class _Packed(_Entries):
     def of(self, place: SSAValue) -> SSAValue:
         writer = self.writer
         low = writer.once(arith.XOrIOp(self._number(place), writer.number((1 << 32) - 1, i64)))
-        high = writer.once(arith.ExtUIOp(self.key(place), i64))
+        high = writer.once(arith.ExtUIOp(self.keys(place), i64))
         high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
         return writer.once(arith.OrIOp(high, low))
 
@@ -129,10 +211,9 @@ class _Packed(_Entries):
         high = writer.once(arith.ShRUIOp(worst, writer.number(32, i64)))
         last = largest = in_lanes(writer, writer.once(arith.TruncIOp(high, i32)), lanes)
         for number in range(VECTORS):
-            at = self.place(start) + number * lanes
-            keys = self._key(writer.vector_load_input(self.rows, at, lanes), lanes)
+            keys = self.keys(start, lanes, number * lanes)
             largest = writer.once(arith.MaxUIOp(keys, largest))
-        larger = or_of_lanes(writer, writer.once(arith.XOrIOp(largest, last)))
+        larger = of_lanes(writer, writer.once(arith.XOrIOp(largest, last)), arith.OrIOp)
         return writer.once(arith.CmpiOp(larger, writer.number(0, i32), "ne"))
 
     def finish(self, at: SSAValue) -> None:
@@ -152,7 +233,7 @@ class _Positions(_Entries):
     def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
         writer = self.writer
         key, than = (
-            self.key(writer.once(arith.IndexCastOp(entry, INDEX))) for entry in (one, other)
+            self.keys(writer.once(arith.IndexCastOp(entry, INDEX))) for entry in (one, other)
         )
         further = writer.once(arith.CmpiOp(one, other, "sgt"))
         is_tied = writer.once(arith.CmpiOp(key, than, "eq"))
@@ -173,6 +254,8 @@ class _Row:
     entries: _Entries
     spare: SSAValue | None
     """Local memory for merged entries; None where none are merged."""
+    lanes: int
+    groups: _Groups | None
 
     @property
     def op(self) -> tile.TopKOp:
@@ -206,34 +289,40 @@ class _Row:
 
     def _choose(self, count: int, size: int) -> None:
         """Tries the elements that follow those of the heap, one by one unless none will do."""
-        writer, lanes = self.writer, self._lanes
-        block = VECTORS * lanes
+        writer, least = self.writer, self._least
+        block = VECTORS * self.lanes
         whole = (size - count) // block * block if block else 0
         if whole:
             with writer.loop(count, count + whole, block) as loop:
-                worst = self.entries.get(writer.constant(0))
-                with writer.when(self.entries.some_before(loop.counter, worst, lanes)):
+                worst = self._worst(least)
+                with writer.when(self.entries.some_before(loop.counter, worst, self.lanes)):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     with writer.loop(loop.counter, end) as inner:
-                        self._try(inner.counter)
+                        self._try(inner.counter, least)
         with writer.loop(count + whole, size) as loop:
-            self._try(loop.counter)
+            self._try(loop.counter, least)
 
     @property
-    def _lanes(self) -> int:
-        """Elements of a vector; 0 where they are not side by side, or not of 32 bits."""
-        type_ = tensor(self.op.rows)
-        form = offset(type_, AffineMap.identity(2), type_.get_shape())
-        if element_types.from_ir(type_.element_type).bits != 32 or form.stride(1) != 1:
-            return 0
-        return self.writer.target.machine.vector_bytes // 4
+    def _least(self) -> SSAValue | None:
+        """An entry that comes after all that are chosen, if one is known."""
+        writer = self.writer
+        if self.groups is None:
+            return None
+        key = writer.once(arith.ExtUIOp(self.groups.bound(self.entries), i64))
+        entry = writer.once(arith.ShLIOp(key, writer.number(32, i64)))
+        below = writer.once(arith.MinUIOp(entry, writer.number(1, i64)))
+        return writer.once(arith.SubiOp(entry, below))
 
-    def _try(self, place: SSAValue) -> None:
+    def _worst(self, least: SSAValue | None) -> SSAValue:
+        """What an entry has to come before to be chosen."""
+        worst = self.entries.get(self.writer.constant(0))
+        return worst if least is None else self.writer.once(arith.MaxUIOp(worst, least))
+
+    def _try(self, place: SSAValue, least: SSAValue | None) -> None:
         """An element takes the place of the worst one that it comes before."""
-        root = self.writer.constant(0)
-        tried, worst = self.entries.of(place), self.entries.get(root)
+        tried, worst = self.entries.of(place), self._worst(least)
         with self.writer.when(self.entries.is_after(worst, tried)):
-            self._sift(root, tried, self.writer.constant(self.op.count))
+            self._sift(self.writer.constant(0), tried, self.writer.constant(self.op.count))
 
     def _take(self, end: SSAValue) -> None:
         """The worst one of a heap goes to its end, which is no part of it any more."""
