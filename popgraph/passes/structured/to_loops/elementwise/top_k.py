@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
@@ -26,12 +27,27 @@ from popgraph.support.shapes import prod
 
 VECTORS = 4
 """Vectors of elements that are passed over together if all come after the worst of the heap."""
-GROUPS = 4
-"""Groups of elements for each chosen one: their largest keys say what need not be tried."""
+GROUPS = (4, 2)
+"""
+Groups of elements for each chosen one: their largest keys say what need not be tried.
+
+Of random elements, 1.15 times as many as are chosen are left by four groups, 1.4 by two.
+"""
 LEAST_STEPS = 4
 """Elements of a group: of fewer, the largest keys are a sort of their own."""
-MOST_BOUNDED = 4096
-"""Chosen elements up to which there are groups: 64 KiB of the stack at most."""
+MOST_BOUNDED = 10 * 1024
+"""Chosen elements up to which there are groups: 160 KiB of the stack at most."""
+
+
+BUCKETS = 256
+"""Counters of a round that distributes entries by a byte."""
+
+
+class Digit(NamedTuple):
+    """A byte of a part of an entry."""
+
+    part: int
+    shift: int
 
 
 class TopKLoops(Emitter):
@@ -53,9 +69,9 @@ class TopKLoops(Emitter):
         (rows,), (result,), (part,) = body.inputs, body.outputs, body.parts
         if 0 in (*op.sizes, op.count):
             return
-        merges = tuning.least_merged <= op.count <= tuning.most_merged
+        distributes = tuning.least_distributed <= op.count <= tuning.most_distributed
         entries = _Packed if op.key == i32 else _Positions
-        spare = writer.local(i64, op.count) if merges else None
+        spare = writer.local(i64, op.count) if distributes else None
         lanes = self._lanes
         groups = _Groups.of(op, writer, lanes)
         with writer.loop(part.lower, part.upper) as loop:
@@ -78,7 +94,7 @@ class _Groups:
     Groups of elements, of which the largest keys bound what can be chosen.
 
     As many groups as there are elements to choose have a key that is not below the bound, so
-    nothing below it is chosen. Of random elements, 1.15 times as many are left as are chosen.
+    nothing below it is chosen.
     """
 
     largest: SSAValue
@@ -94,11 +110,12 @@ class _Groups:
         """None if there are too few elements, or too many to choose."""
         if not lanes or op.count > MOST_BOUNDED:
             return None
-        vectors = -(-GROUPS * op.count // lanes)
-        steps = op.sizes[1] // (vectors * lanes)
-        if steps < LEAST_STEPS:
-            return None
-        return _Groups(writer.local(i32, vectors * lanes), lanes, vectors, steps)
+        for groups in GROUPS:
+            vectors = -(-groups * op.count // lanes)
+            steps = op.sizes[1] // (vectors * lanes)
+            if steps >= LEAST_STEPS:
+                return _Groups(writer.local(i32, vectors * lanes), lanes, vectors, steps)
+        return None
 
     def bound(self, entries: _Entries) -> SSAValue:
         """The largest key that is not above those of as many groups as are chosen, bit by bit."""
@@ -170,6 +187,14 @@ class _Entries(ABC):
         """Whether an element of the vectors that begin here may come before another one."""
 
     @abstractmethod
+    def digits(self, in_order: bool) -> list[Digit]:
+        """The bytes to sort by, lowest first; positions are no part of it if they are in order."""
+
+    @abstractmethod
+    def part(self, entry: SSAValue, number: int) -> SSAValue:
+        """An i64 of which bytes are digits."""
+
+    @abstractmethod
     def finish(self, at: SSAValue) -> None:
         """Leaves the position of an entry in its place."""
 
@@ -216,6 +241,12 @@ class _Packed(_Entries):
         larger = of_lanes(writer, writer.once(arith.XOrIOp(largest, last)), arith.OrIOp)
         return writer.once(arith.CmpiOp(larger, writer.number(0, i32), "ne"))
 
+    def digits(self, in_order: bool) -> list[Digit]:
+        return [Digit(0, shift) for shift in range(32 if in_order else 0, 64, 8)]
+
+    def part(self, entry: SSAValue, number: int) -> SSAValue:
+        return entry
+
     def finish(self, at: SSAValue) -> None:
         writer = self.writer
         low = writer.once(arith.TruncIOp(self.get(at), i32))
@@ -243,6 +274,16 @@ class _Positions(_Entries):
     def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
         raise AssertionError("elements of 64 bits are tried one by one")
 
+    def digits(self, in_order: bool) -> list[Digit]:
+        places = [] if in_order else [Digit(0, shift) for shift in range(0, 32, 8)]
+        return [*places, *(Digit(1, shift) for shift in range(0, 64, 8))]
+
+    def part(self, entry: SSAValue, number: int) -> SSAValue:
+        writer = self.writer
+        if number:
+            return self.keys(writer.once(arith.IndexCastOp(entry, INDEX)))
+        return writer.once(arith.XOrIOp(entry, writer.number(-1, i64)))
+
     def finish(self, at: SSAValue) -> None:
         """Nothing is to be done."""
 
@@ -253,7 +294,7 @@ class _Row:
 
     entries: _Entries
     spare: SSAValue | None
-    """Local memory for merged entries; None where none are merged."""
+    """Local memory for entries that are distributed; None where a heap sorts them."""
     lanes: int
     groups: _Groups | None
 
@@ -274,7 +315,7 @@ class _Row:
         if count < size:
             self._choose(count, size)
         if self.spare is not None:
-            self._merge_sort(count, self.spare)
+            self._distribute(count, self.spare)
         else:
             with writer.loop(0, count - 1) as loop:
                 self._take(self._below(count - 1, loop.counter))
@@ -331,42 +372,55 @@ class _Row:
         self.entries.put(end, worst)
         self._sift(root, other, end)
 
-    def _merge_sort(self, count: int, spare: SSAValue) -> None:
-        """Sorted runs of one entry, of two, of four ... are merged, two by two."""
-        writer = self.writer
-        rounds = (count - 1).bit_length()
-        with writer.loop(0, rounds, carried=[writer.constant(1)]) as loop:
-            (width,) = loop.carried
-            both = writer.value(Index.of(width, 2))
-            runs = writer.once(arith.DivSIOp(writer.value(Index.of(both, 1, count - 1)), both))
-            with writer.loop(0, runs) as pair:
-                start = writer.once(arith.MuliOp(pair.counter, both))
-                middle, end = (self._end(start, by, count) for by in (width, both))
-                self._merge(start, middle, end, spare)
-            with writer.loop(0, count) as copied:
-                entry = writer.load(spare, Index.of(copied.counter))
-                self.entries.put(copied.counter, entry)
-            loop.next([both])
+    def _distribute(self, count: int, spare: SSAValue) -> None:
+        """Radix sort: by one byte after the other, the lowest first; shared bytes are skipped."""
+        digits = self.entries.digits(count == self.op.sizes[1])
+        writer, zero = self.writer, self.writer.number(0, i32)
+        counts = writer.local(i32, len(digits) * BUCKETS)
+        with writer.loop(0, len(digits) * BUCKETS) as loop:
+            writer.store(zero, counts, Index.of(loop.counter))
+        with writer.loop(0, count) as loop:
+            entry = self.entries.get(loop.counter)
+            for number, digit in enumerate(digits):
+                self._next_of(counts, self._bucket(entry, number, digit))
+        for number, digit in enumerate(digits):
+            first = self._bucket(self.entries.get(writer.constant(0)), number, digit)
+            alike = writer.once(arith.IndexCastOp(writer.load(counts, first), INDEX))
+            differs = writer.once(arith.CmpiOp(alike, writer.constant(count), "ne"))
+            with writer.when(differs):
+                self._round(count, counts, spare, number, digit)
 
-    def _end(self, start: SSAValue, by: SSAValue, count: int) -> SSAValue:
-        """The end of a run, which is no further than that of all."""
-        end = self.writer.value(Index.of(start) + Index.of(by))
-        return self.writer.once(arith.MinSIOp(end, self.writer.constant(count)))
-
-    def _merge(self, start: SSAValue, middle: SSAValue, end: SSAValue, spare: SSAValue) -> None:
-        """The entries of two neighbouring runs in order, from `start` on in `spare`."""
+    def _round(
+        self, count: int, counts: SSAValue, spare: SSAValue, number: int, digit: Digit
+    ) -> None:
+        """Distributes entries by a byte, the largest first, and copies them back."""
         writer, entries = self.writer, self.entries
-        with writer.loop(start, end, carried=[start, middle]) as loop:
-            left, right = loop.carried
-            one = entries.get(self._inside(Index.of(left), middle, start))
-            other = entries.get(self._inside(Index.of(right), end, start))
-            done = writer.once(arith.CmpiOp(left, middle, "sge"))
-            more = writer.once(arith.CmpiOp(right, end, "slt"))
-            goes = writer.once(arith.OrIOp(done, entries.is_after(one, other)))
-            goes = writer.once(arith.AndIOp(goes, more))
-            writer.store(self._select(goes, other, one), spare, Index.of(loop.counter))
-            further = [writer.value(Index.of(at, 1, 1)) for at in (left, right)]
-            loop.next([self._select(goes, left, further[0]), self._select(goes, further[1], right)])
+        with writer.loop(0, BUCKETS, carried=[writer.number(0, i32)]) as loop:
+            at = Index.of(self._below(BUCKETS - 1, loop.counter), 1, number * BUCKETS)
+            before = writer.load(counts, at)
+            writer.store(loop.carried[0], counts, at)
+            loop.next([writer.once(arith.AddiOp(loop.carried[0], before))])
+        with writer.loop(0, count) as loop:
+            entry = entries.get(loop.counter)
+            to = self._next_of(counts, self._bucket(entry, number, digit))
+            writer.store(entry, spare, Index.of(writer.once(arith.IndexCastOp(to, INDEX))))
+        with writer.loop(0, count) as loop:
+            entries.put(loop.counter, writer.load(spare, Index.of(loop.counter)))
+
+    def _bucket(self, entry: SSAValue, number: int, digit: Digit) -> Index:
+        """The counter for a byte of an entry."""
+        writer, (part, shift) = self.writer, digit
+        word = self.entries.part(entry, part)
+        moved = writer.once(arith.ShRUIOp(word, writer.number(shift, i64))) if shift else word
+        byte = writer.once(arith.AndIOp(moved, writer.number(BUCKETS - 1, i64)))
+        return Index.of(writer.once(arith.IndexCastOp(byte, INDEX)), 1, number * BUCKETS)
+
+    def _next_of(self, counts: SSAValue, at: Index) -> SSAValue:
+        """A counter, which is one more from then on."""
+        before = self.writer.load(counts, at)
+        more = self.writer.once(arith.AddiOp(before, self.writer.number(1, i32)))
+        self.writer.store(more, counts, at)
+        return before
 
     def _sift(self, start: SSAValue, moving: SSAValue, size: SSAValue) -> None:
         """An entry goes down from `start` as long as one below it is worse."""
