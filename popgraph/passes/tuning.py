@@ -646,7 +646,7 @@ class Tuning:
     """
     most_distributed: int = 32 * 1024
     """
-    Results of TopK up to which they are sorted by their bytes.
+    Results of TopK up to which they are sorted by their bytes; groups whose maxima bound them.
 
     A safety bound: they take 256 KiB of the stack.
     Unfelt by the benchmarks: they choose 8,400 results at most, or 100,000.

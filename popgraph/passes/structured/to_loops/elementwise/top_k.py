@@ -35,10 +35,6 @@ Of random elements, 1.15 times as many as are chosen are left by four groups, 1.
 """
 LEAST_STEPS = 4
 """Elements of a group: of fewer, the largest keys are a sort of their own."""
-MOST_BOUNDED = 10 * 1024
-"""Chosen elements up to which there are groups: 160 KiB of the stack at most."""
-
-
 BUCKETS = 256
 """Counters of a round that distributes entries by a byte."""
 
@@ -73,7 +69,7 @@ class TopKLoops(Emitter):
         entries = _Packed if op.key == i32 else _Positions
         spare = writer.local(i64, op.count) if distributes else None
         lanes = self._lanes
-        groups = _Groups.of(op, writer, lanes)
+        groups = _Groups.of(op, writer, lanes, tuning.most_distributed)
         with writer.loop(part.lower, part.upper) as loop:
             row = writer.value(part.base + Index.of(loop.counter))
             _Row(entries(op, writer, rows, result, row), spare, lanes, groups).write()
@@ -106,14 +102,12 @@ class _Groups:
     """Elements of a group."""
 
     @staticmethod
-    def of(op: tile.TopKOp, writer: Writer, lanes: int) -> _Groups | None:
-        """None if there are too few elements, or too many to choose."""
-        if not lanes or op.count > MOST_BOUNDED:
-            return None
-        for groups in GROUPS:
+    def of(op: tile.TopKOp, writer: Writer, lanes: int, most: int) -> _Groups | None:
+        """None if there are too few elements, or too many to choose; `most` groups at most."""
+        for groups in GROUPS if lanes else ():
             vectors = -(-groups * op.count // lanes)
             steps = op.sizes[1] // (vectors * lanes)
-            if steps >= LEAST_STEPS:
+            if steps >= LEAST_STEPS and vectors * lanes <= most:
                 return _Groups(writer.local(i32, vectors * lanes), lanes, vectors, steps)
         return None
 
