@@ -922,7 +922,7 @@ REASONS = {
     "Det": "each step of the elimination is a pass over all matrices, with a choice of pivots",
     "Exp": "right to 0.9 units in the last place down to the smallest numbers: 17 instructions",
     "Softmax": "its exponentials are right to 0.9 units in the last place: half of the time",
-    "TopK": "elements go through a heap one by one; more than 65,536 are sorted by it, too",
+    "TopK": "more than 32,768 results are sorted by a heap",
     f"{MICROSOFT}.QLinearConcat": "the pieces are in memory as floats between two passes",
     f"{MICROSOFT}.CropAndResize": "looks four elements up for each one, and checks their places",
     f"{MICROSOFT}.NhwcMaxPool": "maxima of bytes are taken one by one",

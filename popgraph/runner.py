@@ -194,7 +194,8 @@ class Runner:
                 "donate is an array, not a list of names",
                 hint='an input of that name is given in a dict: run({"donate": array})',
             )
-        if inputs is not None and not isinstance(inputs, Mapping):
+        # A dict first: to ask an abstract class takes 0.3 microseconds.
+        if inputs is not None and not isinstance(inputs, (dict, Mapping)):
             raise RunError(
                 f"inputs are given by name, not as {type(inputs).__name__}",
                 hint='run({"x": array}) or run(x=array)',

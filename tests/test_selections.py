@@ -163,14 +163,79 @@ def test_many_elements_are_sorted_by_their_bytes() -> None:
         same(found["counts"], expected["counts"])
 
 
+def test_a_segment_after_positions_may_have_to_be_split() -> None:
+    """What runs before it is not run again: the noise is that of the first segment."""
+    nodes = [
+        helper.make_node("RandomUniformLike", ["x"], ["noise"], seed=1.0),
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("ReduceMax", ["places"], ["last"], keepdims=0),
+        helper.make_node("Range", ["zero", "last", "one"], ["y"]),
+        helper.make_node("Squeeze", ["places"], ["flat"]),
+        helper.make_node("Gather", ["noise", "flat"], ["z"]),
+    ]
+    held = {"zero": np.array(0), "one": np.array(1)}
+    outputs = {"y": TensorProto.INT64, "z": TensorProto.FLOAT, "noise": TensorProto.FLOAT}
+    run = popgraph.compile(model(nodes, {"x": (TensorProto.FLOAT, [9])}, outputs, held))
+    for places in ([1, 4], [0, 2, 7], [3], [1, 2, 3, 8]):
+        x = np.zeros(9, np.float32)
+        x[places] = 1
+        found = run(x=x)
+        same(found["y"], np.arange(places[-1]))
+        same(found["z"], found["noise"][places])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT64])
+def test_inputs_of_a_model_with_positions_are_checked_and_converted(kind: int) -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    run = popgraph.compile(model([node], {"x": (kind, [3])}, {"y": TensorProto.INT64}))
+    expected = np.array([[0, 2]])
+    same(run(x=np.array([1, 0, 2], helper.tensor_dtype_to_np_dtype(kind)))["y"], expected)
+    same(run(x=[1, 0, 2])["y"], expected)
+    same(run(x=np.array([1, 0, 2], np.int16))["y"], expected)
+    for wrong in ({"x": np.zeros(4, np.float32)}, {"z": np.zeros(3)}, {}):
+        with pytest.raises(RunError):
+            run(wrong)
+
+
+def in_order(row: Array, largest: bool) -> Array:
+    """Positions of elements, equals as they are; NaN is the largest, -0 is 0."""
+    _, ranks = np.unique(row, return_inverse=True)
+    return np.argsort(-ranks if largest else ranks, kind="stable")
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("count", [1, 40, 300])
+def test_a_few_of_many_elements(count: int, largest: int) -> None:
+    """By a heap, and by groups whose largest keys say what need not be tried; with many equals."""
+    for kind in TYPES:
+        if kind in (TensorProto.BOOL, TensorProto.INT8):
+            continue  # Of so few different elements, most are equal.
+        draw = np.random.default_rng(count + kind)
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        x = draw.integers(0, 100, (3, 2000)).astype(dtype)
+        if dtype.kind == "f":
+            x = (draw.integers(-500, 500, x.shape) / 8).astype(dtype)
+            for special in (np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0):
+                x[draw.random(x.shape) < 0.002] = special
+        x[1] = np.sort(x[1])[:: 1 if largest else -1]
+        x[2] = 7
+        node = helper.make_node("TopK", ["x", "k"], ["y", "at"], largest=largest)
+        held = {"k": np.array([count])}
+        outputs = {"y": kind, "at": TensorProto.INT64}
+        found = compiled(model([node], {"x": (kind, [3, 2000])}, outputs, held))(x=x)
+        expected = np.stack([in_order(row, bool(largest))[:count] for row in x])
+        same(found["at"], expected)
+        same(found["y"], np.take_along_axis(x, expected, 1))
+
+
 def overlap(one: Array, other: Array) -> float:
-    """Intersection by union of boxes as (y0, x0, y1, x1)."""
-    height = min(one[2], other[2]) - max(one[0], other[0])
-    width = min(one[3], other[3]) - max(one[1], other[1])
-    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
-    if height <= 0 or width <= 0 or min(areas) <= 0:
-        return 0
-    return float(height * width / (sum(areas) - height * width))
+    """Intersection by union of boxes as (y0, x0, y1, x1); 0 where one of them is none."""
+    with np.errstate(all="ignore"):
+        sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+        areas = [np.prod(box[2:] - box[:2]) for box in (one, other)]
+        common = np.prod(sides)
+        found = common / (sum(areas) - common)
+    return float(found) if min(sides) > 0 and min(areas) > 0 and found > 0 else 0
 
 
 def suppressed(
@@ -225,6 +290,8 @@ def test_boxes_that_no_better_one_suppresses(seed: int) -> None:
     boxes = np.concatenate([low, size if centered else low + size], -1).astype(np.float32)
     if not centered:
         boxes[::, ::3] = boxes[::, ::3][..., [2, 3, 0, 1]]
+    if seed % 4 == 3:  # Such boxes suppress none, and are not suppressed.
+        boxes[draw.random(boxes.shape) < 0.05] = (np.nan, np.inf, -np.inf)[seed // 4 % 3]
     scores = (draw.integers(-3, 9, shape) / 8).astype(np.float32)
     scores[draw.random(shape) < 0.1] = np.nan
     held: dict[str, Any] = {"most": (0, 1, 5, 100)[seed % 4], "over": (0.0, 0.45, 0.7)[seed % 3]}

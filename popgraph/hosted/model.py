@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from popgraph.backends.base import ComputedBy, Executable, refuse_donations
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
+from popgraph.hosted.chain import Broken, Chain
 from popgraph.hosted.host import TURNS, Host
 from popgraph.hosted.part import Maker, Part, Role, Values
 from popgraph.open_model import SPECIALISATIONS
@@ -42,10 +43,6 @@ from popgraph.support.shapes import Shape
 
 Watch: TypeAlias = Callable[[Step, Values], None]
 """Sees a step that has run, and all values that are known then."""
-
-
-def unwatched(step: Step, values: Values) -> None:
-    """Sees nothing."""
 
 
 WHY_NOT = "Python computes a part of the model"
@@ -95,6 +92,7 @@ class HostedModel:
         self._outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
         self.steps = steps
         self._number(steps)
+        self._chain = self._chained()
         if reason is not None:
             (whole,) = (step for step in steps if isinstance(step, Segment))
             self._split(whole, reason)
@@ -111,26 +109,30 @@ class HostedModel:
         self,
         inputs: Mapping[str, Any],
         donate: Collection[str] = (),
-        watch: Watch = unwatched,
+        watch: Watch | None = None,
     ) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
         refuse_donations(donate, WHY_NOT)
-        values = self._literals | self._host.given(inputs)
-        pending = deque(self.steps)
+        chain = self._chain
+        if chain is None or watch is not None or not self._host.are_declared(inputs):
+            return self._go_on(self.steps, self._host.given(inputs), watch)
+        try:
+            return chain.run(inputs)
+        except Broken as broken:
+            return self._go_on(chain.steps[broken.at :], broken.values, watch)
+
+    def _go_on(self, steps: Sequence[Step], given: Values, watch: Watch | None) -> dict[str, Any]:
+        """The outputs, by steps that are not computed yet, of values that are."""
+        values, pending = self._literals | given, deque(steps)
         while pending:
             step = pending.popleft()
             if isinstance(step, HostStep):
                 self._host.node(step.op, values)
-                watch(step, values)
+            elif instead := self._instead(step, values):
+                pending.extendleft(reversed(instead))
                 continue
-            instead = self._calmed(step)
-            try:
-                values |= {} if instead else self._run(step, values)
-                if not instead:
-                    watch(step, values)
-            except NeedsHostError as error:
-                instead = self._split(step, error)
-            pending.extendleft(reversed(instead))
+            if watch is not None:
+                watch(step, values)
         return {name: as_output(values[value]) for name, value in self._outputs.items()}
 
     @property
@@ -148,8 +150,24 @@ class HostedModel:
         """What a segment is to the model."""
         return self._parts[segment].role
 
-    def _run(self, segment: Segment, values: Values) -> Values:
+    def _instead(self, segment: Segment, values: Values) -> list[Step]:
+        """Runs a segment, or gives the steps that take its place."""
         part = self._parts[segment]
+        if part.is_restless or segment in self._splits:
+            instead = self._calmed(segment)
+            if instead:
+                return instead
+        try:
+            if part.role.repeated or segment.deciding:
+                values |= self._run(segment, part, values)
+            else:
+                values |= part.run(values, None)
+        except NeedsHostError as error:
+            return self._split(segment, error)
+        return []
+
+    def _run(self, segment: Segment, part: Part, values: Values) -> Values:
+        """What a segment gives whose programs depend on what it gets."""
 
         def interpreted() -> Values:
             again = dict(values)
@@ -235,6 +253,18 @@ class HostedModel:
         self._splits[segment] = steps
         at = self.steps.index(segment)
         self.steps = [*self.steps[:at], *steps, *self.steps[at + 1 :]]
+        self._chain = self._chained()
+
+    def _chained(self) -> Chain | None:
+        """The steps as a chain; None if the host computes one, or may have to."""
+        parts = []
+        for step in self.steps:
+            if not isinstance(step, Segment) or step.deciding or self._parts[step].role.repeated:
+                return None
+            parts.append(self._parts[step])
+        graph = self._model.graph
+        inputs = dict(zip(graph.input_names, graph.block.args, strict=True))
+        return Chain.of(self.steps, parts, inputs, self._outputs)
 
 
 def _changing_nodes(
@@ -256,7 +286,7 @@ def as_output(value: Any) -> Any:
     """Strings leave as NumPy's, whatever the host held them in."""
     if isinstance(value, list):
         return [as_output(one) for one in value]
-    if isinstance(value, np.ndarray) and value.dtype == object and _are_strings(value):
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and _are_strings(value):
         return value.astype(np.str_)
     return value
 

@@ -19,6 +19,11 @@ from popgraph.support.errors import NeedsHostError, PopgraphError
 from popgraph.support.given import as_array
 from popgraph.support.shapes import Shape
 
+LARGE = 1 << 16
+"""Bytes from which on a copy takes longer than to allocate other memory for the next result."""
+MOST_HELD = 4
+"""A result holds at most so many times its own memory."""
+
 Values: TypeAlias = dict[SSAValue, Any]
 """Arrays, lists for sequences, None for an absent optional."""
 
@@ -77,16 +82,21 @@ class Part:
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """What it gives; `interpret` computes the same, if that can be done."""
-        given = taken(self.piece, values)
-        if interpret is not None and self.role.repeated and not self._pays(given):
+        given = {name: values[value] for name, value in self.piece.inputs.items()}
+        if interpret is not None and self.role.repeated and not self._pays(values):
             try:
                 return interpret()
             except PopgraphError:
                 pass  # The program says whether that was an error.
-        made = self._runner.made.run(given)
-        for name, shape in self.piece.shapes.items():
-            made[name] = _cut(made[name], made[shape])
+        made = self.made(given)
         return {value: made[name] for name, value in self.piece.outputs.items()}
+
+    def made(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """What its program gives, by name."""
+        made: dict[str, Array] = self._runner.made.run(given)
+        for name, shape in self.piece.shapes.items():
+            made[name] = _cut(made[name], made.pop(shape))
+        return made
 
     @property
     def computed_by(self) -> ComputedBy:
@@ -94,11 +104,12 @@ class Part:
         runner = self.__dict__.get("_runner")
         return runner.computed_by if isinstance(runner, Runner) else ComputedBy()
 
-    def _pays(self, given: Mapping[str, Array]) -> bool:
-        """Whether a program for these arrays will run often enough to be compiled."""
+    def _pays(self, values: Values) -> bool:
+        """Whether a program for these values will run often enough to be compiled."""
         model = self._runner.open
         if model is None:
             return True
+        given = taken(self.piece, values)
         for name, array in given.items():
             if self.shapes.setdefault(name, array.shape) != array.shape:
                 self.shapes[name] = None
@@ -124,7 +135,12 @@ class Part:
 def _cut(array: Array, shape: Array) -> Array:
     """A result that was computed up to a bound, as far as it goes."""
     sizes = tuple(shape.tolist())
-    return array if sizes == array.shape else array[tuple(map(slice, sizes))].copy()
+    if sizes == array.shape:
+        return array
+    part = array[: sizes[0]] if len(sizes) == 1 else array[tuple(map(slice, sizes))]
+    # The copy of a large result costs more than the memory behind its end.
+    is_kept = part.nbytes >= LARGE and array.nbytes <= MOST_HELD * part.nbytes
+    return part if is_kept and part.flags.c_contiguous else part.copy()
 
 
 def taken(piece: Piece, values: Values) -> dict[str, Array]:

@@ -18,7 +18,7 @@ from popgraph.backends.reference.structured import (
     Body,
     Indices,
     combine_at,
-    place_in_order,
+    in_order,
     take,
     with_product,
 )
@@ -291,16 +291,12 @@ def _domain(op: tile.ScatterOp, window: Window) -> Window:
 
 def run_top_k(op: tile.TopKOp, memory: Array) -> list[Array]:
     (stage,) = stages(op)
-    made, before = Made(op), Body(op.body.block)
+    made = Made(op)
     for piece in range(len(stage.pieces.tiles)):
         held = Held(op, [memory], stage, piece)
         for window in _windows(stage.pieces.boxes, piece):
             rows = held.window(0, (window[0], slice(0, op.sizes[1])))
-            order = [
-                np.argsort([place_in_order(before, row, at) for at in range(len(row))])[window[1]]
-                for row in rows
-            ]
-            made.write(window, [np.stack(order)])
+            made.write(window, [in_order(op, rows)[:, window[1]]])
     return made.done()
 
 

@@ -31,6 +31,7 @@ from popgraph.support.errors import NeedsHostError
 from popgraph.support.shapes import Shape, prod
 
 I64 = dtypes.BY_NAME["i64"]
+I32 = dtypes.BY_NAME["i32"]
 F32 = dtypes.BY_NAME["f32"]
 U64 = dtypes.BY_NAME["u64"]
 U32 = dtypes.BY_NAME["u32"]
@@ -157,35 +158,25 @@ def non_max_suppression(node: Node) -> Lowered:
 
 
 def bits_in_order(node: Node, floats: SSAValue) -> Operand:
-    """f32 as i64 from 0 to 2**32, in the order of the numbers; NaNs are anywhere."""
-    bits = cast(gc.BitcastOp(gc.AddOp(floats, node.scalar(0, F32)), to=i32), I64)
-    negative = gc.CompareOp(bits, whole(node, 0), predicate="lt")
-    upwards = gc.AddOp(bits, whole(node, 1 << 31))
-    return gc.WhereOp(negative, gc.SubOp(whole(node, -1), bits), upwards)
+    """f32 as u32 in the order of the numbers, -0 as 0; NaNs are anywhere, infinities are not 0."""
+    bits = gc.BitcastOp(gc.AddOp(floats, node.scalar(0, F32)), to=i32).result
+    negative = gc.CompareOp(bits, node.scalar(0, I32), predicate="lt")
+    upwards = gc.XorOp(bits, node.scalar(-(1 << 31), I32))
+    return cast(gc.WhereOp(negative, gc.NotOp(bits), upwards), U32)
 
 
 def _keys(node: Node) -> Operand:
     """
-    Sort keys: scores as integers, then positions backwards, so that no two are equal.
+    The order of scores as integers; 0 for what is no candidate.
 
-    A NaN comes last, or is no candidate where there is a threshold; of equal scores the lower
-    position comes first.
+    A NaN comes last, or is no candidate where there is a threshold.
     """
     scores = node[1]
-    order: Operand = bits_in_order(node, scores)
-    order = gc.WhereOp(gc.IsNanOp(scores), whole(node, 1), order)
-    if node.optional(4) is not None:
-        least = reshaped(node[4], ())
-        better = gc.CompareOp(scores, least, predicate="gt")
-        order = gc.WhereOp(better, order, whole(node, 0))
-    shape = shape_of(scores)
-    backwards = gc.SubOp(
-        whole(node, (1 << 32) - 1), gc.IotaOp(shape=shape, axis=len(shape) - 1, dtype=i64)
-    )
-    places = cast(backwards, U64)
-    high = gc.MulOp(cast(order, U64), node.scalar(1 << 32, U64))
-    none = gc.CompareOp(order, whole(node, 0), predicate="eq")
-    return gc.WhereOp(none, node.scalar(0, U64), gc.AddOp(high, places))
+    order = gc.WhereOp(gc.IsNanOp(scores), node.scalar(1, U32), bits_in_order(node, scores))
+    if node.optional(4) is None:
+        return order
+    better = gc.CompareOp(scores, reshaped(node[4], ()), predicate="gt")
+    return gc.WhereOp(better, order, node.scalar(0, U32))
 
 
 @computes("NonMaxSuppression")
@@ -305,7 +296,7 @@ def _sort_keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
     if dtype.is_float and bits == 32:
         single = cast(values, dtypes.BY_NAME["f32"])
         order = gc.WhereOp(
-            gc.IsNanOp(single), whole(node, (1 << 32) - 1), bits_in_order(node, single)
+            gc.IsNanOp(single), node.scalar((1 << 32) - 1, U32), bits_in_order(node, single)
         )
         return cast(order, U64), bits
     if not dtype.is_float:

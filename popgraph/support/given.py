@@ -18,6 +18,8 @@ NARROW = 8
 
 def as_array(name: str, value: object) -> Array:
     """What was given for an input, lists of numbers for example."""
+    if type(value) is np.ndarray:
+        return value
     try:
         return np.asarray(value)
     except ValueError as error:

@@ -388,10 +388,12 @@ class TopKSpec:
 
     def module(self) -> ModuleOp:
         kind = KINDS[self.kind]
-        body = Body(kind, [kind, kind])
-        one, other = map(body.whole, body.block.args)
-        predicate = "sgt" if self.largest else "slt"
-        region = body.end(body.add(arith.CmpiOp(one, other, predicate)))
+        body = Body(kind, [kind])
+        whole = body.whole(body.block.args[0])
+        assert isinstance(whole.type, IntegerType)
+        most = (1 << (whole.type.bitwidth - 1)) - 1
+        flipped = IntegerAttr(~most if self.largest else most, whole.type)
+        region = body.end(body.add(arith.XOrIOp(whole, body.add(arith.ConstantOp(flipped)))))
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             return [tile.TopKOp(values[0], self.count, region)]

@@ -31,6 +31,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, RunError, UnsupportedError
 from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.shapes import Shape
 
 Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
@@ -90,6 +91,8 @@ class Interpreter:
     def given(self, inputs: Mapping[str, Any]) -> Values:
         """The values of the inputs, and of initializers that a caller replaces."""
         arguments, initializers = self._entries
+        if self.are_declared(inputs):
+            return {argument: inputs[name] for name, argument in arguments.items()}
         check_names(inputs, arguments, overridable=initializers)
         values: Values = {
             argument: _as_declared(name, argument.type, inputs[name])
@@ -107,6 +110,30 @@ class Interpreter:
             one.value_name.text: one.result for one in graph.initializers if one.input is not None
         }
         return dict(zip(graph.input_names, graph.block.args, strict=True)), also
+
+    def are_declared(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether these are the inputs, each an array that needs no conversion and no error."""
+        if inputs.keys() != self._declared.keys():
+            return False
+        for name, (dtype, shape) in self._declared.items():
+            value = inputs[name]
+            if type(value) is not np.ndarray or value.dtype is not dtype:
+                return False
+            if shape is not None and value.shape != shape:
+                return False
+        return True
+
+    @cached_property
+    def _declared(self) -> dict[str, tuple[np.dtype[Any] | None, Shape | None]]:
+        """The element types of inputs that are tensors of numbers, and shapes that are known."""
+        found = dict[str, tuple[np.dtype[Any] | None, Shape | None]]()
+        for name, argument in self._entries[0].items():
+            element = getattr(argument.type, "element_type", None)
+            if element is None or not element_types.is_number(element):
+                found[name] = None, None
+            else:
+                found[name] = element_types.from_ir(element).numpy, static_shape(argument.type)
+        return found
 
     def literals(self, body: Graph, values: Values) -> None:
         """The values that do not depend on inputs: initializers and constants."""

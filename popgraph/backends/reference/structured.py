@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -314,13 +315,16 @@ def check_leading(op: tile.ScatterOp, places: Sequence[Array]) -> None:
 
 def run_top_k(op: tile.TopKOp, memory: Array) -> tuple[Array, ...]:
     (rows,) = logical([op.rows], [memory])
-    before = Body(op.body.block)
-    order = np.zeros((len(rows), op.count), np.int64)
-    for row, found in zip(rows, order, strict=True):
-        found[:] = np.argsort([place_in_order(before, row, at) for at in range(len(row))])[
-            : op.count
-        ]
+    order = in_order(op, rows)[:, : op.count]
     return (to_physical(order, op.output.type),)
+
+
+def in_order(op: tile.TopKOp, rows: Array) -> Array:
+    """The positions of all elements of each row, the largest key first."""
+    (keys,) = Body(op.body.block)((), [rows])
+    unsigned = np.ascontiguousarray(keys).view(np.uint64 if op.key == i64 else np.uint32)
+    found: Array = np.argsort(np.invert(unsigned), axis=-1, kind="stable").astype(np.int64)
+    return found
 
 
 def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
@@ -354,7 +358,7 @@ def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
     found = np.full((batches, rows, op.count), -1, np.int64)
     for batch, row in np.ndindex(batches, rows):
         kept: list[int] = []
-        order = np.argsort(~keys[batch, row])[: np.count_nonzero(keys[batch, row])]
+        order = np.argsort(~keys[batch, row], kind="stable")[: np.count_nonzero(keys[batch, row])]
         for at in order.tolist():
             if len(kept) >= min(op.count, int(limit)):
                 break
@@ -365,13 +369,6 @@ def run_suppress(op: tile.SuppressOp, *memories: Array) -> tuple[Array, ...]:
         found[batch, row, : len(kept)] = kept
     spare = [np.zeros((), numpy_dtype(value.type)) for value in (op.heap, op.kept)]
     return stored(op, [found, *spare])
-
-
-def place_in_order(before: Body, row: Array, at: int) -> int:
-    """How many elements of a row come before one: of equals, those at lower positions."""
-    element_ = np.broadcast_to(row[at], row.shape)
-    (earlier,), (later,) = before((), [row, element_]), before((), [element_, row])
-    return int(earlier.sum() + (~earlier & ~later)[:at].sum())
 
 
 def run_assemble(op: tile.AssembleOp, *memories: Array) -> tuple[Array, ...]:

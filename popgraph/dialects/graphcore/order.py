@@ -25,6 +25,7 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.support import shapes
 
 KEYS = Elements("u64", frozenset({"u64"}))
+RANKS = Elements("u32", frozenset({"u32"}))
 PLACES = Elements("i64", frozenset({"i64"}))
 SINGLE = Elements("f32", frozenset({"f32"}))
 
@@ -179,10 +180,10 @@ class SuppressOp(Reduction):
     Greedy suppression per row: positions of kept candidates, best first, followed by -1.
 
     ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
-    first: the upper half is the order of a score (0: no candidate), the lower half the complement
-    of the position. `boxes` [batches, n, 4] are two opposite corners, or `centered`: the center and
-    the size. The overlap is the intersection divided by the union, and too much above `threshold`;
-    at most `limit` are kept, and `count` of each row.
+    first, of equals that at the lower position; 0 is no candidate. `boxes` [batches, n, 4] are two
+    opposite corners, or `centered`: the center and the size. The overlap is the intersection
+    divided by the union, and too much above `threshold`; at most `limit` are kept, and `count` of
+    each row.
     """
 
     name = "graphcore.suppress"
@@ -209,7 +210,7 @@ class SuppressOp(Reduction):
 
     def infer(self) -> tuple[Tensor, ...]:
         self.common_element(SINGLE, self.boxes, self.threshold)
-        self.common_element(KEYS, self.keys)
+        self.common_element(RANKS, self.keys)
         self.common_element(PLACES, self.limit)
         boxes, keys = shape_of(self.boxes), shape_of(self.keys)
         if len(keys) != 3 or boxes != (keys[0], keys[2], 4):

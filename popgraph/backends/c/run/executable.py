@@ -215,7 +215,10 @@ class CExecutable(NativeExecutable):
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         taken = self._donated(inputs, donate) if donate else {}
         made = self._whole_step(self._run, inputs, taken)
-        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
+        for name, check in self._checks.items():
+            error = check.error(made.pop(name))
+            if error is not None:
+                raise error
         return made
 
     def _whole_step(
@@ -254,18 +257,28 @@ class CExecutable(NativeExecutable):
                 break
             if name not in taken:
                 view[...] = array
+        if taken:
+            return self._run_in(taken)
+        for made in self._made.values():
+            made.allocate()
+        for memory in self._scratch:
+            fill_with_poison(memory)
+        self._entry(self._address)
+        if self._code.exchanges:
+            raise_failure()
+        return {name: view.copy() for name, view in self._outputs.items()}
+
+    def _run_in(self, taken: Mapping[str, Array]) -> dict[str, Array]:
+        """Runs once the inputs are in place; some outputs are made in these arrays of inputs."""
         given = {self.donations[name]: array for name, array in taken.items()}
         for name, made in self._made.items():
             if name not in given:
                 made.allocate()
         for memory in self._scratch:
             fill_with_poison(memory)
-        if taken:
-            with ExitStack() as stack:
-                for name, array in taken.items():
-                    stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
-                self._entry(self._address)
-        else:
+        with ExitStack() as stack:
+            for name, array in taken.items():
+                stack.enter_context(in_memory_of(array, self._pointers, self._places(name)))
             self._entry(self._address)
         if self._code.exchanges:
             raise_failure()

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     TensorType,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -377,8 +378,8 @@ class TopKOp(IRDLOperation):
     """
     Where the first few elements of every row stand, in order: what a sort's result begins with.
 
-    `body(a, b)` says whether an element comes strictly before another one; of those that do not
-    come before one another, the lower position comes first.
+    `body(element)` is a key, an unsigned number of 32 or 64 bits. The largest key comes first; of
+    equals that at the lower position.
     """
 
     name = "tile.top_k"
@@ -402,6 +403,13 @@ class TopKOp(IRDLOperation):
         return self.rows.type.get_shape()
 
     @property
+    def key(self) -> Attribute:
+        """The type of keys, i32 or i64."""
+        end = self.body.block.last_op
+        assert end is not None, "verified"
+        return end.operands[0].type
+
+    @property
     def count(self) -> int:
         """How many positions of each row there are."""
         assert isinstance(self.output.type, TensorType)
@@ -413,4 +421,7 @@ class TopKOp(IRDLOperation):
             raise VerifyException("rows are a matrix, and so are the positions in each")
         if self.output.type.element_type != i64 or not 0 <= self.count <= self.sizes[1]:
             raise VerifyException("the result has as many i64 positions as a row has, or fewer")
-        check_block("body", self.body.block, [element(self.rows)] * 2)
+        check_block("body", self.body.block, [element(self.rows)])
+        end = self.body.block.last_op
+        if end is None or [value.type for value in end.operands] not in ([i32], [i64]):
+            raise VerifyException("the body yields a key, i32 or i64")

@@ -32,7 +32,9 @@ from popgraph.dialects.tile.structured.ops import check_block
 from popgraph.support.shapes import Shape
 
 KEY = IntegerType(64, Signedness.UNSIGNED)
-"""The type of sort keys: see `tile.suppress`."""
+"""The type of sort keys."""
+RANK = IntegerType(32, Signedness.UNSIGNED)
+"""The type of sort keys of which several may be equal: see `tile.suppress`."""
 F32 = Float32Type()
 SIDES = 4
 """Numbers of a box."""
@@ -73,13 +75,13 @@ class SuppressOp(IRDLOperation):
     """
     Greedy suppression per row: positions of kept candidates, best first, followed by -1.
 
-    `keys` [batches, rows, n] order the candidates of a row, the largest first. The upper half of a
-    key is the order of a score (0: no candidate), the lower half is the complement of the position,
-    so that no two are equal. `boxes` [batches, n, 4] has a box per position; `corners` turns
-    one into its low and high corners. A candidate is kept unless `body(kept corners, its corners,
-    threshold)` holds for one that is, as long as fewer than `limit` are.
+    `keys` [batches, rows, n] order the candidates of a row, the largest first, of equals that at
+    the lower position; 0 is no candidate. `boxes` [batches, n, 4] has a box per position; `corners`
+    turns one into its low and high corners. A candidate is kept unless `body(kept corners, its
+    corners, threshold)` holds for one that is, as long as fewer than `limit` are.
 
-    `heap` and `kept` are memory for the kernel; nothing reads them.
+    `heap` and `kept` are memory for the kernel; nothing reads them. In the heap, the complement of
+    the position is the lower half of a key, so that no two are equal.
     """
 
     name = "tile.suppress"
@@ -131,8 +133,8 @@ class SuppressOp(IRDLOperation):
     def verify_(self) -> None:
         types = [value.type for value in self.operands]
         assert all(isinstance(type_, TensorType) for type_ in types)
-        if types[1].element_type != KEY or len(self.sizes) != 3:  # type: ignore[attr-defined]
-            raise VerifyException("keys are ui64, by batches, rows and candidates")
+        if types[1].element_type != RANK or len(self.sizes) != 3:  # type: ignore[attr-defined]
+            raise VerifyException("keys are ui32, by batches, rows and candidates")
         batches, rows, length = self.sizes
         expected: list[Attribute] = [
             TensorType(F32, (batches, length, SIDES)),

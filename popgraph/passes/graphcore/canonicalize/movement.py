@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from popgraph.dialects.graphcore import (
@@ -21,6 +23,7 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.shapes import Shape, prod
 
 
 class DropReshape(Rule[ReshapeOp]):
@@ -83,10 +86,49 @@ class ReshapeUnits(Rule[TransposeOp]):
 
     def rewrite(self, op: TransposeOp) -> Operand | None:
         shape = shape_of(op.x)
-        long = [axis for axis in op.perm if shape[axis] != 1]
-        if long != sorted(long) or 0 in shape:
+        if not _moves_units(op.perm, shape) or 0 in shape:
             return None
         return ReshapeOp(op.x, shape=shape_of(op.result))
+
+
+def _moves_units(perm: Iterable[int], shape: Shape) -> bool:
+    """Whether no two axes longer than 1 change places."""
+    long = [axis for axis in perm if shape[axis] != 1]
+    return long == sorted(long)
+
+
+class SliceBeforeTranspose(Rule[SliceOp]):
+    """
+    slice(transpose x)  ->  transpose(slice x)
+
+    Only when nothing else reads the transpose, so that fewer elements move, or when none moves in
+    the end: what reads the slice transposes it back, or it has but one axis longer than 1.
+    """
+
+    ROOTS = (SliceOp,)
+
+    def rewrite(self, op: SliceOp) -> Operand | None:
+        inner = op.x.owner
+        if not isinstance(inner, TransposeOp):
+            return None
+        perm = list(inner.perm)
+        back = [perm.index(axis) for axis in range(len(perm))]
+        starts, sizes, steps = (
+            tuple(row.data[axis] for axis in back) for row in (op.starts, op.sizes, op.steps)
+        )
+        moves_less = op.x.has_one_use() and prod(sizes) < prod(shape_of(op.x))
+        if not (moves_less or _moves_units(perm, sizes) or _is_undone(op, perm, sizes)):
+            return None
+        return TransposeOp(SliceOp(inner.x, starts=starts, sizes=sizes, steps=steps), perm=perm)
+
+
+def _is_undone(op: SliceOp, perm: Sequence[int], shape: Shape) -> bool:
+    """Whether whatever reads a slice transposes it so that no element has moved."""
+    users = [use.operation for use in op.result.uses]
+    return bool(users) and all(
+        isinstance(user, TransposeOp) and _moves_units([perm[at] for at in user.perm], shape)
+        for user in users
+    )
 
 
 class DropBroadcast(Rule[BroadcastOp]):
@@ -181,6 +223,7 @@ RULES = (
     DropTranspose,
     MergeTransposes,
     ReshapeUnits,
+    SliceBeforeTranspose,
     DropBroadcast,
     MergeBroadcasts,
     DropSlice,

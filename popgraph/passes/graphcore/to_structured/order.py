@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import IntegerType, f32, f64, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -21,6 +21,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     body,
     computing,
     entered,
+    extended,
     kind_of,
     left,
     number,
@@ -28,7 +29,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
 from popgraph.passes.graphcore.to_structured.reductions import INITIAL
-from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
+from popgraph.passes.graphcore.to_structured.scalars import TABLES
 from popgraph.support.shapes import prod
 
 
@@ -38,27 +39,49 @@ def lower_arg_top_k(op: ArgTopKOp) -> SSAValue:
     order = [*(at for at in range(len(shape)) if at != axis), axis]
     lead = [shape[at] for at in order[:-1]]
     rows = viewed(_in_order(op.x, order), (prod(lead), shape[axis]))
-    found = tile.TopKOp(rows, count, body([tensor_of(op.x).element_type] * 2, _first(op)))
+    found = tile.TopKOp(rows, count, body([tensor_of(op.x).element_type], _key(op)))
     back = sorted(range(len(shape)), key=order.__getitem__)
     return _in_order(viewed(found.output, (*lead, count)), back)
 
 
-def _first(op: ArgTopKOp) -> Callable[[SSAValue, SSAValue], Operand]:
-    """Whether an element comes before another one: NaNs come first of the largest, else last."""
-    source = tensor_of(op.x).element_type
-    kind, predicate = kind_of(source), "gt" if flag(op.largest) else "lt"
+def _key(op: ArgTopKOp) -> Callable[[SSAValue], Operand]:
+    """
+    An element as an unsigned number, by which the first is the largest.
 
-    def write(a: SSAValue, b: SSAValue) -> Operand:
-        a, b = entered(a, source), entered(b, source)
-        if kind is not Kind.FLOAT:
-            return compare(kind, predicate, a, b)
-        # Where one of them is NaN this holds, too: then the other one must be a number.
-        number = b if flag(op.largest) else a
-        return arith.AndIOp(
-            arith.CmpfOp(a, b, f"u{predicate}"), arith.CmpfOp(number, number, "ord")
-        )
+    NaNs come first of the largest, else last; -0 is 0.
+    """
+    source = tensor_of(op.x).element_type
+    kind = kind_of(source)
+
+    def write(element: SSAValue) -> Operand:
+        x = entered(element, source)
+        if kind is Kind.FLOAT:
+            key = _bits_in_order(x)
+        else:
+            wide = x if x.type in (i32, i64) else extended(x, kind, i32)
+            key = _without_sign(wide) if kind is Kind.SIGNED else wide
+        return key if flag(op.largest) else arith.XOrIOp(key, number(-1, key.type))
 
     return write
+
+
+def _bits_in_order(x: SSAValue) -> SSAValue:
+    """A float as an unsigned number in the same order; a NaN is the largest."""
+    whole = i64 if x.type == f64 else i32
+    bits = arith.BitcastOp(arith.AddfOp(x, number(0, x.type)), whole).result
+    sign = arith.ShRSIOp(bits, number(whole.bitwidth - 1, whole)).result
+    order = arith.XOrIOp(_without_sign(bits), arith.AndIOp(sign, number(_most(whole), whole)))
+    return arith.SelectOp(arith.CmpfOp(x, x, "uno"), number(-1, whole), order).result
+
+
+def _without_sign(x: SSAValue) -> SSAValue:
+    """A signed number as an unsigned one, the lowest as 0."""
+    assert isinstance(x.type, IntegerType)
+    return arith.XOrIOp(x, number(-_most(x.type) - 1, x.type)).result
+
+
+def _most(type_: IntegerType) -> int:
+    return (1 << (type_.bitwidth - 1)) - 1
 
 
 def _in_order(value: SSAValue, order: list[int]) -> SSAValue:

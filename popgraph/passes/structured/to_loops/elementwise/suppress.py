@@ -20,14 +20,14 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, elem
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, of_lanes
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 CHUNK = 16
 """Candidates between two looks at whether enough are kept: scf.for has no way out."""
-KEYS = 4
+KEYS = 2
 """Vectors of keys that are passed over together if none is a candidate."""
 VECTORS = 8
 """Vectors of kept boxes between two looks at whether one of them suppresses the candidate."""
@@ -99,8 +99,8 @@ class _Row:
                     )
                     for vector in range(KEYS)
                 ]
-                some = self._any(reduce(self._either, map(self._bits, vectors)))
-                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i64), "ne"))
+                some = of_lanes(writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp)
+                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     self._collect_each(loop.counter, end, count)
@@ -112,8 +112,8 @@ class _Row:
         writer = self.writer
         with writer.loop(start, end, carried=[self._number(count)]) as loop:
             key = self._bits(writer.load_input(self.body.inputs[1], self._key(loop.counter)))
-            self._put(loop.carried[0], key)
-            is_one = writer.once(arith.CmpiOp(key, writer.number(0, i64), "ne"))
+            self._put(loop.carried[0], self._unequal(key, loop.counter))
+            is_one = writer.once(arith.CmpiOp(key, writer.number(0, i32), "ne"))
             step = writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(is_one, i64)), INDEX))
             loop.next([writer.value(Index.of(loop.carried[0]) + Index.of(step))])
         writer.store(writer.once(arith.IndexCastOp(loop.results[0], i64)), count, Index())
@@ -123,7 +123,7 @@ class _Row:
         """Keys of a vector; 0 where they are not side by side."""
         type_ = tensor(self.op.keys)
         form = offset(type_, AffineMap.identity(3), type_.get_shape())
-        return self.writer.target.machine.vector_bytes // 8 if form.stride(2) == 1 else 0
+        return self.writer.target.machine.vector_bytes // 4 if form.stride(2) == 1 else 0
 
     def _key(self, at: SSAValue) -> Index:
         return element_index(self.writer, tensor(self.op.keys), [self.batch, self.row, at])
@@ -131,7 +131,18 @@ class _Row:
     def _bits(self, keys: SSAValue) -> SSAValue:
         """Keys as signless integers."""
         lanes = lanes_of(keys)
-        return self.writer.once(arith.BitcastOp(keys, vector_of(i64, lanes) if lanes else i64))
+        return self.writer.once(arith.BitcastOp(keys, vector_of(i32, lanes) if lanes else i32))
+
+    def _unequal(self, key: SSAValue, place: SSAValue) -> SSAValue:
+        """A key of the heap: of equal ones, that of the lower position is larger."""
+        writer = self.writer
+        high, at = (writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._half(place)))
+        high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
+        low = writer.once(arith.XOrIOp(at, writer.number((1 << 32) - 1, i64)))
+        return writer.once(arith.OrIOp(high, low))
+
+    def _half(self, place: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(place, i32))
 
     def _either(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.OrIOp(one, other))
@@ -241,24 +252,13 @@ class _Row:
                 )
                 chosen = tile.SelectOp if lanes else arith.SelectOp
                 inner.next([writer.once(chosen(found, ones, inner.carried[0]))])
-            total = self._any(inner.results[0])
+            total = of_lanes(writer, inner.results[0], arith.OrIOp)
             outer.next([writer.once(arith.OrIOp(outer.carried[0], total))])
         return outer.results[0]
 
     @property
     def _lanes(self) -> int:
         return min(LANES, self.writer.target.machine.vector_bytes // 4)
-
-    def _any(self, vector: SSAValue) -> SSAValue:
-        """The lanes of a vector joined: halves with halves."""
-        distance = lanes_of(vector) // 2
-        if not distance:
-            return vector
-        while distance:
-            swapped = [lane ^ distance for lane in range(lanes_of(vector))]
-            vector = self._either(vector, self.writer.shuffle(vector, vector, swapped))
-            distance //= 2
-        return self.writer.extract(vector, 0)
 
     def _clear(self, start: SSAValue) -> None:
         """Boxes without an area suppress nothing: the rest of a vector that has begun."""

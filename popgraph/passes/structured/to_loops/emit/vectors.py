@@ -42,6 +42,20 @@ def in_lanes(writer: Writer, value: SSAValue, lanes: int) -> SSAValue:
     return value if lanes_of(value) or not lanes else writer.broadcast(value, lanes)
 
 
+def of_lanes(
+    writer: Writer, vector: SSAValue, combine: type[arith.OrIOp | arith.AddiOp]
+) -> SSAValue:
+    """The lanes of a vector of integers combined: halves with halves."""
+    distance = lanes_of(vector) // 2
+    if not distance:
+        return vector
+    while distance:
+        swapped = [lane ^ distance for lane in range(lanes_of(vector))]
+        vector = writer.once(combine(vector, writer.shuffle(vector, vector, swapped)))
+        distance //= 2
+    return writer.extract(vector, 0)
+
+
 STRIDES = (0, 1, 2)
 """How far apart elements may be that `read` makes a vector of."""
 
