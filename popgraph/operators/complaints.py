@@ -117,7 +117,7 @@ def positive(node: NodeView, *names: str) -> Complaints:
 
 
 def wrong_sizes(sizes: Sequence[int]) -> Complaints:
-    """What is wrong with numbers that are to be a shape."""
+    """Sizes of a shape are 0 or more, and its elements can be counted."""
     if cannot_exist(sizes):
         yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 

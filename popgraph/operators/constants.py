@@ -135,7 +135,7 @@ def require_range(node: NodeView) -> Complaints:
 
 
 def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Complaints:
-    """What is wrong with the bounds of a range."""
+    """The bounds of a range are finite, its step is not 0, and memory holds it."""
     bounds = [number.item() for number in (start, limit, step)]
     shown = ", ".join(map(str, bounds))
     if not all(map(math.isfinite, bounds)) or bounds[2] == 0:

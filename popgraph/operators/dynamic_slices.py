@@ -123,7 +123,7 @@ def _put(
     places: Sequence[SSAValue],
     reduction: str,
 ) -> Operand:
-    """Scatters a box into data, axis by axis: all axes but the last keep what is around it."""
+    """Scatters a box into data: each axis but the last scatters the updated slab of the next."""
     if len(axes) == 1:
         return gc.ScatterOp(data, update, places[0], axis=axes[0], reduction=reduction)
     slab = gc.GatherOp(data, places[0], axis=axes[0])

@@ -1,4 +1,4 @@
-"""Linear forms of whole numbers: what an index in a body is, by the numbers of the turns."""
+"""Linear forms of integers: an index in the body of a loop as a function of the iteration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.support.shapes import prod
 
 @dataclass(frozen=True)
 class LinearForm:
-    """`constant + sum of factor * element`, where an element is one of a value, by its place."""
+    """`constant + sum of factor * element`; an element is a value and a place in it."""
 
     constant: int = 0
     terms: Mapping[tuple[SSAValue, int], int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class LinearForm:
         return all(prod(shape_of(value)) == 1 for value, _ in self.terms)
 
     def bounds(self, trips: Mapping[SSAValue, int]) -> tuple[int, int] | None:
-        """The least and the largest value in all turns; None if it depends on something else."""
+        """The least and the largest value in all iterations; None if it depends on other values."""
         low = high = self.constant
         for (value, _), factor in self.terms.items():
             if value not in trips:
@@ -50,7 +50,7 @@ class LinearForm:
 
 
 def linear_form(value: SSAValue, place: int, lowering: LoweringContext) -> LinearForm:
-    """The form of one element of a tensor of whole numbers, counted in row-major order."""
+    """The form of one element of a tensor of integers, counted in row-major order."""
     known = lowering.array(value)
     if known is not None:
         return LinearForm(int(known.reshape(-1)[place]))
@@ -88,7 +88,7 @@ def _of_two(
 
 
 def computed(form: LinearForm, lowering: LoweringContext) -> SSAValue:
-    """What a form of scalars is, as a scalar of 64 bits."""
+    """Computes a form of scalars, as a scalar of 64 bits."""
     total = lowering.literal(np.array(form.constant))
     for (value, _), factor in form.terms.items():
         scalar = gc.CastOp(gc.ReshapeOp(value, shape=()), to=i64)

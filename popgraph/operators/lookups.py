@@ -186,7 +186,7 @@ def gather_nd(node: Node) -> Lowered:
 
 
 def leading(node: Node) -> tuple[Shape, Shape]:
-    """The sizes of the axes that rows of indices count, and those of the others."""
+    """The sizes of the axes that rows of indices address, and the sizes of the other axes."""
     end = node.integer("batch_dims") + shape_of(node[1])[-1]
     return node.shape[:end], node.shape[end:]
 

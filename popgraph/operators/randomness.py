@@ -140,7 +140,7 @@ def require_random(node: NodeView) -> Complaints:
 
 
 def _kind(node: Node) -> tuple[Shape, DType]:
-    """The shape and element type of the result, which may be those of an input."""
+    """The shape and element type of the result; an operator on an input takes over its own."""
     if len(node):
         return node.shape, _element(node, node.dtype)
     return node.integers("shape"), _element(node, dtypes.BY_NAME["f32"])

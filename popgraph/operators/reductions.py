@@ -181,9 +181,9 @@ def require_running(node: NodeView) -> Complaints:
 @lowers(*JOINS, structural=[1])
 def running(node: Node) -> Lowered:
     """
-    Each round joins elements a few times as far apart as the one before.
+    A scan in rounds: each joins elements at a few times the distance of the round before.
 
-    It reads them out of one copy with neutral elements in front.
+    A round reads all of them out of one copy with neutral elements in front.
     """
     join, neutral = JOINS[node.op.op_type]
     axis = node.axis(node.numbers(1, "the axis")[0])

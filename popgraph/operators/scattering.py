@@ -125,7 +125,7 @@ def require_tensor_scatter(node: NodeView) -> Complaints:
 
 @bounds("TensorScatter")
 def starts_in_cache(node: NodeView) -> Iterator[Bounds]:
-    """Where updates begin, so that they end in the cache; of a circular one, anywhere."""
+    """Starts of updates that end inside the cache; a circular cache has no bounds."""
     cache, update = node.static_shape_of(0), node.static_shape_of(1)
     axis = node.integer("axis", -2)
     if cache and update and node.text("mode") != "circular":
