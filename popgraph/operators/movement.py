@@ -101,7 +101,7 @@ def require_reshape(node: NodeView) -> Complaints:
 @lowers("Reshape", structural=[1])
 @lowers("Reshape", domain=GRAPHCORE, structural=[1])
 def reshape(node: Node) -> Lowered:
-    wanted = list(node.numbers_or_ints("shape", 1))
+    wanted = list(node.numbers_or_ints("shape", 1) or ())
     if not node.integer("allowzero"):
         for axis, size in enumerate(wanted):
             if size == 0 and axis < node.rank:
@@ -147,7 +147,7 @@ def require_squeeze(node: NodeView) -> Complaints:
 @lowers("Squeeze", structural=[1])
 def squeeze(node: Node) -> Lowered:
     ones = tuple(axis for axis, size in enumerate(node.shape) if size == 1)
-    axes = node.axes(node.numbers_or_ints("axes", 1, ones))
+    axes = node.axes(node.numbers_or_ints("axes", 1, ones) or ())
     if any(node.shape[axis] != 1 for axis in axes):
         raise TypeMismatchError(f"axes {list(axes)} of {shapes.text(node.shape)} are not all 1")
     return reshaped(node[0], [size for axis, size in enumerate(node.shape) if axis not in axes])
@@ -164,7 +164,7 @@ def require_unsqueeze(node: NodeView) -> Complaints:
 
 @lowers("Unsqueeze", structural=[1])
 def unsqueeze(node: Node) -> Lowered:
-    given = node.numbers_or_ints("axes", 1)
+    given = node.numbers_or_ints("axes", 1) or ()
     rank = node.rank + len(given)
     axes = node.axes(given, rank)
     rest = iter(node.shape)
@@ -251,7 +251,8 @@ def slice_(node: Node) -> Lowered:
     moving = _moving_slice(node)
     if moving is not None:
         return moving
-    starts, ends = node.numbers_or_ints("starts", 1), node.numbers_or_ints("ends", 2)
+    starts = node.numbers_or_ints("starts", 1) or ()
+    ends = node.numbers_or_ints("ends", 2) or ()
     axes = node.axes(node.numbers_or_ints("axes", 3) or tuple(range(len(starts))))
     steps = node.numbers_or_ints("steps", 4) or (1,) * len(starts)
     if {len(starts)} != {len(axes), len(ends), len(steps)} or 0 in steps:
@@ -358,8 +359,8 @@ chooses("Pad", mode=("constant", "reflect", "edge", "wrap"))
 
 @lowers("Pad", structural=[1, 3])
 def pad(node: Node) -> Lowered:
-    given = node.numbers_or_ints("paddings" if node.version == 1 else "pads", 1)
-    axes = node.axes(node.numbers_or_ints("axes", 3, tuple(range(node.rank))))
+    given = node.numbers_or_ints("paddings" if node.version == 1 else "pads", 1) or ()
+    axes = node.axes(node.numbers_or_ints("axes", 3, tuple(range(node.rank))) or ())
     low, high = [0] * node.rank, [0] * node.rank
     for place, axis in enumerate(axes):
         low[axis], high[axis] = given[place], given[place + len(axes)]

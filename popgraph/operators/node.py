@@ -143,8 +143,8 @@ class Node(NodeView):
         return found[0]
 
     def numbers_or_ints(
-        self, name: str, index: int, default: tuple[int, ...] = ()
-    ) -> tuple[int, ...]:
+        self, name: str, index: int, default: tuple[int, ...] | None = None
+    ) -> tuple[int, ...] | None:
         """A list that is an attribute in old versions and an input in new ones."""
         if self.has(name):
             return self.integers(name)
