@@ -13,21 +13,9 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
-from popgraph.dialects.onnx.record import Complaints
-from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import describe
-from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.complaints import one_element, stretches
 from popgraph.operators.node import Node
-from popgraph.operators.record import (
-    GRAPHCORE,
-    STEPS,
-    Lowered,
-    chooses,
-    lowers,
-    requires,
-    without_gradient,
-)
+from popgraph.operators.record import GRAPHCORE, STEPS, Lowered, chooses, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -433,21 +421,3 @@ without_gradient(
 )
 
 without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)
-
-
-@requires("PRelu")
-def require_prelu(node: NodeView) -> Complaints:
-    if node.version >= 7:
-        yield from stretches(node, 1, node.shape_of(0))
-
-
-@requires("Clip")
-def require_clip(node: NodeView) -> Complaints:
-    yield from one_element(node, 1)
-    yield from one_element(node, 2)
-
-
-@requires("Celu")
-def require_celu(node: NodeView) -> Complaints:
-    if node.attribute("alpha", 1.0) == 0:
-        yield TypeConflict("`alpha` is 0", "the formula divides by it")

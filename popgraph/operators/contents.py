@@ -109,6 +109,7 @@ requirements.attentions ai.onnx RotaryEmbedding Attention LinearAttention Causal
 requirements.lookups ai.onnx Gather Scatter ScatterElements ScatterND TensorScatter GatherElements
 requirements.lookups ai.onnx GatherND ReverseSequence OneHot
 requirements.losses ai.onnx NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss
+requirements.matrices ai.onnx PRelu Clip Dropout Celu Multinomial
 requirements.movement ai.onnx Concat Flatten Transpose Split Slice Pad Squeeze Unsqueeze Reshape
 requirements.movement ai.onnx Expand Tile DepthToSpace SpaceToDepth
 requirements.normalizations ai.onnx Hardmax LogSoftmax Softmax ArgMax ArgMin TopK

@@ -117,13 +117,13 @@ def det(node: Node) -> Lowered:
     matrices = reshaped(cast(node[0], computing(node)), (prod(batch), size, size))
     if size == 0:
         return node.literal(np.ones(batch, node.dtype.numpy))
-    pivots, rows, columns = _eliminated(SSAValue.get(matrices))
+    pivots, rows, columns = _eliminated(matrices)
     product = gc.ReduceProdOp(pivots, axes=[0], keepdims=False)
     swaps = gc.AddOp(_inversions(node, rows), _inversions(node, columns))
     odd = gc.RemOp(swaps, node.literal(np.array(2)))
     is_even = gc.CompareOp(odd, node.literal(np.array(0)), predicate="eq")
     signed = gc.WhereOp(is_even, product, gc.NegOp(product))
-    return cast(reshaped(signed.result, batch), node.dtype)
+    return cast(reshaped(signed, batch), node.dtype)
 
 
 def _inversions(node: Node, places: SSAValue) -> Operand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -27,8 +27,10 @@ MOST_PIECES = 4
 """Where padding leaves more pieces along an axis, each place is looked up."""
 
 
-def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:
-    return value if shape_of(value) == tuple(shape) else gc.ReshapeOp(value, shape=shape)
+def reshaped(value: Operand, shape: Sequence[int]) -> SSAValue:
+    if shape_of(value) == tuple(shape):
+        return SSAValue.get(value)
+    return gc.ReshapeOp(value, shape=shape).result
 
 
 @lowers("Reshape", structural=[1])
@@ -90,13 +92,13 @@ def _even_parts(node: Node, size: int) -> tuple[int, ...]:
     return tuple(max(0, min(part, size - part * index)) for index in range(count))
 
 
-def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
-    """Part of a tensor: per axis the start, the number of elements and the step."""
+def sliced(value: Operand, ranges: Mapping[int, tuple[int, int, int]]) -> SSAValue:
+    """A slice of a tensor: per axis the start, the number of elements and the step."""
     whole = [ranges.get(axis, (0, size, 1)) for axis, size in enumerate(shape_of(value))]
     if not whole:
-        return value
+        return SSAValue.get(value)
     starts, sizes, steps = zip(*whole, strict=True)
-    return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps)
+    return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps).result
 
 
 @lowers("Slice", structural=[1, 2, 3, 4])

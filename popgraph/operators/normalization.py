@@ -210,7 +210,7 @@ def graphcore_group_normalization(node: Node) -> Lowered:
     groups, strided = _group_count(node), node.integer("strided", 0)
     x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
     normalized, mean, inverse = _groups(node, computing(node), x).results
-    whole = reshaped(normalized, node.shape)
+    whole: Operand = reshaped(normalized, node.shape)
     whole = _turned(whole, groups) if strided else whole
     result = _scaled(cast(whole, node.dtype), node[1], node[2])
     third = _variance(node, inverse) if node.integer("variances", 0) else inverse

@@ -13,15 +13,11 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx.record import Complaints
-from popgraph.dialects.onnx.type_errors import TypeConflict
-from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import constant_array
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.complaints import of_rank, one_element, positive
 from popgraph.operators.movement import reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import DRAWN, GRAPHCORE, Lowered, lowers, requires, without_gradient
+from popgraph.operators.record import DRAWN, GRAPHCORE, Lowered, lowers, without_gradient
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -182,19 +178,3 @@ def bernoulli(node: Node) -> Lowered:
 
 
 without_gradient("Bernoulli RandomNormalLike RandomUniformLike", DRAWN)
-
-
-@requires("Dropout")
-def require_dropout(node: NodeView) -> Complaints:
-    yield from one_element(node, 1)
-    yield from one_element(node, 2)
-    ratio = node.elements_of(1)
-    if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
-        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
-
-
-@requires("Multinomial")
-def require_multinomial(node: NodeView) -> Complaints:
-    """A row of weights of classes for each draw."""
-    yield from of_rank(node, 0, 2)
-    yield from positive(node, "sample_size")
