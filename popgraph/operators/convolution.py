@@ -122,11 +122,11 @@ def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
 
 @lowers("MultiConv", domain=GRAPHCORE)
 def multi_conv(node: Node) -> Lowered:
-    """Convolutions side by side: three inputs for each, of which the bias may be absent."""
+    """Independent convolutions: image, weight and perhaps a bias of each are its inputs."""
     used: dict[str, int] = {}
 
     def take(name: str, count: int, default: int) -> tuple[int, ...]:
-        """The next numbers of an attribute that holds those of all convolutions."""
+        """The next numbers of an attribute that all convolutions share."""
         first = used.get(name, 0)
         used[name] = first + count
         given = node.integers(name)
@@ -192,7 +192,7 @@ def require_conv_transpose(node: NodeView) -> Complaints:
 
 
 def _added(node: NodeView, spatial: int) -> Complaints:
-    """`output_padding` adds less than a step, or it is no choice between sizes."""
+    """`output_padding` adds less than a step: it chooses between sizes of one convolution."""
     strides, dilations = (
         node.given_integers(name) or [1] * spatial for name in ("strides", "dilations")
     )
@@ -403,7 +403,7 @@ def require_col2im(node: NodeView) -> Complaints:
 @lowers("Col2Im", structural=[1, 2])
 def columns_to_image(node: Node) -> Lowered:
     """
-    Every element of a block is added at its place; elements outside go behind the image.
+    Every element of a block is added at its position; elements outside go after the image.
 
     A sum of bools is whether any of them is true.
     """

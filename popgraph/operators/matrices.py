@@ -127,7 +127,7 @@ def det(node: Node) -> Lowered:
 
 
 def _inversions(node: Node, places: SSAValue) -> Operand:
-    """The number of pairs of turns whose places are not in order, for each matrix."""
+    """The number of inversions in the places of all iterations, for each matrix."""
     turns, count = shape_of(places)
     first = gc.ReshapeOp(places, shape=(turns, 1, count))
     later = gc.ReshapeOp(places, shape=(1, turns, count))
@@ -188,7 +188,7 @@ def _place(left: Left) -> tuple[Operand, Operand]:
 
 
 def _are(size: int, axis: int, numbers: Operand) -> Operand:
-    """Which rows or columns have a number, one for each matrix."""
+    """Whether each row (1) or column (2) has the number given for its matrix."""
     shape = [size if at == axis else 1 for at in range(3)]
     counted = gc.IotaOp(shape=shape, axis=axis, dtype=I64)
     alone = gc.ReshapeOp(numbers, shape=(*shape_of(numbers), 1, 1))

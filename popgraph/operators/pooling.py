@@ -54,7 +54,7 @@ def one_per_axis(node: NodeView, spatial: int) -> Complaints:
 
 
 def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
-    """One window fits along every axis of which enough is known; `ceil_mode` makes room."""
+    """One window fits along every axis that is known; `ceil_mode` makes room."""
     if node.text("auto_pad", "NOTSET").startswith("SAME") or node.integer("ceil_mode"):
         return
     # Any window fits into an axis without elements: its windows have none either.
@@ -148,7 +148,7 @@ class Windows:
         if not ceil:
             return room // stride + 1
         count = -(-room // stride) + 1
-        # A window that would begin behind the data, in the padding, is left out.
+        # A window that would begin after the data, in the padding, is left out.
         return count - ((count - 1) * stride >= self.inputs[axis] + self.low[axis])
 
     def places(self, sizes: Shape, row_major: bool = True) -> NDArray[np.int64]:

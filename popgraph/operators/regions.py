@@ -78,7 +78,7 @@ def require_max_roi_pool(node: NodeView) -> Complaints:
 
 @lowers("MaxRoiPool")
 def max_roi_pool(node: Node) -> Lowered:
-    """Bins in which there is no element give 0."""
+    """Bins without elements give 0."""
     regions = _Bins(node, computing(node))
     images = gc.GatherOp(node[0], regions.images(), axis=0).result
     rows, columns = regions.inside(0), regions.inside(1)

@@ -89,7 +89,7 @@ def _all(rank: int | None) -> Sequence[int] | None:
 
 
 def _way(node: NodeView) -> Complaints:
-    """Modes that a version does not have, or that exclude each other."""
+    """Modes that the version lacks, or that do not combine."""
     mode = node.text("mode")
     if mode == "cubic" and node.version < 11:
         yield TypeConflict("`mode` is 'cubic'", "nearest and linear there are before version 11")
@@ -98,7 +98,7 @@ def _way(node: NodeView) -> Complaints:
 
 
 def _one_of(node: NodeView) -> Complaints:
-    """Either scales or sizes; an empty list stands for none."""
+    """Either scales or sizes; an empty list counts as absent."""
     lists = [node.shape_of(index) for index in (2, 3) if node.has(index)]
     some = [shape for shape in lists if shape is None or shape != (0,)]
     if not some and node.rank_of(0) != 0:
@@ -208,7 +208,7 @@ class Stretch:
                 return self.start * last + (0 * places + span * last / 2)
 
     def outside(self) -> NDArray[np.bool_]:
-        """Which elements come from outside the tensor, and are extrapolated."""
+        """Whether each element comes from outside the tensor, and is extrapolated."""
         at = self.coordinates(CROP)
         return (at < 0) | (at > self.before - 1)
 
@@ -250,13 +250,13 @@ class Filter:
 
 @dataclass(frozen=True)
 class Taps:
-    """The places of which each element is a weighted sum, equally many for all of them."""
+    """Each element is a weighted sum of elements at `places`, equally many for all."""
 
     places: Places
     weights: Numbers
 
     def within(self, size: int) -> Taps:
-        """Those outside an axis moved to its ends."""
+        """Places outside an axis are moved to its ends."""
         return Taps(np.clip(self.places, 0, size - 1), self.weights)
 
     def condensed(self) -> Taps:
@@ -396,7 +396,7 @@ def _least_first(axes: Mapping[int, Stretch]) -> list[tuple[int, Stretch]]:
     """
     The axes in the order that computes least, and least of it along rows.
 
-    Those that shrink come first, rows last of them; of those that grow, rows come first, because
+    Axes that shrink come first, rows last of them. Of axes that grow, rows come first, because
     positions along rows differ from lane to lane.
     """
     return sorted(

@@ -69,7 +69,7 @@ class Fourier:
         return self.in_rounds(signals, rows) if rows > 1 else self.by_convolution(signals)
 
     def spectrum(self, signals: Operand, onesided: bool) -> SSAValue:
-        """All numbers of a transform, or those that determine the others of a real signal."""
+        """All numbers of a transform, or the half that determines the rest for a real signal."""
         length = shape_of(signals)[1]
         if not onesided:
             return self(signals)
@@ -92,12 +92,12 @@ class Fourier:
         return reshaped(product, (size, count, 2))
 
     def real(self, signals: Operand, length: int) -> SSAValue:
-        """The real parts of a transform of numbers of which the first half is given."""
+        """The real parts of a transform; the first half of its numbers is given."""
         size, half, _ = shape_of(signals)
         if length > self.longest_dense:
             return sliced(self(self.completed(signals, length)), {2: (0, 1, 1)})
         roots = self.turns(np.multiply.outer(np.arange(half), np.arange(length)), length)
-        # All but the first number, and the middle one of an even length, stand for two.
+        # All but the first number, and the middle one of an even length, count twice.
         twice = np.where((np.arange(half) == 0) | (2 * np.arange(half) == length), 1, 2)
         matrix = _matrix(roots * twice[:, None], 2).reshape(2 * half, length, 2)[..., 0]
         product = gc.MatMulOp(reshaped(signals, (size, 2 * half)), self.literal(matrix))
