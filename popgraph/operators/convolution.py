@@ -122,11 +122,11 @@ def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
 
 @lowers("MultiConv", domain=GRAPHCORE)
 def multi_conv(node: Node) -> Lowered:
-    """Convolutions side by side: three inputs for each, of which the bias may be absent."""
+    """Independent convolutions: image, weight and perhaps a bias of each are its inputs."""
     used: dict[str, int] = {}
 
     def take(name: str, count: int, default: int) -> tuple[int, ...]:
-        """The next numbers of an attribute that holds those of all convolutions."""
+        """The next numbers of an attribute that all convolutions share."""
         first = used.get(name, 0)
         used[name] = first + count
         given = node.integers(name)
@@ -192,7 +192,7 @@ def require_conv_transpose(node: NodeView) -> Complaints:
 
 
 def _added(node: NodeView, spatial: int) -> Complaints:
-    """`output_padding` adds less than a step, or it is no choice between sizes."""
+    """`output_padding` adds less than a step: it chooses between sizes of one convolution."""
     strides, dilations = (
         node.given_integers(name) or [1] * spatial for name in ("strides", "dilations")
     )
@@ -276,7 +276,7 @@ def _window_of(full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
         return full
     before = [max(0, -begin) for begin in low]
     behind = [max(0, sum(ends)) for ends in zip(low, sizes, (-size for size in have), strict=True)]
-    wide = SSAValue.get(_padded(full, (*before, *behind), (0,) * len(low)))
+    wide = _padded(full, (*before, *behind), (0,) * len(low))
     rows = enumerate(zip(low, sizes, strict=True), 2)
     return sliced(wide, {axis: (max(0, begin), size, 1) for axis, (begin, size) in rows})
 
@@ -320,7 +320,7 @@ def deform_conv(node: Node) -> Lowered:
     batch, maps, count = node.shape[0], weight[0], prod(moved.sizes)
     columns = reshaped(moved.columns(), (batch, groups, prod(weight[1:]), count))
     flat = reshaped(cast(node[1], kind), (1, groups, maps // groups, prod(weight[1:])))
-    image = reshaped(gc.MatMulOp(flat, columns).result, (batch, maps, *moved.sizes))
+    image = reshaped(gc.MatMulOp(flat, columns), (batch, maps, *moved.sizes))
     bias = node.optional(3)
     return cast(with_bias(image, None if bias is None else cast(bias, kind)), node.dtype)
 
@@ -348,9 +348,7 @@ class _MovedWindows:
         batch, channels, *space = self.node.shape
         apart = (batch, self.groups, channels // self.groups, prod(space))
         table = gc.TransposeOp(reshaped(self.node[0], apart), perm=[0, 1, 3, 2])
-        rows = cast(
-            reshaped(table.result, (batch * self.groups * prod(space), apart[2])), self.kind
-        )
+        rows = cast(reshaped(table, (batch * self.groups * prod(space), apart[2])), self.kind)
         images = np.arange(batch * self.groups).reshape(batch, self.groups, 1, 1) * prod(space)
         start = self.node.literal(images)
         taps = [linear_taps(self.node, self.at(axis), size) for axis, size in enumerate(space)]
@@ -365,7 +363,7 @@ class _MovedWindows:
         batch, groups, elements, count = self.grouped
         rank = len(self.sizes)
         offsets = reshaped(self.node[2], (batch, groups, elements, rank, count))
-        own = reshaped(SSAValue.get(sliced(SSAValue.get(offsets), {3: (axis, 1, 1)})), self.grouped)
+        own = reshaped(sliced(offsets, {3: (axis, 1, 1)}), self.grouped)
         places = self.windows.along(axis, self.sizes[axis]).T
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = places.shape
@@ -405,7 +403,7 @@ def require_col2im(node: NodeView) -> Complaints:
 @lowers("Col2Im", structural=[1, 2])
 def columns_to_image(node: Node) -> Lowered:
     """
-    Every element of a block is added at its place; elements outside go behind the image.
+    Every element of a block is added at its position; elements outside go after the image.
 
     A sum of bools is whether any of them is true.
     """
@@ -424,10 +422,10 @@ def columns_to_image(node: Node) -> Lowered:
     places = np.where(places < 0, prod(space), places).reshape(-1)
     is_bool = node.dtype.name == "bool"
     columns = cast(node[0], dtypes.BY_NAME["i32"]) if is_bool else node[0]
-    flat = SSAValue.get(reshaped(columns, (batch * channels, len(places))))
+    flat = reshaped(columns, (batch * channels, len(places)))
     indices = node.literal(places.astype(np.uint64))
     image = gc.GatherGradOp(flat, indices, axis=1, size=prod(space) + 1)
-    inside = SSAValue.get(sliced(image.result, {1: (0, prod(space), 1)}))
+    inside = sliced(image, {1: (0, prod(space), 1)})
     result = reshaped(inside, (batch, channels, *space))
     if not is_bool:
         return result

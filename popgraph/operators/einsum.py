@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 
 from xdsl.ir import SSAValue
 
@@ -13,7 +14,7 @@ from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.movement import reshaped
+from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers, requires
 from popgraph.support.equations import EquationError, Term, parse
@@ -48,8 +49,9 @@ class Labelled:
         total = gc.ReduceSumOp(self.value, axes=axes, keepdims=False).result
         return Labelled(total, tuple(label for label in self.labels if label in keep))
 
-    def seen(self, shape: Sequence[int]) -> Operand:
-        return reshaped(self.value, shape)
+    @property
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(self.labels, shape_of(self.value), strict=True))
 
 
 @requires("Einsum")
@@ -78,7 +80,7 @@ def einsum(node: Node) -> Lowered:
     ]
     wanted = tuple(label for label in equation.result if sizes[label] != 1)
     found = _product(parts, frozenset(wanted), sizes).summed(frozenset(wanted)).along(wanted)
-    return found.seen([sizes[label] for label in equation.result])
+    return reshaped(found.value, [sizes[label] for label in equation.result])
 
 
 # One operand
@@ -104,19 +106,14 @@ def _first_diagonal(part: Labelled, label: str) -> Labelled:
             hint="axes of one letter of one operand have the same size",
         )
     flat = gc.ReshapeOp(moved, shape=[*before, size * size])
-    none, ones = [0] * len(before), [1] * len(before)
-    taken = gc.SliceOp(
-        flat, starts=[*none, 0], sizes=[*before, size], steps=[*ones, size + 1]
-    ).result
+    taken = sliced(flat, {len(before): (0, size, size + 1)})
     return Labelled(taken, (*(part.labels[axis] for axis in rest), label))
 
 
 def _without_ones(part: Labelled) -> Labelled:
     """Axes of size 1 stretch to any other, and nothing need be done for them."""
-    pairs = list(zip(part.labels, shape_of(part.value), strict=True))
-    kept = [size for _, size in pairs if size != 1]
-    value = SSAValue.get(reshaped(part.value, kept))
-    return Labelled(value, tuple(label for label, size in pairs if size != 1))
+    kept = {label: size for label, size in part.sizes.items() if size != 1}
+    return Labelled(reshaped(part.value, tuple(kept.values())), tuple(kept))
 
 
 # Several operands
@@ -141,7 +138,7 @@ def _greedy(parts: list[Labelled], wanted: frozenset[str], sizes: Sizes) -> Labe
     return parts[0]
 
 
-def _cost(first: Sequence[str], second: Sequence[str], sizes: Sizes) -> int:
+def _cost(first: Iterable[str], second: Iterable[str], sizes: Sizes) -> int:
     """The number of products of elements."""
     return prod(sizes[label] for label in {*first, *second})
 
@@ -173,15 +170,13 @@ class Order:
         if len(members) == 1:
             return 0, members
         if members not in self._best:
-            self._best[members] = min(
-                ((self._price(members, half), half) for half in _halves(members)),
-                key=lambda found: found[0],
-            )
+            prices = ((self._price(members, half), half) for half in _halves(members))
+            self._best[members] = min(prices, key=itemgetter(0))
         return self._best[members]
 
     def _price(self, members: Members, half: Members) -> int:
         other = members - half
-        both = _cost(tuple(self.left(half)), tuple(self.left(other)), self.sizes)
+        both = _cost(self.left(half), self.left(other), self.sizes)
         return self.best(half)[0] + self.best(other)[0] + both
 
 
@@ -216,29 +211,23 @@ def _pair(first: Labelled, second: Labelled, needed: frozenset[str]) -> Labelled
         return _elementwise(first, second, (*batch, *rows, *columns, *sums)).summed(needed)
     left = _three(first, batch, rows, sums)
     right = _three(second, batch, sums, columns)
-    shape = _sizes_of(first) | _sizes_of(second)
+    shape = first.sizes | second.sizes
     labels = (*batch, *rows, *columns)
     product = gc.MatMulOp(left, right)
-    return Labelled(SSAValue.get(reshaped(product.result, [shape[one] for one in labels])), labels)
+    return Labelled(reshaped(product, [shape[one] for one in labels]), labels)
 
 
 def _three(part: Labelled, *groups: Sequence[str]) -> Operand:
     """The axes in three groups, each of them one axis."""
-    sizes = _sizes_of(part)
     moved = part.along([label for group in groups for label in group])
-    shape = [prod(sizes[label] for label in group) for group in groups]
-    return moved.seen(shape if groups[0] else shape[1:])
+    shape = [prod(part.sizes[label] for label in group) for group in groups]
+    return reshaped(moved.value, shape if groups[0] else shape[1:])
 
 
 def _elementwise(first: Labelled, second: Labelled, labels: Term) -> Labelled:
     """Every element of one times every one of the other that fits."""
     parts = []
     for part in (first, second):
-        sizes = _sizes_of(part)
-        moved = part.along([label for label in labels if label in sizes])
-        parts.append(moved.seen([sizes.get(label, 1) for label in labels]))
+        moved = part.along([label for label in labels if label in part.labels])
+        parts.append(reshaped(moved.value, [part.sizes.get(label, 1) for label in labels]))
     return Labelled(gc.MulOp(*parts).result, labels)
-
-
-def _sizes_of(part: Labelled) -> dict[str, int]:
-    return dict(zip(part.labels, shape_of(part.value), strict=True))

@@ -74,7 +74,7 @@ def grid_sample(node: Node) -> Lowered:
     count = prod(outside)
     columns = _Axes(node, mode, cast(node[1], kind), count).columns(space)
     table = gc.TransposeOp(reshaped(node[0], (batch, channels, prod(space))), perm=[0, 2, 1])
-    rows = SSAValue.get(reshaped(table.result, (batch * prod(space), channels)))
+    rows = reshaped(table, (batch * prod(space), channels))
     first = gc.IotaOp(shape=(batch, count), axis=0, dtype=I64)
     start = gc.MulOp(first, node.literal(np.array(prod(space), np.int64)))
     terms = [
@@ -82,7 +82,7 @@ def grid_sample(node: Node) -> Lowered:
         for taps in product(*columns)
     ]
     total = cast(reduce(gc.AddOp, terms), node.dtype)
-    return reshaped(gc.TransposeOp(total, perm=[0, 2, 1]).result, (batch, channels, *outside))
+    return reshaped(gc.TransposeOp(total, perm=[0, 2, 1]), (batch, channels, *outside))
 
 
 @dataclass(frozen=True)

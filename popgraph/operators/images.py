@@ -65,7 +65,7 @@ def require_center_crop_pad(node: NodeView) -> Complaints:
 
 @mends("CenterCropPad")
 def retype_sizes(proto: FunctionProto, op: SchemaOp) -> None:
-    """The body of CenterCropPad computes with its sizes, i32 perhaps, and with those of Shape."""
+    """The body of CenterCropPad mixes its sizes, which may be i32, with the i64 of Shape."""
     sizes, wide = proto.input[1], "popgraph_sizes"
     for node in proto.node:
         node.input[:] = [wide if name == sizes else name for name in node.input]

@@ -117,17 +117,17 @@ def det(node: Node) -> Lowered:
     matrices = reshaped(cast(node[0], computing(node)), (prod(batch), size, size))
     if size == 0:
         return node.literal(np.ones(batch, node.dtype.numpy))
-    pivots, rows, columns = _eliminated(SSAValue.get(matrices))
+    pivots, rows, columns = _eliminated(matrices)
     product = gc.ReduceProdOp(pivots, axes=[0], keepdims=False)
     swaps = gc.AddOp(_inversions(node, rows), _inversions(node, columns))
     odd = gc.RemOp(swaps, node.literal(np.array(2)))
     is_even = gc.CompareOp(odd, node.literal(np.array(0)), predicate="eq")
     signed = gc.WhereOp(is_even, product, gc.NegOp(product))
-    return cast(reshaped(signed.result, batch), node.dtype)
+    return cast(reshaped(signed, batch), node.dtype)
 
 
 def _inversions(node: Node, places: SSAValue) -> Operand:
-    """The number of pairs of turns whose places are not in order, for each matrix."""
+    """The number of inversions in the places of all iterations, for each matrix."""
     turns, count = shape_of(places)
     first = gc.ReshapeOp(places, shape=(turns, 1, count))
     later = gc.ReshapeOp(places, shape=(1, turns, count))
@@ -188,7 +188,7 @@ def _place(left: Left) -> tuple[Operand, Operand]:
 
 
 def _are(size: int, axis: int, numbers: Operand) -> Operand:
-    """Which rows or columns have a number, one for each matrix."""
+    """Whether each row (1) or column (2) has the number given for its matrix."""
     shape = [size if at == axis else 1 for at in range(3)]
     counted = gc.IotaOp(shape=shape, axis=axis, dtype=I64)
     alone = gc.ReshapeOp(numbers, shape=(*shape_of(numbers), 1, 1))

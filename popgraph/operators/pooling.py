@@ -54,7 +54,7 @@ def one_per_axis(node: NodeView, spatial: int) -> Complaints:
 
 
 def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
-    """One window fits along every axis of which enough is known; `ceil_mode` makes room."""
+    """One window fits along every axis that is known; `ceil_mode` makes room."""
     if node.text("auto_pad", "NOTSET").startswith("SAME") or node.integer("ceil_mode"):
         return
     # Any window fits into an axis without elements: its windows have none either.
@@ -148,7 +148,7 @@ class Windows:
         if not ceil:
             return room // stride + 1
         count = -(-room // stride) + 1
-        # A window that would begin behind the data, in the padding, is left out.
+        # A window that would begin after the data, in the padding, is left out.
         return count - ((count - 1) * stride >= self.inputs[axis] + self.low[axis])
 
     def places(self, sizes: Shape, row_major: bool = True) -> NDArray[np.int64]:
@@ -242,7 +242,7 @@ def _largest_places(node: Node, windows: Windows, sizes: Shape) -> Operand:
     first = np.argmax(places >= 0, axis=1)[:, None]
     filled = np.where(places < 0, np.take_along_axis(places, first, 1), places)
     images, count = prod(node.shape[:2]), prod(node.shape[2:])
-    flat = SSAValue.get(reshaped(node[0], (images, count)))
+    flat = reshaped(node[0], (images, count))
     seen = gc.GatherOp(flat, node.literal(filled.astype(np.uint64)), axis=1)
     chosen = gc.ArgMaxOp(seen, axis=2, keepdims=False, last=False)
     told = windows.places(sizes, row_major=not node.integer("storage_order"))
@@ -250,9 +250,9 @@ def _largest_places(node: Node, windows: Windows, sizes: Shape) -> Operand:
     starts = node.literal(np.arange(len(told)) * told.shape[1])
     slot = cast(gc.AddOp(chosen, starts), dtypes.BY_NAME["u64"])
     found = gc.GatherOp(node.literal(told.reshape(-1)), slot, axis=0)
-    image = gc.IotaOp(shape=shape_of(found.result), axis=0, dtype=I64)
+    image = gc.IotaOp(shape=shape_of(found), axis=0, dtype=I64)
     whole = gc.AddOp(found, gc.MulOp(image, node.literal(np.array(count, np.int64))))
-    return reshaped(whole.result, (*node.shape[:2], *sizes))
+    return reshaped(whole, (*node.shape[:2], *sizes))
 
 
 @lowers("AveragePool")
@@ -363,16 +363,14 @@ def max_unpool(node: Node) -> Lowered:
     """
     inner = (*node.shape[:2], *_unpooled(node, node.shape[2:]))
     count = prod(node.shape)
-    places = from_start(node, 1, prod(inner))
-    indices = SSAValue.get(reshaped(SSAValue.get(places), (count,)))
+    indices = reshaped(from_start(node, 1, prod(inner)), (count,))
     order = cast(gc.ArgTopKOp(indices, axis=0, count=count, largest=False), dtypes.BY_NAME["u64"])
     sorted_, values = (
-        gc.GatherOp(SSAValue.get(value), order, axis=0).result
-        for value in (indices, reshaped(node[0], (count,)))
+        gc.GatherOp(value, order, axis=0).result for value in (indices, reshaped(node[0], (count,)))
     )
     kept = gc.WhereOp(_last_of_equals(node, sorted_), values, node.scalar(0))
     flat = gc.GatherGradOp(kept, sorted_, axis=0, size=prod(inner))
-    return _placed(node, SSAValue.get(reshaped(flat.result, inner)))
+    return _placed(node, reshaped(flat, inner))
 
 
 def _last_of_equals(node: Node, sorted_: SSAValue) -> Operand:

@@ -32,6 +32,7 @@ from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, requires
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 
 
@@ -45,6 +46,9 @@ class _Regions:
     def number(self, value: float) -> SSAValue:
         return self.node.scalar(value, self.kind)
 
+    def literal(self, numbers: Array) -> SSAValue:
+        return self.node.literal(numbers.astype(self.kind.numpy))
+
     @property
     def count(self) -> int:
         return shape_of(self.node[1])[0]
@@ -52,7 +56,7 @@ class _Regions:
     def scaled(self, column: int) -> Operand:
         """A number of each region in elements of the image, [regions, 1, 1]."""
         given = sliced(cast(self.node[1], self.kind), {1: (column, 1, 1)})
-        one = reshaped(SSAValue.get(given), (self.count, 1, 1))
+        one = reshaped(given, (self.count, 1, 1))
         return gc.MulOp(one, self.number(self.node.real("spatial_scale", 1.0)))
 
 
@@ -73,7 +77,7 @@ def require_max_roi_pool(node: NodeView) -> Complaints:
 
 @lowers("MaxRoiPool")
 def max_roi_pool(node: Node) -> Lowered:
-    """Bins in which there is no element give 0."""
+    """Bins without elements give 0."""
     regions = _Bins(node, computing(node))
     images = gc.GatherOp(node[0], regions.images(), axis=0).result
     rows, columns = regions.inside(0), regions.inside(1)
@@ -86,9 +90,8 @@ class _Bins(_Regions):
     """Rows of five numbers: an image, and the first and last element along width and height."""
 
     def images(self) -> SSAValue:
-        column = sliced(self.node[1], {1: (0, 1, 1)})
-        flat = reshaped(SSAValue.get(column), (self.count,))
-        places = cast(flat, dtypes.BY_NAME["i64"])
+        column = reshaped(sliced(self.node[1], {1: (0, 1, 1)}), (self.count,))
+        places = cast(column, dtypes.BY_NAME["i64"])
         return SSAValue.get(within(self.node, places, self.node.shape[0]))
 
     def corner(self, column: int) -> Operand:
@@ -104,10 +107,10 @@ class _Bins(_Regions):
         first, last = self.corner(2 - axis), self.corner(4 - axis)
         span = gc.MaxOp(gc.AddOp(gc.SubOp(last, first), self.number(1)), self.number(1))
         length = gc.DivOp(span, self.number(bins))
-        numbers = np.arange(bins, dtype=self.kind.numpy).reshape(1, bins, 1)
-        low = gc.FloorOp(gc.MulOp(length, self.node.literal(numbers)))
-        high = gc.CeilOp(gc.MulOp(length, self.node.literal(numbers + 1)))
-        places = self.node.literal(np.arange(size, dtype=self.kind.numpy).reshape(1, 1, size))
+        numbers = np.arange(bins).reshape(1, bins, 1)
+        low = gc.FloorOp(gc.MulOp(length, self.literal(numbers)))
+        high = gc.CeilOp(gc.MulOp(length, self.literal(numbers + 1)))
+        places = self.literal(np.arange(size).reshape(1, 1, size))
         return gc.AndOp(
             gc.CompareOp(places, gc.AddOp(first, low), predicate="ge"),
             gc.CompareOp(places, gc.AddOp(first, high), predicate="lt"),
@@ -122,7 +125,7 @@ class _Bins(_Regions):
         else:
             seen, mask = (space[0], 1, size), (1, 1, bins, size)
         values = reshaped(images, (regions, channels, *seen))
-        chosen = reshaped(SSAValue.get(inside), (regions, *mask))
+        chosen = reshaped(inside, (regions, *mask))
         kept = gc.WhereOp(chosen, values, self.node.scalar(-math.inf))
         return gc.ReduceMaxOp(kept, axes=(axis + 1,), keepdims=False).result
 
@@ -224,8 +227,8 @@ class _Aligned(_Regions):
 
     def bin_starts(self, part: _Part) -> Operand:
         """[regions, bins, 1]"""
-        numbers = np.arange(part.bins).reshape(1, -1, 1).astype(self.kind.numpy)
-        return gc.AddOp(part.start, gc.MulOp(part.length, self.node.literal(numbers)))
+        numbers = self.literal(np.arange(part.bins).reshape(1, -1, 1))
+        return gc.AddOp(part.start, gc.MulOp(part.length, numbers))
 
     def inside(self, at: Operand, size: int) -> Operand:
         """An element around the image belongs to it, and is as those at its edge."""
@@ -247,9 +250,8 @@ class _Aligned(_Regions):
         batch, channels, height, width = self.node.shape
         parts = [self.part(axis) for axis in (0, 1)]
         taps = [self.taps(part, ratio, axis) for axis, part in enumerate(parts)]
-        table = gc.TransposeOp(self.node[0], perm=[0, 2, 3, 1]).result
-        flat = reshaped(table, (batch * height * width, channels))
-        rows = cast(flat, self.kind)
+        table = gc.TransposeOp(self.node[0], perm=[0, 2, 3, 1])
+        rows = cast(reshaped(table, (batch * height * width, channels)), self.kind)
         size = self.node.literal(np.array(height * width, np.int64))
         start = gc.MulOp(reshaped(self.images, (self.count, 1, 1)), size)
         terms = [
@@ -257,18 +259,18 @@ class _Aligned(_Regions):
         ]
         total = reduce(gc.AddOp if self.is_mean else gc.MaxOp, terms)
         bins = [one for part in parts for one in (part.bins, ratio)]
-        apart = reshaped(SSAValue.get(total), (self.count, *bins, channels))
+        apart = reshaped(total, (self.count, *bins, channels))
         join = gc.ReduceMeanOp if self.is_mean else gc.ReduceMaxOp
         joined = join(apart, axes=(2, 4), keepdims=False)
         return gc.TransposeOp(joined, perm=[0, 3, 1, 2]).result
 
     def taps(self, part: _Part, ratio: int, axis: int) -> list[Tap]:
         """The two elements around each sample, [regions, samples, 1] or [regions, 1, samples]."""
-        middles = ((np.arange(ratio) + 0.5) / ratio).reshape(1, 1, -1).astype(self.kind.numpy)
-        offsets = gc.MulOp(part.length, self.node.literal(middles))
+        middles = self.literal(((np.arange(ratio) + 0.5) / ratio).reshape(1, 1, -1))
+        offsets = gc.MulOp(part.length, middles)
         samples = part.bins * ratio
         shape = (self.count, samples, 1) if axis == 0 else (self.count, 1, samples)
-        at = reshaped(gc.AddOp(self.bin_starts(part), offsets).result, shape)
+        at = reshaped(gc.AddOp(self.bin_starts(part), offsets), shape)
         low, high, rest = self.around(at, part.size)
         inside = self.inside(at, part.size)
         weights = gc.SubOp(self.number(1), rest), rest
@@ -400,8 +402,7 @@ class _Samples:
 
     @cached_property
     def elements(self) -> SSAValue:
-        numbers = np.arange(self.part.size).astype(self.regions.kind.numpy)
-        return self.regions.node.literal(numbers.reshape(1, 1, -1, 1))
+        return self.regions.literal(np.arange(self.part.size).reshape(1, 1, -1, 1))
 
     @cached_property
     def near(self) -> tuple[list[Operand], list[Operand]]:
@@ -412,9 +413,8 @@ class _Samples:
         """
         far = gc.SubOp(gc.SubOp(self.elements, self.number(1)), _apart(self.starts))
         first = gc.CeilOp(gc.SubOp(gc.DivOp(far, _apart(self.step)), self.number(0.5)))
-        steps = np.arange(CANDIDATES).astype(self.regions.kind.numpy) - 1
         begin = gc.MaxOp(first, self.number(1))
-        number = gc.AddOp(begin, self.regions.node.literal(steps))
+        number = gc.AddOp(begin, self.regions.literal(np.arange(CANDIDATES) - 1))
         at, size = self.sample(number), self.part.size
         valid = gc.AndOp(
             gc.CompareOp(number, _apart(self.count), predicate="lt"), self.regions.inside(at, size)

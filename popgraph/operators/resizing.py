@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import BytesAttr
-from popgraph.operators.arithmetic import cast
+from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import axes_of, differ, listed, wrong_sizes
 from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
@@ -89,7 +89,7 @@ def _all(rank: int | None) -> Sequence[int] | None:
 
 
 def _way(node: NodeView) -> Complaints:
-    """Modes that a version does not have, or that exclude each other."""
+    """Modes that the version lacks, or that do not combine."""
     mode = node.text("mode")
     if mode == "cubic" and node.version < 11:
         yield TypeConflict("`mode` is 'cubic'", "nearest and linear there are before version 11")
@@ -98,7 +98,7 @@ def _way(node: NodeView) -> Complaints:
 
 
 def _one_of(node: NodeView) -> Complaints:
-    """Either scales or sizes; an empty list stands for none."""
+    """Either scales or sizes; an empty list counts as absent."""
     lists = [node.shape_of(index) for index in (2, 3) if node.has(index)]
     some = [shape for shape in lists if shape is None or shape != (0,)]
     if not some and node.rank_of(0) != 0:
@@ -208,7 +208,7 @@ class Stretch:
                 return self.start * last + (0 * places + span * last / 2)
 
     def outside(self) -> NDArray[np.bool_]:
-        """Which elements come from outside the tensor, and are extrapolated."""
+        """Whether each element comes from outside the tensor, and is extrapolated."""
         at = self.coordinates(CROP)
         return (at < 0) | (at > self.before - 1)
 
@@ -250,13 +250,13 @@ class Filter:
 
 @dataclass(frozen=True)
 class Taps:
-    """The places of which each element is a weighted sum, equally many for all of them."""
+    """Each element is a weighted sum of elements at `places`, equally many for all."""
 
     places: Places
     weights: Numbers
 
     def within(self, size: int) -> Taps:
-        """Those outside an axis moved to its ends."""
+        """Places outside an axis are moved to its ends."""
         return Taps(np.clip(self.places, 0, size - 1), self.weights)
 
     def condensed(self) -> Taps:
@@ -333,7 +333,7 @@ def resize(node: Node) -> Lowered:
 
 
 def _stretches(node: Node, mode: str) -> dict[int, Stretch]:
-    """How each axis is resized that the node names."""
+    """The sizes of each axis that the node names."""
     axes = node.axes(node.integers("axes") or range(node.rank))
     before = [node.shape[axis] for axis in axes]
     given = _given(node, 3, "the sizes") if node.version >= 11 else None
@@ -353,7 +353,7 @@ def _stretches(node: Node, mode: str) -> dict[int, Stretch]:
 
 
 def _given(node: Node, index: int, what: str) -> Array | None:
-    """The elements of an operand, for whose absence an empty one stands as well."""
+    """The elements of an operand; an empty one counts as absent."""
     if node.optional(index) is None:
         return None
     found = node.array(index, what).reshape(-1)
@@ -394,10 +394,10 @@ def _by_sizes(before: Sequence[int], sizes: Sequence[int], policy: str) -> list[
 
 def _least_first(axes: Mapping[int, Stretch]) -> list[tuple[int, Stretch]]:
     """
-    The axes in the order in which least is computed, and least of it along rows.
+    The axes in the order that computes least, and least of it along rows.
 
-    Those that shrink come first, rows last of them; of those that grow, rows come first: there,
-    places differ from lane to lane.
+    Axes that shrink come first, rows last of them. Of axes that grow, rows come first, because
+    positions along rows differ from lane to lane.
     """
     return sorted(
         axes.items(), key=lambda item: (item[1].growth, item[0] * (-1 if item[1].growth > 1 else 1))
@@ -432,15 +432,14 @@ def _picked(node: Node, value: SSAValue, axis: int, places: Places) -> SSAValue:
     if np.array_equal(places, np.arange(shape_of(value)[axis])):
         return value
     start = int(places[0]) if places.size else 0
-    return SSAValue.get(sliced(value, {axis: (start, len(places), steps.pop())}))
+    return sliced(value, {axis: (start, len(places), steps.pop())})
 
 
 def _repeated(value: SSAValue, times: Mapping[int, int]) -> SSAValue:
     """Each element repeated along these axes."""
     if all(count == 1 for count in times.values()):
         return value
-    counts = [times.get(axis, 1) for axis in range(len(shape_of(value)))]
-    rows = [(size, count) for size, count in zip(shape_of(value), counts, strict=True)]
+    rows = [(size, times.get(axis, 1)) for axis, size in enumerate(shape_of(value))]
     apart = [one for size, count in rows for one in ((size,) if count == 1 else (size, 1))]
     wide = [one for size, count in rows for one in ((size,) if count == 1 else (size, count))]
     spread = gc.BroadcastOp(gc.ReshapeOp(value, shape=apart), shape=wide)
@@ -464,9 +463,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
         node.real("cubic_coeff_a", -0.75),
         bool(node.integer("exclude_outside")),
     )
-    narrow = "f32" if node.dtype.name in ("f16", "bf16") else "f64"
-    kind = node.dtype if node.dtype.name == "f32" else dtypes.BY_NAME[narrow]
-    value = cast(node[0], kind)
+    value = cast(node[0], computing(node) if node.dtype.is_float else dtypes.BY_NAME["f64"])
     for axis, one in _least_first(axes) if node.dtype.is_float else axes.items():
         value = _summed(node, value, axis, taps(one, mode, filter_).within(one.before).condensed())
     return cast(value, node.dtype) if node.dtype.is_float else _whole(node, value)
@@ -487,12 +484,11 @@ def _summed(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
 
 def _reduced(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
     """The same for many taps: they are looked up first."""
-    looked_up = gc.GatherOp(value, node.literal(sums.places.astype(np.uint64)), axis=axis).result
+    looked_up = gc.GatherOp(value, node.literal(sums.places.astype(np.uint64)), axis=axis)
     weights = sums.weights.astype(dtype_of(value).numpy)
     rest = [1] * (len(shape_of(value)) - axis - 1)
     factors = gc.ReshapeOp(node.literal(weights), shape=[*weights.shape, *rest])
-    product = gc.MulOp(looked_up, factors)
-    return gc.ReduceSumOp(product, axes=[axis + 1], keepdims=False).result
+    return gc.ReduceSumOp(gc.MulOp(looked_up, factors), axes=[axis + 1], keepdims=False).result
 
 
 def _factors(node: Node, value: SSAValue, axis: int, weights: Numbers) -> Operand:
@@ -503,14 +499,14 @@ def _factors(node: Node, value: SSAValue, axis: int, weights: Numbers) -> Operan
 
 
 def _whole(node: Node, value: SSAValue) -> SSAValue:
-    """Numbers rounded to integers of the first input's type, as far as there are such."""
+    """Numbers rounded to integers, saturated to the first input's type."""
     info = np.iinfo(node.dtype.numpy.name)
     low, high = (node.literal(np.array(one, np.float64)) for one in (info.min, info.max))
     rounded = gc.RoundOp(value)
     whole = cast(gc.MinOp(gc.MaxOp(rounded, low), high), node.dtype)
     if float(info.max) == info.max:
         return whole
-    # The largest number of 64 bits is none of double precision, but the one after it is.
+    # Double precision lacks the largest number of 64 bits, and has the one after it.
     beyond = gc.CompareOp(rounded, high, predicate="ge")
     return gc.WhereOp(beyond, node.scalar(info.max), whole).result
 

@@ -35,7 +35,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 
 # Fourier transforms
 
@@ -55,50 +55,62 @@ class Fourier:
     inverse: bool
     """Whether the sign of the exponent is that of the inverse; nothing is divided by."""
 
-    def __call__(self, signals: SSAValue) -> SSAValue:
+    @property
+    def longest_dense(self) -> int:
+        return self.node.lowering.tuning.longest_dense_transform
+
+    def __call__(self, signals: Operand) -> SSAValue:
         """[signals, length, 2]"""
         length = shape_of(signals)[1]
         # The shortest are products whatever the tuning: a convolution would be made of them again.
-        if length <= max(3, self.node.lowering.tuning.longest_dense_transform):
+        if length <= max(3, self.longest_dense):
             return self.dense(signals, length)
         rows = next(rows for rows in range(isqrt(length), 0, -1) if length % rows == 0)
         return self.in_rounds(signals, rows) if rows > 1 else self.by_convolution(signals)
 
+    def spectrum(self, signals: Operand, onesided: bool) -> SSAValue:
+        """All numbers of a transform, or the half that determines the rest for a real signal."""
+        length = shape_of(signals)[1]
+        if not onesided:
+            return self(signals)
+        if length <= self.longest_dense:
+            return self.dense(signals, length // 2 + 1)
+        return _fitted(self(signals), length // 2 + 1)
+
     def turns(self, numbers: NDArray[np.int64], length: int) -> Complex:
-        """Roots of one: so many parts of a turn, counted exactly."""
+        """Roots of one: exp(-2 pi i numbers / length)."""
         angle = 2 * np.pi * (numbers % length) / length
         roots: Complex = np.exp((1j if self.inverse else -1j) * angle)
         return roots
 
-    def dense(self, signals: SSAValue, count: int) -> SSAValue:
+    def dense(self, signals: Operand, count: int) -> SSAValue:
         """The first `count` numbers of the transform, by one product."""
         size, length, parts = shape_of(signals)
         roots = self.turns(np.multiply.outer(np.arange(length), np.arange(count)), length)
         flat = reshaped(signals, (size, length * parts))
         product = gc.MatMulOp(flat, self.literal(_matrix(roots, parts)))
-        return SSAValue.get(reshaped(product.result, (size, count, 2)))
+        return reshaped(product, (size, count, 2))
 
-    def real(self, signals: SSAValue, length: int) -> SSAValue:
-        """The real parts of the transform of what the first half of its numbers stands for."""
+    def real(self, signals: Operand, length: int) -> SSAValue:
+        """The real parts of a transform; the first half of its numbers is given."""
         size, half, _ = shape_of(signals)
-        if length > self.node.lowering.tuning.longest_dense_transform:
-            whole = self(self.completed(signals, length))
-            return SSAValue.get(sliced(whole, {2: (0, 1, 1)}))
+        if length > self.longest_dense:
+            return sliced(self(self.completed(signals, length)), {2: (0, 1, 1)})
         roots = self.turns(np.multiply.outer(np.arange(half), np.arange(length)), length)
-        # All but the first number, and the middle one of an even length, stand for two.
+        # All but the first number, and the middle one of an even length, count twice.
         twice = np.where((np.arange(half) == 0) | (2 * np.arange(half) == length), 1, 2)
         matrix = _matrix(roots * twice[:, None], 2).reshape(2 * half, length, 2)[..., 0]
         product = gc.MatMulOp(reshaped(signals, (size, 2 * half)), self.literal(matrix))
-        return SSAValue.get(reshaped(product.result, (size, length, 1)))
+        return reshaped(product, (size, length, 1))
 
-    def completed(self, signals: SSAValue, length: int) -> SSAValue:
-        """With the second half, which is the first one backwards and conjugated."""
+    def completed(self, signals: Operand, length: int) -> Operand:
+        """With the second half, the first one backwards and conjugated."""
         half = shape_of(signals)[1]
         rest = sliced(signals, {1: (length - half, length - half, -1)})
         signs = self.literal(np.array([1.0, -1.0]))
-        return gc.ConcatOp([signals, gc.MulOp(rest, signs)], axis=1).result
+        return gc.ConcatOp([signals, gc.MulOp(rest, signs)], axis=1)
 
-    def in_rounds(self, signals: SSAValue, rows: int) -> SSAValue:
+    def in_rounds(self, signals: Operand, rows: int) -> SSAValue:
         """
         A signal as a matrix: its columns are transformed, turned, and then its rows.
 
@@ -107,19 +119,16 @@ class Fourier:
         size, length, parts = shape_of(signals)
         columns = length // rows
         matrix = gc.ReshapeOp(signals, shape=(size, rows, columns, parts))
-        turned = gc.TransposeOp(matrix, perm=[0, 2, 1, 3]).result
-        first = self(SSAValue.get(reshaped(turned, (size * columns, rows, parts))))
+        first = self(_turned(matrix, (size * columns, rows, parts)))
         roots = self.turns(np.multiply.outer(np.arange(columns), np.arange(rows)), length)
-        apart = gc.ReshapeOp(first, shape=(size, columns, rows, 2))
-        moved = gc.TransposeOp(self.times(apart, roots), perm=[0, 2, 1, 3]).result
-        second = self(SSAValue.get(reshaped(moved, (size * rows, columns, 2))))
-        result = gc.ReshapeOp(second, shape=(size, rows, columns, 2))
-        joined = gc.TransposeOp(result, perm=[0, 2, 1, 3]).result
-        return SSAValue.get(reshaped(joined, (size, length, 2)))
+        matrix = gc.ReshapeOp(first, shape=(size, columns, rows, 2))
+        second = self(_turned(self.times(matrix, roots), (size * rows, columns, 2)))
+        matrix = gc.ReshapeOp(second, shape=(size, rows, columns, 2))
+        return _turned(matrix, (size, length, 2))
 
-    def by_convolution(self, signals: SSAValue) -> SSAValue:
+    def by_convolution(self, signals: Operand) -> SSAValue:
         """
-        A long prime length, as a convolution with a chirp, which transforms of another one do.
+        A long prime length, as a convolution with a chirp, by transforms of another length.
 
         With 2 t k = t^2 + k^2 - (k - t)^2, after Bluestein.
         """
@@ -131,26 +140,19 @@ class Fourier:
         around[room - length + 1 :] = chirp[:0:-1].conj()
         wave = np.fft.fft(around) / room
         if parts == 1:
-            signals = gc.PadOp(
-                signals, low=(0, 0, 0), high=(0, 0, 1), interior=(0, 0, 0), value=0.0
-            ).result
-        high = (0, room - length, 0)
-        wide = gc.PadOp(
-            self.times(signals, chirp), low=(0, 0, 0), high=high, interior=(0, 0, 0), value=0.0
-        )
+            none = (0, 0, 0)
+            signals = gc.PadOp(signals, low=none, high=(0, 0, 1), interior=none, value=0.0)
         forth, back = (Fourier(self.node, self.kind, inverse) for inverse in (False, True))
-        found = back(SSAValue.get(self.times(forth(wide.result), wave)))
-        return SSAValue.get(self.times(sliced(found, {1: (0, length, 1)}), chirp))
+        found = back(self.times(forth(_fitted(self.times(signals, chirp), room)), wave))
+        return self.times(_fitted(found, length), chirp)
 
-    def times(self, value: Operand, factors: Complex) -> Operand:
+    def times(self, value: Operand, factors: Complex) -> SSAValue:
         """Complex numbers times known ones."""
         real = factors.real[..., None]
         imaginary = np.stack([-factors.imag, factors.imag], -1)
-        last = len(shape_of(value)) - 1
-        swapped = sliced(SSAValue.get(value), {last: (1, 2, -1)})
-        return gc.AddOp(
-            gc.MulOp(value, self.literal(real)), gc.MulOp(swapped, self.literal(imaginary))
-        )
+        swapped = sliced(value, {len(shape_of(value)) - 1: (1, 2, -1)})
+        first = gc.MulOp(value, self.literal(real))
+        return gc.AddOp(first, gc.MulOp(swapped, self.literal(imaginary))).result
 
     def literal(self, array: NDArray[np.float64]) -> SSAValue:
         return self.node.literal(array.astype(self.kind.numpy))
@@ -162,6 +164,21 @@ def _matrix(roots: Complex, parts: int) -> NDArray[np.float64]:
     rows = [of_real, np.stack([-roots.imag, roots.real], -1)][:parts]
     length, count = roots.shape
     return np.stack(rows, 1).reshape(length * parts, count * 2)
+
+
+def _turned(matrix: Operand, shape: Shape) -> SSAValue:
+    return reshaped(gc.TransposeOp(matrix, perm=[0, 2, 1, 3]), shape)
+
+
+def _fitted(value: Operand, size: int) -> SSAValue:
+    """The last axis but one truncated, or filled with zeros."""
+    shape = shape_of(value)
+    axis, none = len(shape) - 2, [0] * len(shape)
+    if size <= shape[axis]:
+        whole = size == shape[axis]
+        return SSAValue.get(value) if whole else sliced(value, {axis: (0, size, 1)})
+    high = [*none[:-2], size - shape[axis], 0]
+    return gc.PadOp(value, low=none, high=high, interior=none, value=0.0).result
 
 
 # Requirements of all operators on signals
@@ -214,7 +231,7 @@ def require_dft(node: NodeView) -> Complaints:
 
 @lowers("DFT", structural=[1, 2])
 def fourier_transform(node: Node) -> Lowered:
-    """The axis is brought before the parts of the numbers, and its length made what is asked."""
+    """The axis becomes the last but one, before the parts of the numbers, of the length asked."""
     axis, wide = _signal_axis(node), computing(node)
     inverse, onesided = bool(node.integer("inverse")), bool(node.integer("onesided"))
     length = _length(node, node.shape[axis], inverse and onesided)
@@ -223,8 +240,13 @@ def fourier_transform(node: Node) -> Lowered:
     moved = cast(gc.TransposeOp(node[0], perm=perm), wide)
     fitted = _fitted(moved, length // 2 + 1 if inverse and onesided else length)
     counts = [node.shape[one] for one in others]
-    signals = SSAValue.get(reshaped(fitted, (prod(counts), *shape_of(fitted)[-2:])))
-    found = _transformed(node, signals, length)
+    signals = reshaped(fitted, (prod(counts), *shape_of(fitted)[-2:]))
+    fourier = Fourier(node, wide, inverse)
+    if inverse:
+        found = fourier.real(signals, length) if onesided else fourier(signals)
+        found = gc.MulOp(found, node.scalar(1 / length, wide)).result
+    else:
+        found = fourier.spectrum(signals, onesided)
     apart = reshaped(found, (*counts, *shape_of(found)[1:]))
     back = [perm.index(one) for one in range(node.rank)]
     return cast(gc.TransposeOp(apart, perm=back), node.dtype)
@@ -252,36 +274,6 @@ def _length(node: Node, size: int, is_half: bool) -> int:
     if length < 1:
         raise TypeMismatchError(f"a transform of length {length}", hint="it is 1 or more")
     return length
-
-
-def _fitted(value: SSAValue, size: int) -> SSAValue:
-    """The last axis but one cut off or filled up with zeros."""
-    shape = shape_of(value)
-    axis, none = len(shape) - 2, [0] * len(shape)
-    if size <= shape[axis]:
-        return value if size == shape[axis] else SSAValue.get(sliced(value, {axis: (0, size, 1)}))
-    high = [size - shape[axis] if one == axis else 0 for one in range(len(shape))]
-    return gc.PadOp(value, low=none, high=high, interior=none, value=0.0).result
-
-
-def _transformed(node: Node, signals: SSAValue, length: int) -> SSAValue:
-    inverse, onesided = bool(node.integer("inverse")), bool(node.integer("onesided"))
-    wide = computing(node)
-    fourier = Fourier(node, wide, inverse)
-    if not inverse:
-        return _spectrum(node, fourier, signals, onesided)
-    found = fourier.real(signals, length) if onesided else fourier(signals)
-    return gc.MulOp(found, node.scalar(1 / length, wide)).result
-
-
-def _spectrum(node: Node, fourier: Fourier, signals: SSAValue, onesided: bool) -> SSAValue:
-    """All numbers of a transform, or those that say the others of a real signal."""
-    length = shape_of(signals)[1]
-    if not onesided:
-        return fourier(signals)
-    if length <= node.lowering.tuning.longest_dense_transform:
-        return fourier.dense(signals, length // 2 + 1)
-    return SSAValue.get(sliced(fourier(signals), {1: (0, length // 2 + 1, 1)}))
 
 
 @requires("STFT")
@@ -320,9 +312,9 @@ def short_time_fourier_transform(node: Node) -> Lowered:
     )
     if window is not None:
         frames = gc.MulOp(frames, reshaped(cast(window, wide), (length, 1)))
-    signals = SSAValue.get(reshaped(SSAValue.get(frames), (batch * count, length, parts)))
-    onesided = bool(node.integer("onesided", 1))
-    found = _spectrum(node, Fourier(node, wide, inverse=False), signals, onesided)
+    signals = reshaped(frames, (batch * count, length, parts))
+    fourier = Fourier(node, wide, inverse=False)
+    found = fourier.spectrum(signals, bool(node.integer("onesided", 1)))
     return cast(reshaped(found, (batch, count, *shape_of(found)[1:])), node.dtype)
 
 
@@ -335,11 +327,10 @@ def require_mel_weight_matrix(node: NodeView) -> Complaints:
         yield from _positive(node, index, f"`{name}`")
     for index in (3, 4):
         yield from one_element(node, index)
-    edges = [node.elements_of(index) for index in (3, 4)]
-    rate = _number(node, 2)
-    if edges[0] is None or edges[1] is None or rate is None:
+    lower, upper, rate = node.elements_of(3), node.elements_of(4), _number(node, 2)
+    if lower is None or upper is None or rate is None:
         return
-    low, high = (float(edge.reshape(-1)[0]) for edge in edges if edge is not None)
+    low, high = (float(edge.reshape(-1)[0]) for edge in (lower, upper))
     if not 0 <= low <= high <= rate / 2:
         yield TypeConflict(
             f"bands from {low:g} to {high:g} Hz at {rate} Hz",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
@@ -62,7 +61,7 @@ def spline_basis(node: Node) -> Lowered:
 
 def _number(node: Node, index: int, axis: int) -> Operand:
     flat = whole_numbers(node, index)
-    return reshaped(SSAValue.get(sliced(flat, {0: (axis, 1, 1)})), ())
+    return reshaped(sliced(flat, {0: (axis, 1, 1)}), ())
 
 
 def _placed(node: Node, axis: int, degree: int, kernel: Operand) -> tuple[Operand, Operand]:
@@ -107,6 +106,6 @@ def spline_weighting(node: Node) -> Lowered:
     taken = gc.WhereOp(gc.CompareOp(number, weight, predicate="eq"), share, node.scalar(0, wide))
     mixed = gc.ReshapeOp(gc.ReduceSumOp(taken, axes=(1,), keepdims=False), shape=(rows, count, 1))
     spread = gc.MulOp(mixed, gc.ReshapeOp(cast(node[0], wide), shape=(rows, 1, channels)))
-    flat = reshaped(spread.result, (rows, count * channels))
+    flat = reshaped(spread, (rows, count * channels))
     weights = reshaped(cast(node[1], wide), (count * channels, outputs))
     return cast(gc.MatMulOp(flat, weights), node.dtype)

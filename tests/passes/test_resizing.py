@@ -17,6 +17,7 @@ from popgraph.dialects import tile
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.operand_maps import is_movement
 from popgraph.support.arrays import Array
+from tests import one_node
 from tests.passes.test_onnx_gradients import check
 from tests.peer import answers
 from tests.resizings import (
@@ -199,3 +200,12 @@ def test_an_infinite_element_is_in_those_that_are_near(mode: str) -> None:
         assert (y[::2] == x[0, 0]).all()
         assert np.isinf(y[[7, 9]]).all()
         assert (y[[1, 3, 13, 15]] == 1).all()
+
+
+def test_named_axes_of_an_input_of_unknown_rank() -> None:
+    x = one_node.normal((2, 3))
+    inputs = {"x": x, "roi": None, "scales": np.array([2], np.float32)}
+    proto = one_node.model("Resize", inputs, constants=["scales"], axes=[1])
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    y = popgraph.compile(proto, backend="reference")(x=x)["y"]
+    np.testing.assert_array_equal(y, np.repeat(x, 2, axis=1))
