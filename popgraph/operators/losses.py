@@ -18,6 +18,7 @@ from xdsl.ir import Block, Region, SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.dialects.onnx.custom import ANY_LABEL
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
@@ -43,9 +44,6 @@ from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 
 REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none", "noreduction": "none"}
-
-ANY_LABEL = "any_label"
-"""The attribute of a loss for which labels that are no class mean something, too."""
 
 IMPOSSIBLE = -1e30
 """The logarithm of no probability: finite, so that differences of two of it are numbers."""
