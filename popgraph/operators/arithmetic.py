@@ -49,9 +49,6 @@ COMPARISONS = {
 }
 """The predicates of ONNX's comparisons."""
 
-CHAINS = frozenset({"Max", "Min", "Sum"})
-"""Operators of any number of inputs, which are a chain of one operation."""
-
 
 def _register_operations() -> None:
     """The operators that are one operation, as the operations' own `ONNX` names them."""
@@ -59,23 +56,27 @@ def _register_operations() -> None:
         assert issubclass(op, gc.GraphcoreOp)
         for operator in op.ONNX.split():
             domain, _, name = operator.rpartition(".")
-            count = len(op.get_irdl_definition().operands)
-            made = _chain if name in CHAINS else _binary if issubclass(op, gc.Binary) else _plain
-            lowers(name, domain=domain)(partial(made, op, count))
+            lowers(name, domain=domain)(partial(_one_operation, op))
 
 
-def _plain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
-    if node.op.op_type in WIDENED and not is_float(node[0]):
-        return _widened(op, node)
-    return op(*(node[place] for place in range(count)))
-
-
-WIDENED = frozenset({"Erf", "IsNaN"})
-"""Operators of floats that some versions have for integers, or for floats of eight bits."""
+def _one_operation(op: type[gc.GraphcoreOp], node: Node) -> Operand:
+    """An operation; of operators of any number of inputs a chain of it."""
+    create: Callable[..., Operand] = op
+    if node.op.op_type in ("Max", "Min", "Sum"):
+        return reduce(create, alike(*node.inputs))
+    if issubclass(op, gc.Binary):
+        return create(*alike(node[0], second(node)))
+    if node.op.op_type in ("Erf", "IsNaN") and not is_float(node[0]):
+        return _widened(create, node)
+    return create(*(node[place] for place in range(len(op.get_irdl_definition().operands))))
 
 
 def _widened(op: Callable[..., Operand], node: Node) -> Operand:
-    """Erf of integers is cut off: it is 1 where single precision cannot tell, from 4 on."""
+    """
+    Erf and IsNaN of integers and 8-bit floats, which some versions have.
+
+    Erf of integers is cut off: it is 1 where single precision cannot tell, from 4 on.
+    """
     if not node.dtype.is_integer:
         return op(cast(node[0], dtypes.BY_NAME["f32"]))
     above = cast(gc.CompareOp(node[0], node.scalar(3), predicate="gt"), node.dtype)
@@ -249,9 +250,8 @@ without_gradient("CopyVarUpdate", "it writes a variable", domain=GRAPHCORE)
 
 
 @requires("PRelu")
-def slopes(node: NodeView) -> Complaints:
-    if node.version >= 7:
-        yield from stretches(node, 1, node.shape_of(0))
+def slope(node: NodeView) -> Complaints:
+    yield from stretches(node, 1, node.shape_of(0) if node.version >= 7 else None)
 
 
 @lowers("PRelu")

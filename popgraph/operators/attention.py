@@ -128,19 +128,13 @@ def rotary_embedding(node: NodeView) -> Complaints:
     if len(shape) == 3:
         size = yield from _head(size, node.integer("num_heads"), "num_heads")
     rotated: Dim = node.integer("rotary_embedding_dim") or size
-    half = None
-    if isinstance(rotated, int):
-        half = rotated // 2
-        if rotated < 2 or rotated % 2:
-            yield TypeConflict(
-                f"{rotated} numbers of a head are rotated", "they are rotated in pairs"
-            )
-        if isinstance(size, int) and rotated > size:
-            yield TypeConflict(
-                f"{rotated} of the {size} numbers of a head are rotated", "at most all"
-            )
-    if node.has(3):
-        yield from of_shape(node, 3, shape[0], length)
+    pairs = rotated if isinstance(rotated, int) else 2
+    if pairs < 2 or pairs % 2:
+        yield TypeConflict(f"{rotated} numbers of a head are rotated", "they are rotated in pairs")
+    if isinstance(size, int) and pairs > size:
+        yield TypeConflict(f"{rotated} of the {size} numbers of a head are rotated", "at most all")
+    half = rotated // 2 if isinstance(rotated, int) else None
+    yield from of_shape(node, 3, shape[0], length)
     rows = (None,) if node.has(3) else (shape[0], length)
     for index in (1, 2):
         yield from of_shape(node, index, *rows, half)

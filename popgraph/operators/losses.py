@@ -18,6 +18,7 @@ from xdsl.ir import Block, Region, SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.dialects.onnx.custom import ANY_LABEL
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
@@ -44,9 +45,6 @@ from popgraph.support.errors import TypeMismatchError
 
 REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none", "noreduction": "none"}
 
-ANY_LABEL = "any_label"
-"""The attribute of a loss for which labels that are no class mean something, too."""
-
 IMPOSSIBLE = -1e30
 """The logarithm of no probability: finite, so that differences of two of it are numbers."""
 
@@ -64,22 +62,14 @@ chooses("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", reduction=("none
 
 
 @bounds("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-def labels(node: NodeView) -> Iterator[Bounds]:
-    yield from _labels(node, 1, "ignore_index")
-
-
 @bounds("Nll", domain=GRAPHCORE)
-def labels_of_popart(node: NodeView) -> Iterator[Bounds]:
-    if not node.integer(ANY_LABEL):
-        yield from _labels(node, -1, "ignoreIndex")
-
-
-def _labels(node: NodeView, axis: int, ignored: str) -> Iterator[Bounds]:
-    """Labels of classes that lie along an axis of the first input."""
+def labels(node: NodeView) -> Iterator[Bounds]:
+    """Classes lie along the second axis of the scores, in PopART's loss along the last one."""
     scores = node.static_shape_of(0)
-    if scores is not None and len(scores) > max(axis, 0):
-        skipped = node.integer(ignored) if node.has(ignored) else None
-        yield Bounds(1, "label", (0,), (scores[axis] - 1,), skipped)
+    axis, name = (-1, "ignoreIndex") if node.op.domain == GRAPHCORE else (1, "ignore_index")
+    if scores and len(scores) > axis and not node.integer(ANY_LABEL):
+        ignored = node.integer(name) if node.has(name) else None
+        yield Bounds(1, "label", (0,), (scores[axis] - 1,), ignored)
 
 
 def _reduction(node: Node) -> str:

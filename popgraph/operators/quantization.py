@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 from xdsl.ir import SSAValue
 
@@ -164,91 +166,87 @@ chooses("ConvInteger", "QLinearConv", auto_pad=PADDING)
 
 @lowers("MatMulInteger")
 def matmul_integer(node: Node) -> Lowered:
-    left = _centered(node[0], _rows(node, 0, 2))
-    return product_of(node, left, _centered(node[1], _columns(node, 1, 3)))
+    return product_of(node, _centered(node, 0, 2, _rows), _centered(node, 1, 3, _columns))
 
 
 @lowers("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Lowered:
     """The product of the integers, times a * b / y of the scales, rounded once."""
-    whole = dtype_of(node[0]).is_integer and dtype_of(node[3]).is_integer
-    left = _centered(node[0], _rows(node, 0, 2), I32 if whole else F32)
-    right = _centered(node[3], _columns(node, 3, 5), I32 if whole else F32)
-    scales = _ratio(_rows(node, 0, 1), _columns(node, 3, 4), _single(node, 6))
+    kind = I32 if dtype_of(node[0]).is_integer and dtype_of(node[3]).is_integer else F32
+    left, right = _centered(node, 0, 2, _rows, kind), _centered(node, 3, 5, _columns, kind)
+    scales = _ratio(_rows(node, 0, 1), _columns(node, 3, 4), _single(node, 3, 6))
     return product_of(node, left, right, lambda sums: _rescaled(node, sums, scales, 7))
 
 
 @lowers("ConvInteger")
 def conv_integer(node: Node) -> Lowered:
-    left = _centered(node[0], _single(node, 2))
-    return convolved(node, left, _centered(node[1], _maps(node, 1, 3)))
+    return convolved(node, _centered(node, 0, 2, _single), _centered(node, 1, 3, _maps))
 
 
 @lowers("QLinearConv")
 def qlinear_conv(node: Node) -> Lowered:
     """As QLinearMatMul; the bias has the scale of the products."""
-    left = _centered(node[0], _single(node, 2))
-    sums = convolved(node, left, _centered(node[3], _maps(node, 3, 5)))
+    sums = convolved(node, _centered(node, 0, 2, _single), _centered(node, 3, 5, _maps))
     of_maps = _maps(node, 3, 4)
-    assert of_maps is not None
     if shape_of(of_maps):
         of_maps = gc.ReshapeOp(of_maps, shape=shape_of(of_maps)[:-1])
-    scales = _ratio(_single(node, 1), of_maps, _single(node, 6))
+    scales = _ratio(_single(node, 0, 1), of_maps, _single(node, 3, 6))
     return _rescaled(node, with_bias(sums, node.optional(8)), scales, 7)
 
 
-def _centered(value: SSAValue, zero: Operand | None, kind: DType = I32) -> Operand:
-    """The value without its zero point, in a type that holds it."""
-    wide = cast(value, kind)
-    return wide if zero is None else gc.SubOp(wide, cast(zero, kind))
+def _centered(
+    node: Node, of: int, zero: int, fit: Callable[[Node, int, int], Operand], kind: DType = I32
+) -> Operand:
+    """A factor without its zero point, if there is one, in a type that holds it."""
+    offset = fit(node, of, zero) if node.has(zero) else None
+    wide = cast(node[of], kind)
+    return wide if offset is None else gc.SubOp(wide, cast(offset, kind))
 
 
-def _ratio(left: Operand | None, right: Operand | None, result: Operand | None) -> Operand:
-    """What products are multiplied by: scales of both factors through that of the result."""
-    assert left is not None and right is not None and result is not None
+def _ratio(left: Operand, right: Operand, result: Operand) -> Operand:
+    """The scales of both factors through that of the result."""
     return gc.DivOp(gc.MulOp(left, right), result)
 
 
 def _rescaled(node: Node, sums: Operand, scales: Operand, zero: int) -> SSAValue:
     """In double precision, which holds the products of sums and scales."""
     product = gc.MulOp(cast(sums, F64), cast(scales, F64))
-    return quantized(node, product, _single(node, zero), dtype_of(node[zero]))
+    return quantized(node, product, _single(node, 0, zero), dtype_of(node[zero]))
 
 
-def _single(node: Node, index: int) -> Operand | None:
-    """An operand of one number, as a scalar."""
-    return _fitting(node, node.optional(index), ())
+# Scales and zero points, by their number, as they broadcast to the operand `of`
 
 
-def _rows(node: Node, of: int, index: int) -> Operand | None:
+def _single(node: Node, of: int, index: int) -> Operand:
+    """One number, as a scalar."""
+    return _fitting(node, node[index], ())
+
+
+def _rows(node: Node, of: int, index: int) -> Operand:
     """One number, or one for each row of a matrix: a list of them is a column."""
-    value, shape = node.optional(index), shape_of(node[of])
-    sizes = () if value is None else shape_of(value)
-    if value is not None and len(sizes) == 1 < len(shape) and sizes != (1,):
+    value, shape = node[index], shape_of(node[of])
+    sizes = shape_of(value)
+    if len(sizes) == 1 < len(shape) and sizes != (1,):
         value = gc.ReshapeOp(value, shape=(*sizes, 1)).result
     return _fitting(node, value, (*shape[:-1], 1))
 
 
-def _columns(node: Node, of: int, index: int) -> Operand | None:
+def _columns(node: Node, of: int, index: int) -> Operand:
     """One number, or one for each column of a matrix."""
     shape = shape_of(node[of])
     wanted = () if len(shape) == 1 else (*shape[:-2], 1, shape[-1])
-    return _fitting(node, node.optional(index), wanted)
+    return _fitting(node, node[index], wanted)
 
 
-def _maps(node: Node, of: int, index: int) -> Operand | None:
-    """One number, or one for each output channel of weights, shaped to broadcast to them."""
+def _maps(node: Node, of: int, index: int) -> Operand:
+    """One number, or one for each output channel of weights."""
     weights = shape_of(node[of])
-    found = _fitting(node, node.optional(index), weights[:1])
-    if found is None or shape_of(found) != weights[:1]:
-        return found
-    return along(found, 0, len(weights))
+    found = _fitting(node, node[index], weights[:1])
+    return along(found, 0, len(weights)) if shape_of(found) == weights[:1] else found
 
 
-def _fitting(node: Node, value: SSAValue | None, wanted: Shape) -> Operand | None:
+def _fitting(node: Node, value: SSAValue, wanted: Shape) -> Operand:
     """A scale or zero point that broadcasts to a shape; one number is a scalar."""
-    if value is None:
-        return None
     shape = shape_of(value)
     if prod(shape) == 1:
         return reshaped(value, ())

@@ -368,6 +368,15 @@ def test_ctc_of_nothing_possible_is_infinite() -> None:
         assert (found, found.dtype.name) == (wanted, kind.lower() + "32" * (kind == "FLOAT"))
 
 
+def test_ctc_without_labels_is_the_loss_of_blanks() -> None:
+    chances = np.log(rng().dirichlet(np.ones(3), (4, 2))).astype(np.float32)
+    given_ = [np.empty((2, 0), np.uint32), np.array([4, 3], np.uint32), np.zeros(2, np.uint32)]
+    call = lambda ops, ids: ops.ctcloss(ids, popart.ReductionType.NoReduction, 1)  # noqa: E731
+    (found,) = run(call, [chances, *given_], "c")
+    wanted = [-chances[:4, 0, 1].sum(), -chances[:3, 1, 1].sum()]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 @pytest.mark.parametrize("strided", [False, True])
 def test_groups_of_neighbouring_or_of_spread_channels(strided: bool) -> None:
     x = rng().standard_normal((2, 6, 3), np.float32)

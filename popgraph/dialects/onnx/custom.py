@@ -39,6 +39,9 @@ CALL = ("ai.graphcore", "Call")
 PACKED = ("ai.graphcore", "PackedDataBlock")
 """The same of the operator that runs a graph, its attribute `callback`, over packed sequences."""
 
+ANY_LABEL = "any_label"
+"""The attribute of PopART's Nll for which labels that are no class mean something, too."""
+
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 """
 Domain and name of ONNX's operator for derivatives.

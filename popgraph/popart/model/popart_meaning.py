@@ -10,11 +10,10 @@ from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx import OnnxOp, model_of, op_class
 from popgraph.dialects.onnx.annotations import all_attributes, set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
-from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.custom import ANY_LABEL, Custom
 from popgraph.dialects.onnx.expansion import replace_node, with_inputs
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.program import WeightStore
-from popgraph.operators.losses import ANY_LABEL
 from popgraph.popart.model.limits import LAST_OPSET
 
 
