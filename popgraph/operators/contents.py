@@ -39,8 +39,8 @@ microsoft.attention com.microsoft Attention MultiHeadAttention DecoderMaskedMult
 microsoft.attention com.microsoft RotaryEmbedding MRotaryEmbedding GroupQueryAttention
 microsoft.attention com.microsoft SparseAttention
 microsoft.experts com.microsoft MoE MoEGroupRouter QMoE
-microsoft.fused com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout FusedMatMul
-microsoft.fused com.microsoft TransposeMatMul FusedGemm FusedConv NhwcConv NhwcFusedConv
+microsoft.fusions com.microsoft Gelu BiasGelu FastGelu QuickGelu BiasSoftmax BiasDropout FusedMatMul
+microsoft.fusions com.microsoft TransposeMatMul FusedGemm FusedConv NhwcConv NhwcFusedConv
 microsoft.movement com.microsoft SampleOp ExpandDims GatherND Trilu Range Pad UnfoldTensor CDist
 microsoft.movement com.microsoft GridSample NhwcMaxPool ConvTransposeWithDynamicPads CropAndResize
 microsoft.movement com.microsoft MaxpoolWithMask Inverse

@@ -1,8 +1,8 @@
 """
 Functions of ONNX's operators, written as formulas of their values.
 
-They are functions of ONNX's operators, and not of graphcore's, because type inference with unknown
-sizes, checks and prints of the onnx level read them.
+They are made of ONNX's operators, not of graphcore's, because the onnx level reads them: type
+inference with unknown sizes, type checks, printing.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ class Value:
     A value of a function.
 
     Each operator of ONNX is a method, whose first input the value is: `x.Softmax(axis=-1)`. Other
-    inputs may be constants. Numbers beside a value in a formula have its element type.
+    inputs may be constants. In a formula, a Python number has the element type of the value, and a
+    NumPy number keeps its own.
     """
 
     def __init__(self, body: Body, ssa: SSAValue) -> None:

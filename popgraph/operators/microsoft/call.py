@@ -30,10 +30,10 @@ class NotYet(Exception):
 
 class Call(NodeView):
     """
-    A node: its inputs by name, of what type they are, its attributes, and the body to be written.
+    A node, whose inputs have names, and the body that its definition writes.
 
-    What a definition never asks for, it does not support: `refuse_unread` names it. An `exact` one
-    rounds nothing that it need not: gradients are to pass it.
+    A definition supports only the inputs and attributes that it reads: `refuse_unread` names the
+    others. If it is `exact`, because gradients are to pass it, it rounds only where it must.
     """
 
     def __init__(self, op: Custom, inputs: str, *, exact: bool = False) -> None:
@@ -230,12 +230,12 @@ def defines(
 
 
 _FUNCTIONS: dict[Hashable, Function] = {}
-"""Those of the nodes that were met of late: a network has many equal ones."""
+"""Functions of recent nodes: a network has many equal ones, and each is visited several times."""
 _MOST = 256
 
 
 def _key(op: Custom, exact: bool) -> Hashable:
-    """All that a definition sees of a node; None if there are graphs in it."""
+    """Everything that a definition can see of a node; None for a node that has graphs."""
     if op.regions:
         return None
     types = tuple(value.type for value in op.operands)

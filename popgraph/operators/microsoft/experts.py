@@ -62,17 +62,16 @@ def _gates(call: Call, always: bool) -> Value:
 def _activated(call: Call, value: Value) -> Value:
     kind = call.one_of("activation_type", "relu", "gelu", "silu", "swiglu", "identity")
     fused = call.integer("swiglu_fusion")
-    if kind == "swiglu":
-        return _gated(call, value, fused)
     match kind:
+        case "swiglu":
+            return _gated(call, value, fused)
         case "relu":
             return value.Relu()
         case "gelu":
             return value.Gelu(approximate="tanh")
         case "silu":
             return value * value.Sigmoid()
-        case _:
-            return value
+    return value
 
 
 def _gated(call: Call, value: Value, fused: int) -> Value:

@@ -6,7 +6,7 @@ import numpy as np
 
 from popgraph.operators.microsoft.body import Body, Value
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.fused import channels_first, channels_last
+from popgraph.operators.microsoft.fusions import channels_first, channels_last
 from popgraph.operators.record import STRUCTURE
 
 

@@ -146,20 +146,14 @@ def _per_branch(call: Call, name: str, rank: int, width: int) -> Value:
 def branchwise_rms_norm(call: Call) -> Value:
     rows, _ = _branches(call, "X")
     normed = rows * inverse_root(rows, call.real("epsilon", 1e-5))
-    if call.has("scale"):
-        normed = normed * _scale_of_branches(call)
+    if call.has("scale"):  # One for each branch and feature, or for each feature.
+        branches, scale = call.integer("num_branches"), call.wide("scale")
+        count = branches or call.size("X", -2)
+        width = call.size("X", -1) // (branches or 1)
+        if call.rank("scale") == 1 and call.size("scale", 0) == count * width:
+            scale = scale.reshaped(count, width)
+        normed = normed * scale
     return normed.Reshape(call["X"].Shape()).CastLike(call["X"])
-
-
-def _scale_of_branches(call: Call) -> Value:
-    """One for each branch and feature, or for each feature."""
-    branches = call.integer("num_branches")
-    count = branches or call.size("X", -2)
-    width = call.size("X", -1) // (branches or 1)
-    scale = call.wide("scale")
-    if call.rank("scale") == 1 and call.size("scale", 0) == count * width:
-        return scale.reshaped(count, width)
-    return scale
 
 
 @defines("HyperConnectionPreMix", "streams pre_mix")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from popgraph.operators.microsoft.attention import attended_together
 from popgraph.operators.microsoft.body import Value, total
 from popgraph.operators.microsoft.call import Call, defines
-from popgraph.operators.microsoft.fused import channels_first, channels_last
+from popgraph.operators.microsoft.fusions import channels_first, channels_last
 from popgraph.operators.microsoft.normalizations import counted_mask, embedded, normalized
 from popgraph.operators.record import INTEGERS
 

@@ -110,12 +110,11 @@ def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
     if call.has("vocab_mask"):
         scores = call["vocab_mask"].same(0).Where(never, scores)
     if call.has("prefix_vocab_mask"):
-        hidden = call["prefix_vocab_mask"].same(0) & at.same(0)
-        scores = hidden.Where(never, scores)
+        scores = (call["prefix_vocab_mask"].same(0) & at.same(0)).Where(never, scores)
     if call.has("min_length"):
         early = sequences.length(1) < call["min_length"].typed("i64")
-        hidden = tokens.same(call.integer("eos_token_id")) & early
-        scores = hidden.Where(never, scores)
+        ends = tokens.same(call.integer("eos_token_id"))
+        scores = (ends & early).Where(never, scores)
     return scores
 
 

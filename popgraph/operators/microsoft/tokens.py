@@ -8,9 +8,11 @@ from itertools import pairwise
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
-from popgraph.operators.microsoft.body import Value, total
+from popgraph.operators.microsoft.body import LAST, Value, total
 from popgraph.operators.microsoft.call import Call, defines
 from popgraph.operators.microsoft.states import Requests, capacity_of
+
+HASHES = "it hashes integers"
 
 
 @defines("Unique", "x", without_gradient="data decide how many elements its result has")
@@ -30,7 +32,7 @@ def _mixed(value: Value, by: int) -> Value:
     return value.BitwiseXor(value.BitShift(np.uint32(by), direction="RIGHT"))
 
 
-@defines("MurmurHash3", "X", without_gradient="it hashes integers")
+@defines("MurmurHash3", "X", without_gradient=HASHES)
 def murmur_hash(call: Call) -> Value:
     """Of whole numbers, 32 bits at a time, the low ones first."""
     kind, x = call.element("X"), call["X"]
@@ -53,9 +55,6 @@ def murmur_hash(call: Call) -> Value:
     return state if call.integer("positive", 1) else state.typed("i32")
 
 
-HASHES = "it hashes integers"
-
-
 @defines("NGramHashMapping",
          "input_ids multipliers vocab_sizes past_ids head_offsets eos_token_id segment_ids",
          without_gradient=HASHES)  # fmt: skip
@@ -74,7 +73,7 @@ def ngram_hashes(call: Call) -> Sequence[Value]:
 
     values = [shifted(every, by) for by in range(behind + 1)]
     over = [breaks and shifted(breaks, by - 1) for by in range(1, behind + 1)]
-    return hashes_of(call, values, over, filler), every.part(-behind, 2**63 - 1, 1)
+    return hashes_of(call, values, over, filler), every.part(-behind, LAST, 1)
 
 
 def filler_of(call: Call) -> Value:
@@ -117,28 +116,9 @@ def _breaks(call: Call, behind: int) -> Value | None:
     kinds = call.get("segment_ids")
     if kinds is None:
         return None
-    later, before = kinds.part(1, 2**63 - 1, 1), kinds.part(0, -1, 1)
+    later, before = kinds.part(1, LAST, 1), kinds.part(0, -1, 1)
     differ = later.same(before).Not().typed("i32")
     return differ.Pad([0, behind + 1, 0, 1]).typed("bool")
-
-
-@defines("WordConvEmbedding", "Sequence W B C",
-         ignored="embedding_size conv_window_size char_embedding_size")  # fmt: skip
-def word_embedding(call: Call) -> Value:
-    """The largest results of a convolution over the characters of each word, which ends at a 0."""
-    words, window = call["Sequence"], call.size("W", 2)
-    if call.rank("Sequence") != 2:
-        raise call.refuse(f"words of rank {call.rank('Sequence')}", "[words, characters] is")
-    chars = call.size("Sequence", -1)
-    letters = call["C"].Gather(words).Unsqueeze([1])
-    found = letters.Conv(call["W"], call["B"]).Tanh().Squeeze([3])
-    inside = words.same(0).Not().typed("i32")
-    length = (inside.CumSum(1) * inside).ReduceMax([1])
-    seen = (
-        call.body.counted(chars - window + 1).typed("i32") <= length.Max(np.int32(window)) - window
-    )
-    shown = seen.Unsqueeze([1]).Where(found, found.number(-2.0)).ReduceMax([2], keepdims=0)
-    return (length > 0).Where(shown, shown.number(0))
 
 
 @defines("VarlenNGramHashMapping",
@@ -254,3 +234,22 @@ def _matches(source: Value, tokens: Value, most: int) -> Value:
     alike = source.Gather(own.Max(0)).same(tokens.Gather(last.Max(0))) & (own >= 0) & (last >= 0)
     still = alike.Not().typed("i64").CumSum(1).same(0)
     return still.typed("i64").ReduceSum([1], keepdims=0)
+
+
+@defines("WordConvEmbedding", "Sequence W B C",
+         ignored="embedding_size conv_window_size char_embedding_size")  # fmt: skip
+def word_embedding(call: Call) -> Value:
+    """The largest results of a convolution over the characters of each word, which ends at a 0."""
+    words, window = call["Sequence"], call.size("W", 2)
+    if call.rank("Sequence") != 2:
+        raise call.refuse(f"words of rank {call.rank('Sequence')}", "[words, characters] is")
+    chars = call.size("Sequence", -1)
+    letters = call["C"].Gather(words).Unsqueeze([1])
+    found = letters.Conv(call["W"], call["B"]).Tanh().Squeeze([3])
+    inside = words.same(0).Not().typed("i32")
+    length = (inside.CumSum(1) * inside).ReduceMax([1])
+    seen = (
+        call.body.counted(chars - window + 1).typed("i32") <= length.Max(np.int32(window)) - window
+    )
+    shown = seen.Unsqueeze([1]).Where(found, found.number(-2.0)).ReduceMax([2], keepdims=0)
+    return (length > 0).Where(shown, shown.number(0))
