@@ -426,13 +426,10 @@ class Layer:
         """The input: steps, batch, features."""
         return self._in_time(self.node[0])
 
-    @property
-    def by_batch(self) -> bool:
-        """Whether the batch is the first axis of what goes in and comes out."""
-        return bool(self.node.integer("layout"))
-
     def _in_time(self, value: SSAValue) -> SSAValue:
-        return gc.TransposeOp(value, perm=(1, 0, 2)).result if self.by_batch else value
+        """With the batch as its second axis; `layout` is 1 if it is the first one of the node's."""
+        by_batch = self.node.integer("layout")
+        return gc.TransposeOp(value, perm=(1, 0, 2)).result if by_batch else value
 
     @cached_property
     def lengths(self) -> SSAValue | None:
@@ -475,7 +472,7 @@ class Layer:
         if not self.stacks:
             return [None, *finals]
         joined = _side_by_side([loop.stacked[0] for loop in loops], axis=1)
-        if self.by_batch:
+        if self.node.integer("layout"):
             joined = gc.TransposeOp(joined, perm=(2, 0, 1, 3)).result
         return [joined, *finals]
 

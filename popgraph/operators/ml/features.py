@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.host_values import holds_text, plain
 from popgraph.dialects.onnx.types import STRING, MapType
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.ml.scores import F32, F64, computed_in, constant
+from popgraph.operators.ml.scores import F32, F64, computed_in, constant, reals
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import (
@@ -80,8 +80,8 @@ def scaler(node: Node) -> Lowered:
     wide = cast(node[0], computed_in(node))
     value: Operand = wide
     for name, operation in (("offset", gc.SubOp), ("scale", gc.MulOp)):
-        if given := node.reals(name):
-            value = operation(value, _per_feature(node, wide, np.array(given, np.float32), name))
+        if (given := reals(node, name)).size:
+            value = operation(value, _per_feature(node, wide, given, name))
     return cast(value, F32)
 
 
@@ -121,7 +121,7 @@ def normalizer(node: Node) -> Lowered:
 def imputer(node: Node) -> Lowered:
     """Elements equal to one number (or NaN) become another one, the same or one per feature."""
     if node.dtype.is_float:
-        given: Array = np.array(node.reals("imputed_value_floats"), np.float32)
+        given: Array = reals(node, "imputed_value_floats")
         replaced: float = float(np.float32(node.real("replaced_value_float")))
     else:
         given = np.array(node.integers("imputed_value_int64s"), np.int64)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from popgraph.operators.ml.scores import computed_in
+from popgraph.operators.ml.scores import computed_in, reals
 from popgraph.operators.node import Node
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -206,7 +206,7 @@ def numbers_of(node: Node, name: str) -> Array:
         found = np.asarray(node.value(f"{name}_as_tensor")).reshape(-1)
         if found.size:
             return found
-    return np.array(node.reals(name), np.float32)
+    return reals(node, name)
 
 
 def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:

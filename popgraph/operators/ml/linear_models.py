@@ -17,6 +17,7 @@ from popgraph.operators.ml.scores import (
     labels_of,
     one_column,
     pair_of,
+    reals,
     rows_of,
     transformed,
 )
@@ -56,7 +57,7 @@ def linear_classifier(node: Node) -> Lowered:
 def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
     """`rows @ coefficients.T + intercepts`."""
     features = shape_of(rows)[1]
-    coefficients = np.array(node.reals("coefficients"), np.float32)
+    coefficients = reals(node, "coefficients")
     if len(coefficients) != count * features:
         raise TypeMismatchError(
             f"{node.op.op_type} has {len(coefficients)} coefficients "
@@ -65,12 +66,12 @@ def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
         )
     matrix = constant(node, coefficients.reshape(count, features).T, rows)
     scores = gc.MatMulOp(rows, matrix)
-    intercepts = node.reals("intercepts")
-    if not intercepts:
+    intercepts = reals(node, "intercepts")
+    if not intercepts.size:
         return scores.result
     if len(intercepts) != count:
         raise TypeMismatchError(
             f"{node.op.op_type} has {len(intercepts)} intercepts for {count} targets or classes",
             hint="give one for each, or none",
         )
-    return gc.AddOp(scores, constant(node, np.array(intercepts, np.float32), rows)).result
+    return gc.AddOp(scores, constant(node, intercepts, rows)).result

@@ -45,6 +45,11 @@ def rows_of(node: Node) -> SSAValue:
     return value if node.rank == 2 else gc.ReshapeOp(value, shape=(1, *node.shape)).result
 
 
+def reals(node: Node, name: str) -> Array:
+    """A list of numbers that the node gives; empty if it gives none."""
+    return np.array(node.reals(name), np.float32)
+
+
 def constant(node: Node, array: Array | float, like: Operand) -> SSAValue:
     """A literal in the elements of another value."""
     return node.literal(np.asarray(array).astype(dtype_of(like).numpy))

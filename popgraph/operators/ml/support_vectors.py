@@ -22,6 +22,7 @@ from popgraph.operators.ml.scores import (
     constant,
     labels_of,
     pair_of,
+    reals,
     rows_of,
     transform_of,
     transformed,
@@ -41,12 +42,8 @@ TOLERANCE = 0.005
 """How far from the solution they may be, for all classes together."""
 
 
-def _reals(node: Node, name: str) -> Array:
-    return np.array(node.reals(name), np.float32)
-
-
 def _matrix(node: Node, name: str, rows: int) -> Array:
-    found = _reals(node, name)
+    found = reals(node, name)
     if not rows or not found.size or found.size % rows:
         raise TypeMismatchError(
             f"`{name}` of {node.op.op_type} has {found.size} numbers for {rows} rows",
@@ -107,7 +104,7 @@ def svm_regressor(node: Node) -> Lowered:
     """A weighted sum of kernels; of one class, its sign."""
     rows = rows_of(node)
     count = node.integer("n_supports")
-    weights = _reals(node, "coefficients")
+    weights = reals(node, "coefficients")
     kind = node.text("kernel_type", "LINEAR")
     if count:
         kernels = _kernels(node, rows, _matrix(node, "support_vectors", count), kind)
@@ -119,7 +116,7 @@ def svm_regressor(node: Node) -> Lowered:
             hint="give one for each support vector; without any, one for each feature",
         )
     scores: SSAValue = gc.MatMulOp(kernels, constant(node, weights[:, None], rows)).result
-    rho = _reals(node, "rho")
+    rho = reals(node, "rho")
     if rho.size:
         scores = gc.AddOp(scores, constant(node, rho[0], rows)).result
     if node.integer("one_class"):
@@ -141,7 +138,7 @@ def svm_classifier(node: Node) -> Lowered:
 def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
     """Without support vectors: a product for each class."""
     products = _kernels(node, rows, _matrix(node, "coefficients", classes), "LINEAR")
-    shift = constant(node, _reals(node, "rho")[:1].sum(), rows)
+    shift = constant(node, reals(node, "rho")[:1].sum(), rows)
     scores = gc.AddOp(products, shift).result
     return [labels_of(node, best(scores), classes, "classlabels_ints"), transformed(node, scores)]
 
@@ -157,7 +154,7 @@ def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
     vectors = _matrix(node, "support_vectors", sum(counts))
     kernels = _kernels(node, rows, vectors, node.text("kernel_type", "LINEAR"))
     pairs = list(combinations(range(classes), 2))
-    rho = _reals(node, "rho")
+    rho = reals(node, "rho")
     if len(rho) != len(pairs):
         raise TypeMismatchError(
             f"SVMClassifier has {len(rho)} numbers in `rho` for {len(pairs)} pairs of classes",
@@ -217,7 +214,7 @@ def _probabilities(
     node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
 ) -> SSAValue:
     """[samples, classes], from the scores of pairs."""
-    scale, shift = _reals(node, "prob_a"), _reals(node, "prob_b")
+    scale, shift = reals(node, "prob_a"), reals(node, "prob_b")
     if not len(scale) == len(shift) == len(pairs):
         raise TypeMismatchError(
             f"SVMClassifier has {len(scale)} and {len(shift)} numbers in `prob_a` and `prob_b` "
