@@ -60,8 +60,8 @@ microsoft.searches ai.graphcore CtcBeamSearchDecoder
 microsoft.searches com.microsoft GreedySearch DynamicTimeWarping
 microsoft.states com.microsoft CausalConvWithState LinearAttention VarlenCausalConvWithState
 microsoft.states com.microsoft GatedDeltaNet
-microsoft.tokens com.microsoft Unique MurmurHash3 NGramHashMapping WordConvEmbedding
-microsoft.tokens com.microsoft VarlenNGramHashMapping NGramRepeatBlock BifurcationDetector
+microsoft.tokens com.microsoft Unique MurmurHash3 NGramHashMapping VarlenNGramHashMapping
+microsoft.tokens com.microsoft NGramRepeatBlock BifurcationDetector WordConvEmbedding
 ml.features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
 ml.features ai.onnx.ml LabelEncoder OneHotEncoder CategoryMapper DictVectorizer CastMap ZipMap
 ml.linear_models ai.onnx.ml LinearClassifier LinearRegressor
