@@ -94,7 +94,7 @@ def check_outputs(node: Node, graph: Graph, count: int) -> None:
 
 
 def given_tensor(node: Node, graph: Graph, made: Sequence[SSAValue | None], index: int) -> SSAValue:
-    """What a graph inside gives; an error if it is no tensor that can be computed."""
+    """An output of a graph inside; an error unless it is a tensor that can be computed."""
     value = made[index]
     if value is None:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""PopART's collectives, by which the replicas of a model tell each other what they have."""
+"""PopART's collectives, by which the replicas of a model exchange tensors."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ F64 = BY_NAME["f64"]
 
 
 GROUPS = {"Momentum": 3, "Adagrad": 3, "Adam": 4}
-"""How many tensors there are to each one that is optimized: value, gradient and state."""
+"""The number of tensors per optimized one: value, gradient and state."""
 
 
 @requires(*GROUPS, domain=PREVIEW)

@@ -45,7 +45,7 @@ Activation: TypeAlias = Callable[[Operand], SSAValue]
 
 
 class Gate(NamedTuple):
-    """What a function of a gate is applied to, and where its literals are from."""
+    """The input of an activation, and the node that makes its literals."""
 
     node: Node
     x: Operand
@@ -110,7 +110,7 @@ _BY_LOWER = {name.lower(): function for name, function in FUNCTIONS.items()}
 
 
 def _activation(node: Node, name: str, given: Sequence[Iterator[float]]) -> Activation:
-    """The function of a name, which takes its parameters from the node's lists in turn."""
+    """The function of a name, which takes its parameters from the node's lists in order."""
     if name.lower() not in _BY_LOWER:
         raise TypeMismatchError(
             f"{name!r} is no activation of {node.op.op_type}", hint=f"one of {', '.join(FUNCTIONS)}"
@@ -155,7 +155,7 @@ class Cell(ABC):
 
     @abstractmethod
     def weights(self, own: Weights) -> tuple[Values, SSAValue | None]:
-        """The weights of a step, and what is added to the products with the inputs of all steps."""
+        """The weights of a step, and the bias of the products with the inputs of all steps."""
 
     @abstractmethod
     def step(self, row: SSAValue, states: Values, weights: Values) -> Values:
@@ -362,7 +362,7 @@ class Weights:
     INPUT, RECURRENCE, BIAS, PEEPHOLES = 1, 2, 3, 7
 
     def inputs(self) -> SSAValue:
-        """What the inputs of all steps are multiplied by."""
+        """The matrix that the inputs of all steps are multiplied by."""
         return gc.TransposeOp(one(self.node[self.INPUT], self.direction), perm=(1, 0)).result
 
     def recurrence(self, first: int, last: int) -> SSAValue:
@@ -407,7 +407,7 @@ def never_changes(node: Node, value: SSAValue) -> Array | None:
 
 
 def one(value: SSAValue, direction: int) -> SSAValue:
-    """What a tensor holds for one direction: its first axis is that of directions."""
+    """The part of a tensor for one direction, which is its first axis."""
     count, *rest = shape_of(value)
     if count > 1:
         value = SSAValue.get(sliced(value, {0: (direction, 1, 1)}))
@@ -485,7 +485,7 @@ class Layer:
         ]
 
     def _loop(self, direction: int, cell: Cell, reverse: bool) -> LoopOp:
-        """The steps in one direction; literals that no gradient needs stand inside."""
+        """The steps in one direction; literals that no gradient needs are copied into the body."""
         own = self.weights(direction, cell)
         weights, bias = cell.weights(own)
         lengths = self.lengths
@@ -562,7 +562,7 @@ def recurrent(node: Node) -> Lowered:
 
 
 ORDER = tuple(map("fico".index, "iofc"))
-"""Where ONNX's gates stand among PopART's."""
+"""The positions of ONNX's gates among PopART's."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class _Scan:
 
     @property
     def count(self) -> int:
-        """How many inputs are scanned."""
+        """The number of scanned inputs."""
         return self.node.integer("num_scan_inputs")
 
     @property

@@ -1,7 +1,7 @@
 """
 Operators on strings, and those that move, compare or convert strings as well as numbers.
 
-Those that move elements do so with the places of the strings in a sorted list, where the empty
+Operators that move elements do so with the places of the strings in a sorted list, where the empty
 string, which fills gaps, is 0: one lowering is the meaning for strings and numbers.
 """
 

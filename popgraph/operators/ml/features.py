@@ -1,5 +1,5 @@
 """
-What ai.onnx.ml does to features: scaling, imputing, encoding by tables, from and to dictionaries.
+Operators of ai.onnx.ml on features: scaling, imputing, encoding by tables, dictionaries.
 
 C computes with numbers; Python takes strings and dictionaries, in arrays of its own values.
 """
@@ -235,7 +235,7 @@ def encoded_labels(node: NodeView, x: Array) -> Array:
 
 
 def _table(node: NodeView) -> tuple[Array, Array, object]:
-    """Keys, values, and the value for what is no key."""
+    """Keys, values, and the value of unknown keys."""
     keys, values = _listed(node, "keys"), _listed(node, "values")
     if len(keys) != len(values):
         raise node.fail(
@@ -354,7 +354,7 @@ chooses(
     map_form=("DENSE", "SPARSE"),
 )
 FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
-"""What CastMap puts where a sparse map has nothing; the text is onnxruntime's."""
+"""The fill values of CastMap for absent keys of a sparse map; the text is onnxruntime's."""
 
 
 @computes("CastMap", domain=ML)

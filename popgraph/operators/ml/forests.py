@@ -22,7 +22,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""How a branch compares, as TreeEnsemble numbers it."""
+"""The comparisons of branches, as TreeEnsemble numbers them."""
 
 MODES = {f"BRANCH_{word}": at for at, word in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
 LEAF = "LEAF"
@@ -31,12 +31,12 @@ TRACKS = "nodes_missing_value_tracks_true"
 
 @dataclass(frozen=True)
 class Branch:
-    """A node that is no leaf, as a model has it: nodes are known by numbers."""
+    """An inner node, as a model has it: nodes are known by numbers."""
 
     feature: int
     mode: int
     values: Sequence[float]
-    """What the feature is compared with; members of a set are several."""
+    """The threshold, or the members of a set."""
     yes: int
     no: int
     missing_is_yes: bool
@@ -54,7 +54,7 @@ class Forest:
 
     features: Places
     thresholds: Array
-    """Of the element type in which features are compared."""
+    """In the element type in which features are compared."""
     following: Places
     """[branches, 2]: where the answer yes leads, and where no does."""
     missing: NDArray[np.bool_]
@@ -62,7 +62,7 @@ class Forest:
     roots: Places
     leaves: int
     depth: int
-    """How many branches there are at most on the way from a root to a leaf."""
+    """The largest number of branches from a root to a leaf."""
 
     @property
     def branches(self) -> int:
@@ -151,7 +151,7 @@ class Planting:
     def _bisect(
         self, place: int, feature: int, bounds: Sequence[float], targets: Sequence[int], nan: int
     ) -> None:
-        """Fills a row with the comparison in the middle, and rows behind with the others."""
+        """Fills a row with the comparison in the middle, and later rows with the others."""
         middle = len(bounds) // 2
         halves = (
             (bounds[:middle], targets[: middle + 1], nan),
@@ -170,7 +170,7 @@ class Planting:
 
 
 def _depth(following: Places, roots: Places) -> int:
-    """How far it is from the roots to the last leaf."""
+    """The largest number of branches from a root to a leaf."""
     here, depth = np.unique(roots[roots < len(following)]), 0
     while len(here):
         depth += 1
@@ -197,7 +197,7 @@ class Ensemble:
     weights: Array
     """Of each entry, its leaf, its target and its weight: a leaf may have several."""
     count: int
-    """How many targets there are."""
+    """The number of targets."""
 
 
 def numbers_of(node: Node, name: str) -> Array:

@@ -1,4 +1,4 @@
-"""Ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
+"""Ensembles of trees: every sample walks down all trees at once, a branch per step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
 
 
 def _walked(node: Node, rows: SSAValue, forest: Forest, place: SSAValue) -> SSAValue:
-    """Where each sample is in each tree after all branches; a leaf is one that leads to itself."""
+    """The leaf of each sample in each tree; a leaf is a branch that leads to itself."""
     samples, width = shape_of(rows)
     own = np.arange(forest.branches, forest.branches + forest.leaves)
     zeros = np.zeros(forest.leaves, np.int64)
