@@ -98,7 +98,7 @@ def compress(rows: int, columns: int) -> Network:
 
 
 def suppression(size: int) -> Network:
-    """100 boxes at most, of which few overlap by much."""
+    """Keeps 100 boxes at most; few of them overlap by much."""
     node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "over"], ["y"])
 
     def draw(rng: np.random.Generator) -> dict[str, Array]:
