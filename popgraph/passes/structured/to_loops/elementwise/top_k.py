@@ -181,7 +181,7 @@ class _Entries(ABC):
 
     @abstractmethod
     def digits(self, in_order: bool) -> list[Digit]:
-        """The bytes to sort by, lowest first; without those of positions if entries are in order."""
+        """The bytes to sort by, lowest first; no bytes of positions if entries are in order."""
 
     @abstractmethod
     def part(self, entry: SSAValue, number: int) -> SSAValue:
