@@ -1,9 +1,9 @@
 """
 Benchmarks models whose sizes depend on data against onnxruntime, one thread, as JSON.
 
-A mask by NonZero and GatherND, the head of a detector (boxes, scores, NonMaxSuppression, gather),
-and a bag of words: `python benchmarks/selections.py`. Each call brings other data, so that sizes
-differ from call to call.
+NonZero, Unique, Compress, NonMaxSuppression and TopK alone, a mask by NonZero and GatherND, and the
+head of a detector (boxes, scores, NonMaxSuppression, gather): `python benchmarks/selections.py`.
+Each call brings other data, so that sizes differ from call to call, and no branch is learnt.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -58,6 +58,64 @@ def network(
     graph = helper.make_graph(nodes, name, infos, made, constants)
     opsets = [helper.make_opsetid("", 17)]
     return Network(name, helper.make_model(graph, opset_imports=opsets, ir_version=8), inputs)
+
+
+def alone(
+    text: str,
+    node: onnx.NodeProto,
+    draw: Callable[[np.random.Generator], dict[str, Array]],
+    held: Mapping[str, Array] | None = None,
+) -> Network:
+    """One operator, whose first result is of floats in Compress and TopK, of integers otherwise."""
+    first = TensorProto.FLOAT if node.op_type in ("Compress", "TopK") else TensorProto.INT64
+    outputs = {name: first if not at else TensorProto.INT64 for at, name in enumerate(node.output)}
+    rng = np.random.default_rng(0)
+    inputs = [draw(rng) for _ in range(CALLS)]
+    return network(f"{node.op_type} {text}", [node], outputs, held or {}, inputs)
+
+
+def floats(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def non_zero(size: int) -> Network:
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    return alone(str(size), node, lambda rng: {"x": rng.random(size) < 0.3})
+
+
+def unique(size: int) -> Network:
+    node = helper.make_node("Unique", ["x"], ["y", "first", "inverse", "counts"])
+    return alone(str(size), node, lambda rng: {"x": rng.integers(0, size, size)})
+
+
+def compress(rows: int, columns: int) -> Network:
+    node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)
+    return alone(
+        f"{rows}x{columns}",
+        node,
+        lambda rng: {"x": floats(rng, rows, columns), "keep": rng.random(rows) < 0.5},
+    )
+
+
+def suppression(size: int) -> Network:
+    """Keeps 100 boxes at most; few of them overlap by much."""
+    node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "over"], ["y"])
+
+    def draw(rng: np.random.Generator) -> dict[str, Array]:
+        low = rng.uniform(0, 640, (1, size, 2))
+        boxes = np.concatenate([low, low + rng.uniform(8, 80, low.shape)], -1)
+        return {"boxes": boxes.astype(np.float32), "scores": floats(rng, 1, 1, size)}
+
+    held = {"most": np.array([100]), "over": np.array([0.5], np.float32)}
+    return alone(str(size), node, draw, held)
+
+
+def top_k(count: int, rows: int, size: int) -> Network:
+    node = helper.make_node("TopK", ["x", "k"], ["y", "at"])
+    held = {"k": np.array([count])}
+    return alone(
+        f"{count} of {rows}x{size}", node, lambda rng: {"x": floats(rng, rows, size)}, held
+    )
 
 
 def mask(size: int) -> Network:
@@ -137,7 +195,14 @@ def main() -> None:
     pin(1)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["POPGRAPH_CACHE_DIR"] = folder
-        cases = [mask(1000), mask(100_000), detector(8400, 1), detector(8400, 80)]
+        sizes = (1000, 100_000)
+        cases = [
+            *(make(size) for make in (non_zero, unique, mask) for size in sizes),
+            *(compress(*shape) for shape in ((1000, 1), (100_000, 1), (1000, 64), (10_000, 64))),
+            *(suppression(size) for size in (1000, 10_000)),
+            *(top_k(*sizes) for sizes in ((300, 1, 8400), (300, 1, 100_000), (10, 64, 1000))),
+            *(detector(8400, labels) for labels in (1, 80)),
+        ]
         found = [measure(one, arguments.seconds, arguments.rounds) for one in cases]
     print(json.dumps({"model": "selections", "cases": found}, indent=1))
 

@@ -164,7 +164,7 @@ def test_many_elements_are_sorted_by_their_bytes() -> None:
 
 
 def test_a_segment_after_positions_may_have_to_be_split() -> None:
-    """What runs before it is not run again: the noise is that of the first segment."""
+    """The first segment runs once, so its noise is the noise that the second one gathers."""
     nodes = [
         helper.make_node("RandomUniformLike", ["x"], ["noise"], seed=1.0),
         helper.make_node("NonZero", ["x"], ["places"]),

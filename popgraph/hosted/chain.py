@@ -17,15 +17,15 @@ from popgraph.support.errors import NeedsHostError
 @dataclass(frozen=True)
 class Chain:
     """
-    The steps of a model that are segments, each with one way to compute it.
+    The steps of a model that has no host steps, where each segment has one program for all values.
 
-    A call by names takes 4 microseconds less than one by SSA values, of which each look-up runs
-    Python: as long as onnxruntime takes for a mask of 500 elements.
+    Values are found by name. To find them by SSA value takes 4 microseconds longer per call, since
+    xDSL computes the hash of a value in Python.
     """
 
     steps: Sequence[Step]
     parts: Sequence[tuple[Part, tuple[str, ...]]]
-    """What runs in order, and the names of what it takes."""
+    """The parts in order, with the names of their inputs."""
     values: Mapping[str, SSAValue]
     outputs: Mapping[str, str]
     """The names of the values that are outputs."""
@@ -62,7 +62,7 @@ class Chain:
 
 
 class Broken(Exception):
-    """A segment of a chain has no program; what was computed before it need not be again."""
+    """A segment of a chain has no program; the values computed before it remain valid."""
 
     def __init__(self, at: int, values: Values) -> None:
         super().__init__()

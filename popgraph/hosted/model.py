@@ -167,7 +167,7 @@ class HostedModel:
         return []
 
     def _run(self, segment: Segment, part: Part, values: Values) -> Values:
-        """What a segment gives whose programs depend on what it gets."""
+        """Runs a segment that has several programs, or may be interpreted; its outputs."""
 
         def interpreted() -> Values:
             again = dict(values)

@@ -22,7 +22,7 @@ from popgraph.support.shapes import Shape
 LARGE = 1 << 16
 """Bytes from which on a copy takes longer than to allocate other memory for the next result."""
 MOST_HELD = 4
-"""A result holds at most so many times its own memory."""
+"""The largest ratio of the memory that a result holds to its own size."""
 
 Values: TypeAlias = dict[SSAValue, Any]
 """Arrays, lists for sequences, None for an absent optional."""
@@ -92,7 +92,7 @@ class Part:
         return {value: made[name] for name, value in self.piece.outputs.items()}
 
     def made(self, given: Mapping[str, Any]) -> dict[str, Array]:
-        """What its program gives, by name."""
+        """Runs its program; the outputs by name."""
         made: dict[str, Array] = self._runner.made.run(given)
         for name, shape in self.piece.shapes.items():
             made[name] = _cut(made[name], made.pop(shape))
@@ -138,7 +138,7 @@ def _cut(array: Array, shape: Array) -> Array:
     if sizes == array.shape:
         return array
     part = array[: sizes[0]] if len(sizes) == 1 else array[tuple(map(slice, sizes))]
-    # The copy of a large result costs more than the memory behind its end.
+    # To copy a large result costs more than to hold the memory after its end.
     is_kept = part.nbytes >= LARGE and array.nbytes <= MOST_HELD * part.nbytes
     return part if is_kept and part.flags.c_contiguous else part.copy()
 

@@ -34,7 +34,7 @@ from popgraph.support.shapes import Shape
 KEY = IntegerType(64, Signedness.UNSIGNED)
 """The type of sort keys."""
 RANK = IntegerType(32, Signedness.UNSIGNED)
-"""The type of sort keys of which several may be equal: see `tile.suppress`."""
+"""The type of sort keys that need not differ: see `tile.suppress`."""
 F32 = Float32Type()
 SIDES = 4
 """Numbers of a box."""

@@ -101,8 +101,9 @@ class SliceBeforeTranspose(Rule[SliceOp]):
     """
     slice(transpose x)  ->  transpose(slice x)
 
-    Only when nothing else reads the transpose, so that fewer elements move, or when none moves in
-    the end: what reads the slice transposes it back, or it has but one axis longer than 1.
+    Only when nothing else reads the transpose, so that fewer elements move, or when no element
+    moves in the end. That is so if all readers transpose the slice back, or if the transpose moves
+    only axes of length 1.
     """
 
     ROOTS = (SliceOp,)

@@ -87,10 +87,9 @@ class TopKLoops(Emitter):
 @dataclass(frozen=True)
 class _Groups:
     """
-    Groups of elements, of which the largest keys bound what can be chosen.
+    Groups of elements whose largest keys give a lower bound of the chosen keys.
 
-    As many groups as there are elements to choose have a key that is not below the bound, so
-    nothing below it is chosen.
+    At least `count` groups have a key that is not below the bound, so no key below it is chosen.
     """
 
     largest: SSAValue
@@ -112,7 +111,7 @@ class _Groups:
         return None
 
     def bound(self, entries: _Entries) -> SSAValue:
-        """The largest key that is not above those of as many groups as are chosen, bit by bit."""
+        """The largest key that at least `count` group maxima reach, found bit by bit."""
         writer = entries.writer
         self._find(entries)
         above = self.vectors * self.lanes - entries.op.count
@@ -182,18 +181,18 @@ class _Entries(ABC):
 
     @abstractmethod
     def digits(self, in_order: bool) -> list[Digit]:
-        """The bytes to sort by, lowest first; positions are no part of it if they are in order."""
+        """The bytes to sort by, lowest first; no bytes of positions if entries are in order."""
 
     @abstractmethod
     def part(self, entry: SSAValue, number: int) -> SSAValue:
-        """An i64 of which bytes are digits."""
+        """An i64 whose bytes are digits."""
 
     @abstractmethod
     def finish(self, at: SSAValue) -> None:
         """Leaves the position of an entry in its place."""
 
     def keys(self, place: SSAValue, lanes: int = 0, further: int = 0) -> SSAValue:
-        """The key of an element of the row, or those of a vector."""
+        """The key of an element of the row, or the keys of a vector of them."""
         writer, point = self.writer, IterationPoint(self.writer, self.op.sizes)
         at = element_index(writer, tensor(self.op.rows), [self.row, place]) + further
         if lanes:
@@ -323,7 +322,7 @@ class _Row:
             self._sift(start, self.entries.get(start), self.writer.constant(count))
 
     def _choose(self, count: int, size: int) -> None:
-        """Tries the elements that follow those of the heap, one by one unless none will do."""
+        """Tries the elements after the first `count`, and skips blocks without a candidate."""
         writer, least = self.writer, self._least
         block = VECTORS * self.lanes
         whole = (size - count) // block * block if block else 0
@@ -349,7 +348,7 @@ class _Row:
         return writer.once(arith.SubiOp(entry, below))
 
     def _worst(self, least: SSAValue | None) -> SSAValue:
-        """What an entry has to come before to be chosen."""
+        """The entry that a chosen one has to come before."""
         worst = self.entries.get(self.writer.constant(0))
         return worst if least is None else self.writer.once(arith.MaxUIOp(worst, least))
 
