@@ -45,6 +45,7 @@ class Build:
     threads: int = 1
     indices: str | None = None
     straight_through: bool = False
+    dropout: bool = True
     values: dict[str, Array] = field(default_factory=dict)
     """The inputs that decide structure: the same in all steps."""
     recompute: str = ""
@@ -58,6 +59,7 @@ class Build:
             training=task.training,
             indices=self.indices,
             straight_through=self.straight_through,
+            dropout=self.dropout,
             recompute=self.recompute,
         )
         request = self.of(task.module, Compilation(task.weights), options)

@@ -49,6 +49,8 @@ class LoweringContext(ABC):
     """Of how many this is one."""
     straight_through: bool = False
     """Whether gradients pass what is quantized and read back."""
+    drops: bool = False
+    """Whether Dropout drops elements where its node does not say whether it does."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """Of quantized values, zeros that have the gradients of what they were before."""
     _seed: SSAValue | None = None
