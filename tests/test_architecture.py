@@ -164,6 +164,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "check_indices": "",
     },
     "passes/graphcore/training": {
+        "data_sizes": "",
         "dependence": "",
         "influence": "",
         "reverse_mode": "",
@@ -543,6 +544,7 @@ NUMBERS = {
     "structured/to_loops/elementwise/suppress.py:KEYS": "a few vectors of every machine",
     "structured/to_loops/elementwise/suppress.py:VECTORS": "the same for its inner loop",
     "structured/to_loops/kernel_functions.py:NAMED_OPERATIONS": "the words in a kernel's name",
+    "graphcore/training/data_sizes.py:MOST_NUMBERS": "the rank of a tensor, and some",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",

@@ -54,6 +54,7 @@ from popgraph.training.samples import (
     source_of,
 )
 from popgraph.training.selection import Choice, Selection
+from popgraph.training.sized_outputs import without_sized_outputs
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
@@ -439,6 +440,7 @@ class Trainer:
         first = first_rows(source.first(rows), rows)
         if self._task is None:
             task = self._subject.task(first, self._plan)
+            task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task

@@ -136,12 +136,15 @@ def python_nodes(module: ModuleOp) -> list[OnnxOp]:
     return [op for op in host_nodes(module) if not is_bounded(op)]
 
 
-def host_nodes(module: ModuleOp) -> list[OnnxOp]:
+def host_nodes(module: ModuleOp, *, trained: bool = False) -> list[OnnxOp]:
     """
     The nodes that cut a model into several programs.
 
-    Python computes them, or has to cut what a program gives; functions are looked into.
+    Python computes them, or has to cut what a program gives; functions are looked into. A step of
+    a model that is `trained` is one program, which computes with what is given up to a bound.
     """
+    if trained:
+        return python_nodes(module)
     model = model_of(module)
     functions = _host_functions(model)
     return [op for op in model.graph.nodes if _is_host(op, functions)]

@@ -16,6 +16,7 @@ from popgraph.passes.onnx.to_graphcore.linear_forms import computed, linear_form
 from popgraph.passes.onnx.to_graphcore.movement import I64
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.sized_by_data import shape_of_data
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -48,7 +49,10 @@ def constant_of_shape(node: Node) -> Lowered:
 def shape(node: Node) -> Lowered:
     attributes = node.op.onnx_attributes()
     end = node.integer("end") if "end" in attributes else None
-    return node.literal(np.array(node.shape[node.integer("start") : end], np.int64))
+    start = node.integer("start")
+    if sized := node.lowering.data_sizes.of(node[0]):
+        return shape_of_data(node.lowering, node.shape, sized, start, end)
+    return node.literal(np.array(node.shape[start:end], np.int64))
 
 
 @lowers("OptionalHasElement")
@@ -59,6 +63,9 @@ def optional_has_element(node: Node) -> Lowered:
 
 @lowers("Size")
 def size(node: Node) -> Lowered:
+    if sized := node.lowering.data_sizes.of(node[0]):
+        shape = shape_of_data(node.lowering, node.shape, sized)
+        return gc.ReduceProdOp(shape, axes=[0], keepdims=False)
     return node.literal(np.array(prod(node.shape), np.int64))
 
 

@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore import SEED, AddOp, MulOp
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import ConstantOp, VariableOp, WeightStore
 from popgraph.passes.graphcore.fold_constants import constant_array
+from popgraph.passes.graphcore.training.data_sizes import DataSizes
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 
@@ -51,6 +52,8 @@ class LoweringContext(ABC):
     """Whether gradients pass what is quantized and read back."""
     drops: bool = False
     """Whether Dropout drops elements where its node does not say whether it does."""
+    data_sizes: DataSizes = field(default_factory=DataSizes)
+    """In training, the tensors whose sizes data decide."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """Of quantized values, zeros that have the gradients of what they were before."""
     _seed: SSAValue | None = None

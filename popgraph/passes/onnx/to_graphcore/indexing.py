@@ -17,8 +17,10 @@ from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes, shapes
-from popgraph.support.errors import TypeMismatchError
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape, prod
+
+WIDE = dtypes.BY_NAME["i64"]
 
 
 def whole(node: Node, number: int) -> SSAValue:
@@ -115,7 +117,24 @@ def check_indices(node: Node) -> Lowered:
 def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
     axis = node.axis(node.integer("axis"))
-    return taken_along(node, axis, from_start(node, 1, node.shape[axis]))
+    along = from_start(node, 1, node.shape[axis])
+    if node.lowering.data_sizes.of(node[0]):
+        return _compared_along(node, axis, along)
+    return taken_along(node, axis, along)
+
+
+def _compared_along(node: Node, axis: int, along: Operand) -> Operand:
+    """The same as a sum over all places, which leaves every axis the axis that it is."""
+    data, indices = node.shape, shape_of(along)
+    before, after = data[:axis], data[axis + 1 :]
+    if (before, after) != (indices[:axis], indices[axis + 1 :]):
+        raise UnsupportedError("GatherElements from a part of what data select has no gradient")
+    places = gc.IotaOp(shape=(data[axis], *(1 for _ in after)), axis=0, dtype=I64)
+    wanted = gc.ReshapeOp(cast(along, WIDE), shape=(*before, indices[axis], 1, *after))
+    chosen = gc.CompareOp(wanted, places, predicate="eq")
+    values = gc.ReshapeOp(node[0], shape=(*before, 1, data[axis], *after))
+    kept = gc.WhereOp(chosen, values, node.scalar(0))
+    return gc.ReduceSumOp(kept, axes=[axis + 1], keepdims=False)
 
 
 def taken_along(node: Node, axis: int, along: Operand) -> Operand:
