@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
@@ -18,6 +20,7 @@ from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.training.trainer import Trainer
+from tests.sampling import examples
 
 BACKENDS = ["reference", "c"]
 STEP = 1e-6
@@ -321,6 +324,26 @@ def test_what_cannot_be_computed_up_to_a_bound_is_refused(name: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("domain", ["local", "com.microsoft"])
+def test_selections_inside_functions_are_trained(domain: str) -> None:
+    """A function of the model's own, and one by which another domain is defined."""
+    call = "s = local.pick(x, c)" if domain == "local" else "s, i, n = com.microsoft.Unique(f)"
+    made = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18, "local" : 1, "com.microsoft" : 1]> '
+        "g (float[6] f, double[6] x, bool[6] c) => (double loss) { "
+        f"{call} t = Cast<to = 11>(s) q = Mul(t, t) loss = ReduceSum<keepdims = 0>(q) }} "
+        '<domain: "local", opset_import: ["" : 18]> pick (x, c) => (s) '
+        "{ p = NonZero(c) i = Transpose(p) g = GatherND(x, i) s = Exp(g) }"
+    )
+    x = np.array([0.3, 1.0, 0.3, 2.0, 1.5, 5.0])
+    given_ = {"f": x.astype(np.float32), "x": x, "c": np.array(MASKS[0], bool)}
+    name = "x" if domain == "local" else "f"
+    found = step(made, [name], "reference")(given_)[f"{GRADIENT}{name}"]
+    first = np.array([1, 1, 0, 1, 1, 1]) * 2 * given_["f"]
+    wanted = given_["c"] * 2 * np.exp(2 * x) if domain == "local" else first
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_an_output_whose_size_data_decide_is_refused() -> None:
     made = model(f"{X}, {C}", "", f"{SELECTED} loss = ReduceSum<keepdims = 0>(s)")
     made.graph.output.append(onnx.helper.make_empty_tensor_value_info("s"))
@@ -366,3 +389,62 @@ def test_a_model_that_selects_is_trained_evaluated_and_saved(backend: str, tmp_p
 def softmax(x: Array) -> Array:
     likely = np.exp(x - x.max(1, keepdims=True))
     return np.asarray(likely / likely.sum(1, keepdims=True))
+
+
+UNARY = ("Exp", "Tanh", "Sigmoid", "Sin", "Neg", "Softplus", "Identity")
+LAST = {
+    "sum": "r = ReduceSum<keepdims = 0>(h)",
+    "mean": "r = ReduceMean<keepdims = 0>(h)",
+    "most": "m = ReduceMax(h, zeroth) r = ReduceSum<keepdims = 0>(m)",
+    "least": "m = ReduceMin<keepdims = 0>(h, zeroth) r = ReduceSum<keepdims = 0>(m)",
+    "length": "r = ReduceL2<keepdims = 0>(h)",
+    "mean of squares": "m = Mul(h, h) l = ReduceMean(m, zeroth) r = ReduceProd<keepdims = 0>(l)",
+    "logarithm": "m = ReduceLogSumExp(h, zeroth) r = ReduceMean<keepdims = 0>(m)",
+}
+
+
+def chain(draw: st.DrawFn) -> Iterator[str]:
+    """Nodes from `s`, the rows that are selected, to the loss; names of values do not repeat."""
+    value = other = "s"
+    kinds = draw(st.lists(st.sampled_from(range(9)), min_size=1, max_size=7))
+    for count, kind in enumerate(kinds):
+        made = f"v{count}"
+        yield (
+            f"{made} = {draw(st.sampled_from(UNARY))}({value})",
+            f"{made} = {draw(st.sampled_from(('Add', 'Mul', 'Sub')))}({value}, {other})",
+            f"{made} = Add({value}, b)",
+            f"{made} = MatMul({value}, w)",
+            f"{made} = Softmax<axis = {draw(st.integers(-2, 1))}>({value})",
+            f"f{count} = Reshape({value}, flat) g{count} = Sin(f{count}) "
+            f"{made} = Reshape(g{count}, threes)",
+            f"a{count} = Transpose({value}) c{count} = MatMul({value}, a{count}) "
+            f"p{count} = Softmax(c{count}) {made} = MatMul(p{count}, {other})",
+            f"k{count} = Concat<axis = 1>({value}, {other}) {made} = MatMul(k{count}, wide)",
+            f"e{count} = ReduceMean(s, zeroth) {made} = Sub({value}, e{count})",
+        )[kind]
+        value, other = made, draw(st.sampled_from((value, other)))
+    yield f"h = Identity({value}) {LAST[draw(st.sampled_from(sorted(LAST)))]} loss = Tanh(r)"
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[str, str, int]:
+    chosen = draw(st.sampled_from((SELECTED, "p = NonZero(c) i = Transpose(p) s = GatherND(x, i)")))
+    mask = "".join(map(str, draw(st.sampled_from(MASKS))))
+    return f"{chosen} {' '.join(chain(draw))}", mask, draw(st.integers(0, 9))
+
+
+@given(chains())
+@settings(max_examples=examples(40, slow=4))
+def test_chains_of_what_is_selected_have_the_gradients_of_differences(
+    drawn_chain: tuple[str, str, int],
+) -> None:
+    body, mask, seed = drawn_chain
+    weights = "int64[1] zeroth = {0}, int64[1] flat = {-1}, int64[2] threes = {-1, 3}"
+    made = model(f"{X}, {C}, double[3, 3] w, double[6, 3] wide, double[3] b", weights, body)
+    given_ = {name: array * 0.5 for name, array in drawn(made, seed).items()}
+    read = {name for node in made.graph.node for name in node.input}
+    given_["c"] = np.array([int(one) for one in mask], bool)
+    for info in [one for one in made.graph.input if one.name not in read]:
+        made.graph.input.remove(info)
+        del given_[info.name]
+    check(made, given_, "reference")

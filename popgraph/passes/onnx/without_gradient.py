@@ -37,7 +37,6 @@ REASONS: Mapping[str, str] = {
         ("com.microsoft.VarlenNGramHashMapping", "it hashes integers"),
         ("com.microsoft.BifurcationDetector com.microsoft.GatherPacked", "it takes integers"),
         ("com.microsoft.DynamicTimeWarping com.microsoft.GreedySearch", HOSTED),
-        ("com.microsoft.Unique", "data decide how many elements its result has"),
         ("Bernoulli RandomNormalLike RandomUniformLike", DRAWN),
         ("Range MelWeightMatrix com.microsoft.Range", STRUCTURE),
         ("BitCast", "it is about the bits of numbers, which have no slope"),
@@ -99,10 +98,6 @@ def reason(row: Row) -> str:
     if not _is_of_floats(row):
         return "it takes or gives no floats"
     match row.way:
-        case Way.BOUNDED if row.title == "Compress":
-            return "data decide its size; where its condition is constant, it is a Gather"
-        case Way.BOUNDED:
-            return "data decide its size, and models with such nodes are not trained"
         case Way.HOST:
             return HOSTED
         case Way.NONE:
