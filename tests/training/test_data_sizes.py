@@ -14,11 +14,14 @@ from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
 import popgraph
+from popgraph.builder.pgraph import parse
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
+from popgraph.training.reductions import reduction_of
+from popgraph.training.task import task_of
 from popgraph.training.trainer import Trainer
 from tests.sampling import examples
 
@@ -448,3 +451,28 @@ def test_chains_of_what_is_selected_have_the_gradients_of_differences(
         made.graph.input.remove(info)
         del given_[info.name]
     check(made, given_, "reference")
+
+
+@pytest.mark.parametrize(
+    ("loss", "reduction"),
+    [
+        ("ReduceMean(Compress(y, masked, axis=0), keepdims=0)", None),
+        ("ReduceSum(Compress(y, masked, axis=0), keepdims=0)", "sum"),
+        ("nll(Compress(y, masked, axis=0), Compress(labels, masked, axis=0))", None),
+        ("nll(y, labels)", "mean"),
+    ],
+)
+def test_a_mean_of_what_is_selected_is_none_over_samples(loss: str, reduction: str | None) -> None:
+    """So micro-batches are not said to add up to the mean of their batch."""
+    text = f"""
+graph g(x: f32[N, 3], masked: bool[N]) -> (y: f32[N, 3]) {{
+    weight w: f32[3, 3] = glorot_uniform
+    y = Softmax(x @ w)
+}}
+train (labels: i32[N]) {{
+    loss = {loss}
+    optimizer = SGD(0.1)
+}}
+"""
+    task = task_of(parse(text))
+    assert task is not None and reduction_of(task, task.loss) == reduction

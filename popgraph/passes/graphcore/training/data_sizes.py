@@ -89,7 +89,7 @@ Extents: TypeAlias = Mapping[int, Extent]
 NOTHING: Extents = {}
 
 MOST_NUMBERS = 64
-"""The elements of tensors that shapes are computed of."""
+"""The elements of tensors that shapes are computed from, and how many such tensors there are."""
 
 
 @dataclass
@@ -132,20 +132,39 @@ class DataSizes:
 
     def at_most(self, value: SSAValue, more: int = 0) -> Array | None:
         """The numbers that are computed of counts where these are as large as they can be."""
+        found: dict[SSAValue, Array | None] = {}
+        pending = [value]
+        while pending:
+            one = pending[-1]
+            waiting = [operand for operand in self._small(one) if operand not in found]
+            if waiting and len(found) < MOST_NUMBERS:
+                pending += waiting
+                continue
+            pending.pop()
+            found[one] = self._number(one, more, found)
+        return found[value]
+
+    def _small(self, value: SSAValue) -> Sequence[SSAValue]:
+        """What a few numbers are computed from."""
+        op = value.owner
+        if value in self.most or not isinstance(op, GraphcoreOp) or op.regions:
+            return ()
+        is_small = all(prod(shape_of(one)) <= MOST_NUMBERS for one in op.operands)
+        return op.operands if is_small else ()
+
+    def _number(
+        self, value: SSAValue, more: int, known: Mapping[SSAValue, Array | None]
+    ) -> Array | None:
         if value in self.most:
             return np.array(self.most[value] + more)
         op = value.owner
-        if isinstance(op, ConstantOp):
-            return op.literal.array if isinstance(op.literal, DataAttr) else None
-        if not isinstance(op, GraphcoreOp) or not op.operands or op.regions:
+        if isinstance(op, ConstantOp) and isinstance(op.literal, DataAttr):
+            return op.literal.array
+        arrays = [known.get(operand) for operand in self._small(value)]
+        there = [array for array in arrays if array is not None]
+        if not isinstance(op, GraphcoreOp) or not there or len(there) < len(arrays):
             return None
-        if any(prod(shape_of(one)) > MOST_NUMBERS for one in op.operands):
-            return None
-        arrays = [self.at_most(operand, more) for operand in op.operands]
-        known = [array for array in arrays if array is not None]
-        if len(known) < len(arrays):
-            return None
-        return np.asarray(op.evaluate(*known)[op.results.index(value)])
+        return np.asarray(op.evaluate(*there)[op.results.index(value)])
 
     def rename(self, replaced: Mapping[SSAValue, SSAValue]) -> None:
         """Follows values that others have replaced, such as constants."""
