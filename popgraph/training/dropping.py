@@ -22,11 +22,11 @@ MODES: Mapping[tuple[str, str], int] = {
 DROPS, KEEPS = "drops elements", "drops nothing"
 
 Row = tuple[str, str, str, str]
-"""A row of the table of what is trained."""
+"""A row of the table that `Selection` prints."""
 
 
 def dropout_rows(module: ModuleOp, weights: WeightStore, *, dropout: bool) -> tuple[Row, ...]:
-    """What Dropout nodes do in a step, how many they are, and why."""
+    """Rows that count the Dropout nodes that drop elements in a step, and that keep all."""
     model = model_of(module)
     constants = Constants(model, weights, trained=True)
     nodes = (op for op in model.walk() if isinstance(op, OnnxOp))
@@ -39,7 +39,7 @@ def dropout_rows(module: ModuleOp, weights: WeightStore, *, dropout: bool) -> tu
 
 
 def _fate(op: OnnxOp, constants: Constants, dropout: bool) -> tuple[str, str] | None:
-    """What a node does in a step, and why; None for one that never drops anything."""
+    """Whether a node drops elements in a step, and why; None if it never does."""
     inputs = op.input_values()
     index = MODES[op.domain, op.op_type]
     mode = inputs[index] if len(inputs) > index else None

@@ -36,9 +36,9 @@ _IGNORED = ("ignore_index", "ignoreIndex")
 
 def _reductions(value: SSAValue, task: Task, sized: Container[SSAValue]) -> Iterator[str | None]:
     """
-    How the terms of a value are made of samples; None for what nobody can tell.
+    The reductions over samples in a value; None for an unknown one.
 
-    A mean of what data select, which is `sized` by them, is no mean over samples.
+    A mean of elements that data select, one of the `sized` values, is not a mean over samples.
     """
     op = value.owner
     if not isinstance(op, OnnxOp) or not _reads_samples(value):

@@ -61,7 +61,7 @@ def may_be_steps(module: ModuleOp) -> bool:
 
 
 def _rows(op: Operation) -> Sequence[SSAValue]:
-    """What a node gives as much of as data may say."""
+    """The results of a node whose sizes data may decide."""
     if is_bounded(op):
         return op.results
     if isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "Loop"):

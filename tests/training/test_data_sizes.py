@@ -463,7 +463,7 @@ def test_chains_of_what_is_selected_have_the_gradients_of_differences(
     ],
 )
 def test_a_mean_of_what_is_selected_is_none_over_samples(loss: str, reduction: str | None) -> None:
-    """So micro-batches are not said to add up to the mean of their batch."""
+    """Micro-batches do not add up to the mean of their batch."""
     text = f"""
 graph g(x: f32[N, 3], masked: bool[N]) -> (y: f32[N, 3]) {{
     weight w: f32[3, 3] = glorot_uniform

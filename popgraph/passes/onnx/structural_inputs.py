@@ -80,7 +80,7 @@ def check_gradients(module: ModuleOp, store: WeightStore, names: Iterable[str]) 
 
 
 def _instead(op: OnnxOp, operand: SSAValue) -> str:
-    """What does the same as a node, with a gradient by an operand that is structural here."""
+    """A hint at operators that have a gradient by an operand that is structural here."""
     regions = op.input_values()[1:2] if op.op_type == "Resize" and op.since_version > 10 else ()
     if operand not in regions:
         return ""

@@ -23,9 +23,9 @@ SET, JUMP, SPLIT, ASSERT = range(4)
 
 Instruction: TypeAlias = tuple[int, Accepts | None, int, int]
 """
-What it is; for a set, what it accepts; for jumps, how far they go, of which a split has two.
+A kind, the characters that a set accepts, and the distances of a jump or the two of a split.
 
-An assertion has its number among `ASSERTIONS` for a distance.
+An assertion has its index in `ASSERTIONS` as its first distance.
 """
 
 Program: TypeAlias = tuple[Instruction, ...]
@@ -33,9 +33,9 @@ Program: TypeAlias = tuple[Instruction, ...]
 MOST_INSTRUCTIONS = 100_000
 """RE2 refuses longer programs, too: its budget of 8 MiB are about as many."""
 MOST_REPETITIONS = 1000
-"""RE2's own bound, of repetitions inside each other together."""
+"""RE2's own bound of the product of nested repetitions."""
 MOST_GROUPS = 1000
-"""RE2's own bound, of groups inside each other."""
+"""RE2's own bound of nested groups."""
 MOST_REMEMBERED = 20_000
 """The steps of threads that a matcher keeps, whose memory this bounds."""
 
@@ -96,7 +96,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _fold(one: str) -> str:
-    """What is equal for all characters that differ in case alone."""
+    """One character for all that differ in case alone."""
     for folded in (one.casefold(), one.lower()):
         if len(folded) == 1:
             return folded
@@ -105,7 +105,7 @@ def _fold(one: str) -> str:
 
 @cache
 def _orbits() -> dict[str, str]:
-    """All characters of each case, by what they have in common."""
+    """The characters that differ in case alone, by the result of `_fold`."""
     found: dict[str, str] = {}
     for code in range(0x1E944):  # No character behind it has a case.
         if (folded := _fold(chr(code))) != chr(code):
@@ -197,11 +197,11 @@ class _Group:
     """A group, as far as it has been read."""
 
     flags: frozenset[str]
-    """Those that hold again behind it."""
+    """The flags after the group, which are those before it."""
     branches: list[Program] = field(default_factory=list)
     repetitions: int = 1
     pieces: list[_Piece] = field(default_factory=list)
-    """Of the branch that is being read."""
+    """The pieces of the branch that is being read."""
 
     def end_branch(self) -> None:
         self.branches.append(tuple(step for piece in self.pieces for step in piece.program))
@@ -327,7 +327,7 @@ class _Parser:
     def _begin_group(self) -> None:
         self.groups.append(_Group(self.flags))
         if len(self.groups) > MOST_GROUPS:
-            raise re.error("too many groups inside each other")
+            raise re.error("groups are nested too deeply")
 
     def _close(self) -> None:
         self.at += 1
@@ -445,7 +445,7 @@ def _any_of(members: Iterable[Accepts]) -> Accepts:
 # Matching
 
 Threads: TypeAlias = tuple[frozenset[int], str]
-"""Where a program may be, and the kind of the character before: itself, if an assertion asks."""
+"""The positions in a program, and a character that assertions take for the one before."""
 
 
 class _Matcher:

@@ -55,7 +55,7 @@ class Extent:
     factor: int = 1
 
     def is_same(self, other: Extent | None) -> bool:
-        """Whether both are always equal, as far as it can be told."""
+        """Whether both are known to be equal always."""
         if other is None or self.factor != other.factor:
             return False
         return _are_same(self.count, other.count)
@@ -100,7 +100,7 @@ class DataSizes:
     most: dict[SSAValue, int] = field(default_factory=dict)
     """The largest that each count can be."""
     varying: dict[SSAValue, Sequence[int]] = field(default_factory=dict)
-    """Of reshaped tensors, the axes that are told to have sizes that data decide."""
+    """The axes of reshaped tensors for which the model computes a size from counts."""
 
     def __bool__(self) -> bool:
         return bool(self.known)
@@ -110,10 +110,10 @@ class DataSizes:
 
     def bounded(self, value: SSAValue, extents: Extents) -> SSAValue:
         """
-        The value with the first element of each such axis instead of what follows the last one.
+        The value, padded with the first element of each such axis after the last one.
 
-        Functions and their slopes are then finite there wherever they are of the elements. Where
-        there are none, floats are 1.
+        A function that is finite for all elements, with finite slopes, is so for the padding, too.
+        Where there are no elements, the padding of floats is 1.
         """
         shape = shape_of(value)
         extents = {axis: one for axis, one in extents.items() if shape[axis]}
@@ -145,7 +145,7 @@ class DataSizes:
         return found[value]
 
     def _small(self, value: SSAValue) -> Sequence[SSAValue]:
-        """What a few numbers are computed from."""
+        """The operands of an operation on a few numbers."""
         op = value.owner
         if value in self.most or not isinstance(op, GraphcoreOp) or op.regions:
             return ()
@@ -181,9 +181,9 @@ class DataSizes:
 
     def follow(self, ops: Iterable[Operation]) -> dict[SSAValue, SSAValue]:
         """
-        Looks through new operations: masks where elements are combined; what replaces results.
+        Adds masks to new operations that combine elements; returns the replacements of results.
 
-        UnsupportedError for an operation that cannot be told how many elements there are.
+        UnsupportedError for an operation that has no rule.
         """
         replaced: dict[SSAValue, SSAValue] = {}
         for op in ops:
@@ -248,7 +248,7 @@ def number_of(extent: Extent) -> Operand:
 
 @dataclass
 class _Site:
-    """An operation that takes a tensor whose size data decide, and what is known of it."""
+    """An operation on a tensor whose size data decide, with the known extents."""
 
     sizes: DataSizes
     op: Operation
@@ -270,7 +270,7 @@ class _Site:
         return self.of(0)
 
     def masked(self, value: SSAValue, axes: Iterable[int], neutral: float) -> SSAValue:
-        """The value with a neutral number instead of what is no element along these axes."""
+        """The value with a neutral number instead of the padding along these axes."""
         extents = self.sizes.of(value)
         for axis in sorted({*axes} & {*extents}):
             mask = within(shape_of(value), axis, extents[axis])
@@ -305,7 +305,7 @@ def _title(op: Operation) -> str:
 
 
 def _elementwise(site: _Site) -> Found:
-    """Extents meet equal ones, sizes of 1, and what is as long as is needed."""
+    """Extents meet equal extents, sizes of 1, and generated tensors such as an iota."""
     return _aligned(site, list(site.op.operands), shape_of(site.op.results[0]))
 
 
@@ -332,7 +332,7 @@ def _aligned(site: _Site, operands: Sequence[SSAValue], shape: Shape) -> Extents
 
 
 def _is_made(value: SSAValue, axis: int) -> bool:
-    """Whether a tensor is no data along an axis: it would be as long as is wanted there."""
+    """Whether a tensor is generated along an axis, so that any length of it would do."""
     match value.owner:
         case gc.IotaOp() | gc.RandomUniformOp():
             return True
@@ -361,7 +361,7 @@ def _transpose(site: _Site) -> Found:
 
 
 def _reshape(site: _Site) -> Found:
-    """An axis goes on as itself, or is joined with, or parted from, those that follow it."""
+    """An axis keeps its size, is merged with the axes after it, or is split again."""
     before, after = shape_of(site.x), shape_of(site.op.results[0])
     found: dict[int, Extent] = {}
     for axis, extent in site.of(0).items():
@@ -437,7 +437,7 @@ NEUTRAL: Mapping[type[Operation], float] = {
     gc.ArgMaxOp: -math.inf,
     gc.ArgMinOp: math.inf,
 }
-"""The number that changes no result; the least and the largest are those of the element type."""
+"""The number that changes no result. Integers have their least and largest for infinities."""
 
 
 def _neutral(op: Operation, value: SSAValue) -> float:
@@ -528,7 +528,7 @@ def _softmax(site: _Site) -> Found:
 
 
 def _mat_mul(site: _Site) -> Found:
-    """Rows, columns and batches go on; what is added up is masked."""
+    """Rows, columns and batches keep their extents; the contracted axis is masked."""
     op = site.op
     assert isinstance(op, gc.MatMulOp)
     left, right = len(shape_of(op.lhs)), len(shape_of(op.rhs))
@@ -568,7 +568,7 @@ def _check_batches(site: _Site, op: gc.MatMulOp, batches: Sequence[Extents]) -> 
 
 
 def _batch(site: _Site) -> Found:
-    """Of convolutions and windows, the samples."""
+    """Convolutions and pools treat each sample by itself."""
     extents = site.only_first()
     if {*extents} - {0}:
         raise site.refuse("data decide how many channels, or how large, a picture is")

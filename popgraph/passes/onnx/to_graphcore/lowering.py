@@ -288,7 +288,7 @@ class Lowering(LoweringContext):
     def _sized(
         self, before: Operation | None, outputs: Sequence[SSAValue | None]
     ) -> list[SSAValue | None]:
-        """The outputs, if new operations have to leave out what is beyond a size of the data."""
+        """The outputs, after new operations got masks for tensors whose sizes data decide."""
         if not self.data_sizes:
             return list(outputs)
         replaced = self.data_sizes.follow(_after(before, self.block))

@@ -121,7 +121,7 @@ class Repetition:
         return finals[:count], stacked
 
     def _is_bounded(self, steering: Steering) -> bool:
-        """Whether there may be rows of turns that do not come: a step of training leaves them."""
+        """Whether rows have a static bound, up to which a step of training computes."""
         return self.node.lowering.training and steering.trips != UNBOUNDED
 
     def _nothing(self, row: SSAValue) -> SSAValue:
@@ -290,7 +290,7 @@ class _Trial:
 
 
 def _counted(loop: gc.LoopOp) -> SSAValue:
-    """How many turns a loop runs."""
+    """The number of iterations that a loop runs."""
     with ImplicitBuilder(Builder(InsertPoint.before(loop))):
         none = scalar(0, loop.index)
     with ImplicitBuilder(Builder(InsertPoint.before(yield_of(loop.block)))):

@@ -1,4 +1,4 @@
-"""In training, nodes on tensors whose sizes data decide; `data_sizes` has what they become."""
+"""Nodes on tensors whose sizes data decide, in training; `data_sizes` has the rules."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def has_bounds(op: OnnxOp, context: LoweringContext) -> bool:
 
 
 def bounded(outputs: Sequence[SSAValue | None], sizes: DataSizes) -> list[SSAValue | None]:
-    """The results of such a node, of which the second half are the shapes of the first."""
+    """The results of such a node; the second half of its outputs are their shapes."""
     count = len(outputs) // 2
     pairs = zip(outputs[:count], outputs[count:], strict=True)
     return [
@@ -75,7 +75,7 @@ def bounded(outputs: Sequence[SSAValue | None], sizes: DataSizes) -> list[SSAVal
 
 
 def reshaped_by_data(node: Node, wanted: SSAValue) -> tuple[list[int], list[int]] | None:
-    """Where a new shape has sizes that data decide: it as large as can be, and these axes."""
+    """The largest that a computed shape can be, and the axes whose sizes depend on counts."""
     sizes = node.lowering.data_sizes
     if not sizes or node.lowering.array(wanted) is not None:
         return None
