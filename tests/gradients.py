@@ -22,6 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
+from popgraph.passes.onnx.partition import BOUNDED
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import CONSTANT, GRADIENT, VARIABLE
 from popgraph.support.arrays import Array
@@ -130,6 +131,9 @@ class Wide:
                 hold(model, info.name, array)
         if not arrays:
             return cls(model, arrays, precision, has_loss=False)
+        if is_sized_by_data(model):
+            with_squares(model)
+            return cls(model, arrays, precision, has_loss=True)
         return cls(model, arrays, precision, with_loss(model, results_of(model, arrays)))
 
     def slopes(self, kind: str = CONSTANT) -> dict[str, Slope]:
@@ -308,7 +312,7 @@ def lowered(
 ) -> tuple[ModuleOp, Compilation]:
     compilation = Compilation()
     module = import_model(model, compilation.weights)
-    lower = OnnxToGraphcore(weights=kind, extra_outputs=names)
+    lower = OnnxToGraphcore(weights=kind, training=is_sized_by_data(model), extra_outputs=names)
     for step in (InferShapes(), Normalize(), lower):
         step.run(compilation, module)
     return module, compilation
@@ -344,6 +348,25 @@ def with_loss(model: onnx.ModelProto, results: Mapping[str, Array]) -> bool:
         del model.graph.output[:]
         model.graph.output.append(helper.make_tensor_value_info(LOSS, DOUBLE.onnx, []))
     return bool(terms)
+
+
+def is_sized_by_data(model: onnx.ModelProto) -> bool:
+    """Whether data decide the size of a result: only steps of training compute with that."""
+    return model.graph.node[0].op_type in BOUNDED
+
+
+def with_squares(model: onnx.ModelProto) -> None:
+    """Makes the sum of squares of the first result the output, however many elements it has."""
+    result = model.graph.node[0].output[0]
+    model.graph.node.extend(
+        [
+            helper.make_node("Mul", [result, result], [f"{result}_squares"]),
+            helper.make_node("Cast", [f"{result}_squares"], [f"{result}_wide"], to=DOUBLE.onnx),
+            helper.make_node("ReduceSum", [f"{result}_wide"], [LOSS], keepdims=0),
+        ]
+    )
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info(LOSS, DOUBLE.onnx, []))
 
 
 def formal_names(sample: Sample, names: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -824,5 +825,22 @@ def test_what_is_read_as_a_constant_has_no_gradient(kind: str, initialized: bool
     with pytest.raises(DifferentiationError) as caught:
         popgraph.compile(model, options=Options(training=training), backend="reference")
     value = "a value computed from 'v'" if kind == "computed" else "'v'"
-    assert f"reads {value} as a constant, so it has no gradient" in str(caught.value)
+    assert f"{value} decides the structure of" in str(caught.value)
     assert "node 'y'" in caught.value.where
+    assert ("GridSample" in caught.value.hint) == (kind in ("region", "computed"))
+
+
+def test_a_structure_that_weights_decide_is_computed_once_they_are_frozen() -> None:
+    nodes = f"sizes = Constant <value_ints = [1, 6]> () r = Mul(v, s) {CROPPED.format('r')}"
+    text = (
+        f"g (float[4,6] x) => (float l) <float[4] v = {{0, 0, 1, 1}}, float s = {{1}}> "
+        f"{{{nodes} l = ReduceSum <keepdims=0> (y)}}"
+    )
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+    training = Training("l", SGD(), gradients=("x",))
+    with pytest.raises(UnsupportedError, match="weights that may change: 's', 'v'") as caught:
+        popgraph.compile(model, options=Options(training=training), backend="reference")
+    assert caught.value.hint == "freeze 's', 'v': what decides a structure is not trained"
+    frozen = replace(training, frozen=("s", "v"))
+    step = popgraph.compile(model, options=Options(training=frozen), backend="reference")
+    assert step(x=np.ones((4, 6), np.float32))["l"] == 6

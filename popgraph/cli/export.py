@@ -70,6 +70,13 @@ def command(
         bool,
         typer.Option("--train", help="A step of training, as the `train` section of a text says."),
     ] = False,
+    dropout: Annotated[
+        bool,
+        typer.Option(
+            "--dropout/--no-dropout",
+            help="With --train, whether Dropout drops elements where its node does not say so.",
+        ),
+    ] = True,
     dim: Ranges = None,
     value: Values = None,
     example: Annotated[
@@ -111,7 +118,7 @@ def command(
     exporter = backend_named(DEFAULT).tools.exporter(form)
     module, compilation, training = models.opened(model, dim, value, train=train, ranged=True)
     made = options(schedule=schedule, indices=indices, passes=extra)
-    made = replace(made, machine=exporter.machine, training=training)
+    made = replace(made, machine=exporter.machine, training=training, dropout=dropout)
     if not exporter.is_here:
         made = replace(made, measured=())
     made = compiler.for_this_machine(made, threads)

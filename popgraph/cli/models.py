@@ -370,12 +370,12 @@ def _value_text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def is_hosted(module: ModuleOp) -> bool:
-    """Whether Python computes some nodes of a model."""
+def is_hosted(module: ModuleOp, *, trained: bool = False) -> bool:
+    """Whether a model, or a step that trains it, is several programs."""
     from popgraph.dialects.levels import ONNX, level_of
     from popgraph.passes.onnx.partition import host_nodes
 
-    return level_of(module) == ONNX and bool(host_nodes(module))
+    return level_of(module) == ONNX and bool(host_nodes(module, trained=trained))
 
 
 def check_structure(

@@ -128,7 +128,7 @@ def command(
 
         made = on_ipus(made, ipu)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
-    hosted = models.is_hosted(module)
+    hosted = models.is_hosted(module, trained=training is not None)
     if not lowered:
         trained = training is not None  # Such models have steps, but no training.
         notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()

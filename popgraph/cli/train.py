@@ -139,6 +139,13 @@ def command(
             help="Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded.",
         ),
     ] = False,
+    dropout: Annotated[
+        bool,
+        typer.Option(
+            "--dropout/--no-dropout",
+            help="Whether Dropout drops elements where its node does not say so itself.",
+        ),
+    ] = True,
     accumulate: Annotated[int | None, _step_option("accumulate")] = None,
     clip: Annotated[float | None, _step_option("clip")] = None,
     loss_scale: Annotated[str | None, _step_option("loss_scale")] = None,
@@ -183,7 +190,8 @@ def command(
     operators and constants of an exporter; --freeze and --train-only (which may be given again)
     decide otherwise. BatchNormalization and Dropout mean what they mean in training, whatever
     mode they were exported in; a BatchNormalization whose running statistics are frozen uses
-    these. The file that -o writes is for inference.
+    these. With --no-dropout, Dropout drops nothing unless its training_mode is true. The file
+    that -o writes is for inference.
     The last batch of an epoch has the samples that are left; a model made for batches of one size
     leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
     at the end are those of the best epoch.
@@ -233,6 +241,7 @@ def command(
         prediction=prediction,
         indices=None if indices is None else indices.value,
         straight_through=straight_through,
+        dropout=dropout,
         accumulate=accumulate,
         clip=clip,
         loss_scale=loss_scale if loss_scale is None else _number_or_word(loss_scale),

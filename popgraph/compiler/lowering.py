@@ -107,7 +107,7 @@ def lower(
                 if original is None and not isinstance(made, SETTLING):
                     original = module.clone()
                 if step.level == ONNX and step.to is not None:
-                    check_static_form(module)
+                    check_static_form(module, trained=chosen.training is not None)
                 with observer.watching(made, module, compilation.weights):
                     made.run(compilation, module)
                 if step.to is not None:
@@ -144,9 +144,9 @@ def _check_gradients(module: ModuleOp, compilation: Compilation, options: Option
         check_gradients(module, compilation.weights, options.training.gradients)
 
 
-def check_static_form(module: ModuleOp) -> None:
+def check_static_form(module: ModuleOp, *, trained: bool = False) -> None:
     """An error for a model of which Python computes some nodes: it has no form further down."""
-    for op in host_nodes(module):
+    for op in host_nodes(module, trained=trained):
         what = f"{op.op_type} is computed by Python and has no form below the onnx level"
         if is_bounded(op):
             what = (

@@ -27,6 +27,7 @@ from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
@@ -128,7 +129,7 @@ class BuildRequest:
         if level_of(self.module) == ONNX and not self.settled:
             settle_constants(self.module, self.compilation, self.options)
             return replace(self, settled=True).runner(kept)
-        if self.settled and host_nodes(self.module):
+        if self.settled and self._hosted():
             return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
@@ -145,6 +146,10 @@ class BuildRequest:
             share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
+
+    def _hosted(self) -> list[OnnxOp]:
+        """The nodes that cut the model into several programs."""
+        return host_nodes(self.module, trained=self.options.training is not None)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -210,7 +215,7 @@ class BuildRequest:
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
-                host_nodes(self.module)[0].where(),
+                self._hosted()[0].where(),
                 "train the part of the model before it or behind it",
             )
         verify(self.module)

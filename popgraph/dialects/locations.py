@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 
 def source(location: Attribute | None) -> str:
@@ -19,3 +19,9 @@ def source(location: Attribute | None) -> str:
         case FileLineColLoc():
             return f"{Path(location.filename.data).name}:{location.line.data}"
     return ""
+
+
+def origin(op: Operation) -> str:
+    """Where an operation comes from, as messages say it."""
+    location = op.location
+    return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""

@@ -38,7 +38,8 @@ def report(
 ) -> Report:
     """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
     request = compiler.BuildRequest(module, compilation, options or Options(), DEFAULT, threads)
-    if level_of(module) == ONNX and host_nodes(module):
+    trained = request.options.training is not None
+    if level_of(module) == ONNX and host_nodes(module, trained=trained):
         return _hosted(name, request, rounds)
     passes = PassTimes.from_environment(same_meaning)
     try:

@@ -32,6 +32,7 @@ from popgraph.operators.record import (
     requires,
     without_gradient,
 )
+from popgraph.operators.sized_by_data import shape_of_data
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -91,9 +92,10 @@ def constant_of_shape(node: Node) -> Lowered:
 
 @lowers("Shape")
 def shape(node: Node) -> Lowered:
-    return node.literal(
-        np.array(node.shape[node.integer("start") : node.attribute("end")], np.int64)
-    )
+    start, end = node.integer("start"), node.attribute("end")
+    if sized := node.lowering.data_sizes.of(node[0]):
+        return shape_of_data(node.lowering, node.shape, sized, start, end)
+    return node.literal(np.array(node.shape[start:end], np.int64))
 
 
 @computes("Shape")
@@ -104,6 +106,9 @@ def compute_shape(node: NodeView, x: Any) -> Array:
 
 @lowers("Size")
 def size(node: Node) -> Lowered:
+    if sized := node.lowering.data_sizes.of(node[0]):
+        shape = shape_of_data(node.lowering, node.shape, sized)
+        return gc.ReduceProdOp(shape, axes=[0], keepdims=False)
     return node.literal(np.array(prod(node.shape), np.int64))
 
 

@@ -15,6 +15,7 @@ from xdsl.ir import Block, SSAValue
 from popgraph.dialects.graphcore import SEED, AddOp, MulOp
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import ConstantOp, VariableOp, WeightStore, constant_array
+from popgraph.operators.data_sizes import DataSizes
 from popgraph.support.arrays import Array
 from popgraph.support.tuning import Tuning
 
@@ -48,6 +49,10 @@ class LoweringContext(ABC):
     """Of how many this is one."""
     straight_through: bool = False
     """Whether gradients pass what is quantized and read back."""
+    drops: bool = False
+    """Whether Dropout drops elements where its node does not say whether it does."""
+    data_sizes: DataSizes = field(default_factory=DataSizes)
+    """In training, the tensors whose sizes data decide."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """Of quantized values, zeros that have the gradients of what they were before."""
     _seed: SSAValue | None = None

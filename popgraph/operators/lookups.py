@@ -34,7 +34,7 @@ from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, lowers, requires
 from popgraph.support import dtypes, shapes
-from popgraph.support.errors import TypeMismatchError
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape, prod
 
 
@@ -126,7 +126,26 @@ def require_gather_elements(node: NodeView) -> Complaints:
 def gather_elements(node: Node) -> Lowered:
     """A lookup in flat data: along the axis at the indices, along others at their own places."""
     axis = node.axis(node.integer("axis"))
-    return taken_along(node, axis, from_start(node, 1, node.shape[axis]))
+    along = from_start(node, 1, node.shape[axis])
+    if node.lowering.data_sizes.of(node[0]):
+        return _compared_along(node, axis, along)
+    return taken_along(node, axis, along)
+
+
+def _compared_along(node: Node, axis: int, along: Operand) -> Operand:
+    """The same as a sum over all places, which leaves every axis the axis that it is."""
+    data, indices = node.shape, shape_of(along)
+    before, after = data[:axis], data[axis + 1 :]
+    if (before, after) != (indices[:axis], indices[axis + 1 :]):
+        raise UnsupportedError("GatherElements from a part of what data select has no gradient")
+    places = gc.IotaOp(shape=(data[axis], *(1 for _ in after)), axis=0, dtype=I64)
+    wanted = gc.ReshapeOp(
+        cast(along, dtypes.BY_NAME["i64"]), shape=(*before, indices[axis], 1, *after)
+    )
+    chosen = gc.CompareOp(wanted, places, predicate="eq")
+    values = gc.ReshapeOp(node[0], shape=(*before, 1, data[axis], *after))
+    kept = gc.WhereOp(chosen, values, node.scalar(0))
+    return gc.ReduceSumOp(kept, axes=[axis + 1], keepdims=False)
 
 
 def taken_along(node: Node, axis: int, along: Operand) -> Operand:

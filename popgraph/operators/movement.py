@@ -36,6 +36,7 @@ from popgraph.operators.complaints import (
 from popgraph.operators.linear_forms import LinearForm, computed, linear_form
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
+from popgraph.operators.sized_by_data import reshaped_by_data
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -101,12 +102,19 @@ def require_reshape(node: NodeView) -> Complaints:
 @lowers("Reshape", structural=[1])
 @lowers("Reshape", domain=GRAPHCORE, structural=[1])
 def reshape(node: Node) -> Lowered:
-    wanted = list(node.numbers_or_ints("shape", 1) or ())
+    given = node.optional(1)
+    by_data = None if given is None else reshaped_by_data(node, given)
+    wanted = by_data[0] if by_data else list(node.numbers_or_ints("shape", 1) or ())
     if not node.integer("allowzero"):
         for axis, size in enumerate(wanted):
             if size == 0 and axis < node.rank:
                 wanted[axis] = node.shape[axis]
-    return reshaped(node[0], _with_rest(wanted, prod(node.shape), node.shape))
+    shape = _with_rest(wanted, prod(node.shape), node.shape)
+    if by_data is None:
+        return reshaped(node[0], shape)
+    made = gc.ReshapeOp(node[0], shape=shape)
+    node.lowering.data_sizes.varying[made.result] = by_data[1]
+    return made
 
 
 def _with_rest(wanted: list[int], total: int, shape: Shape) -> Shape:

@@ -14,6 +14,8 @@ from popgraph.dialects.onnx.functions import OPSET
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.dialects.program import VariableOp
+from popgraph.dialects.values import values_behind
 from popgraph.operators.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -87,12 +89,25 @@ class Node(NodeView):
         assert index in self._structural, f"@lowers does not say that input {index} is structural"
         found = self.lowering.array(self[index])
         if found is None:
-            raise NeedsHostError(
-                f"{what} of {self.op.op_type} must be constant, "
-                f"but input {index} is computed from the model's inputs",
-                hint="make it an initializer or a Constant, or export with static shapes",
-            )
+            raise self._unknown(index, what)
         return found
+
+    def _unknown(self, index: int, what: str) -> UnsupportedError:
+        """The error for a structural input whose elements are not known."""
+        said = f"{what} of {self.op.op_type} must be constant, but input {index} is computed from"
+        behind = values_behind([self[index]])
+        owners = [value.owner for value in behind]
+        weights = sorted(owner.variable.text for owner in owners if isinstance(owner, VariableOp))
+        if weights and all(isinstance(owner, Operation) for owner in owners):
+            listed = ", ".join(map(repr, weights))
+            return UnsupportedError(
+                f"{said} weights that may change: {listed}",
+                hint=f"freeze {listed}: what decides a structure is not trained",
+            )
+        return NeedsHostError(
+            f"{said} the model's inputs",
+            hint="make it an initializer or a Constant, or export with static shapes",
+        )
 
     def numbers(self, index: int, what: str) -> tuple[int, ...]:
         return tuple(int(number) for number in self.array(index, what).reshape(-1))

@@ -77,9 +77,9 @@ def require_dropout(node: NodeView) -> Complaints:
 
 @lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
-    """Drops in training, unless an attribute or an input says that this node does not."""
+    """Steps of training drop elements, unless an option, an attribute or an input forbids it."""
     ratio: float | None = node.real("ratio", 0.5)
-    training = node.lowering.training and not node.integer("is_test")
+    training = node.lowering.drops and not node.integer("is_test")
     given = node.optional(1)
     if node.version >= 12:
         known = np.array(0.5) if given is None else constant_array(given, node.lowering.weights)
@@ -125,7 +125,7 @@ def shaped_dropout(node: Node) -> Lowered:
     shape = node.integers("shape")
     if broadcast(node.shape, shape) != node.shape:
         raise TypeMismatchError(f"places {list(shape)} in a tensor of {list(node.shape)}")
-    if not node.lowering.training or not ratio:
+    if not node.lowering.drops or not ratio:
         return node[0]
     ones = gc.BroadcastOp(node.scalar(1.0), shape=shape)
     return gc.MulOp(node[0], Source.of(node).dropout(ones, ratio).results[0])

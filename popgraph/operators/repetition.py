@@ -7,16 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from xdsl.builder import ImplicitBuilder
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.operators.bodies import close, discard
 from popgraph.operators.context import Moved
+from popgraph.operators.data_sizes import Extent
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
@@ -85,7 +89,8 @@ class Repetition:
         if goes_on is False:
             steering = replace(steering, trips=min(steering.trips, 1))
         asks = goes_on is None and not (steering.trips == 1 and steering.go is None)
-        refusal = self._growth(turn) or (self._unknown_count() if asks and turn.rows else None)
+        is_unknown = asks and turn.rows and not self._is_bounded(steering)
+        refusal = self._growth(turn) or (self._unknown_count() if is_unknown else None)
         if refusal is not None:
             trial.discard()
             return self._unrolled(steering, refusal, asks=asks)
@@ -114,6 +119,10 @@ class Repetition:
         for variable, value in zip(variables, finals[count:], strict=True):
             lowering.update(variable, value)
         return finals[:count], stacked
+
+    def _is_bounded(self, steering: Steering) -> bool:
+        """Whether rows have a static bound, up to which a step of training computes."""
+        return self.node.lowering.training and steering.trips != UNBOUNDED
 
     def _nothing(self, row: SSAValue) -> SSAValue:
         """The rows of no turns."""
@@ -273,7 +282,20 @@ class _Trial:
             limit=steering.limit,
             reverse=steering.reverse,
         )
-        return loop.finals, loop.stacked
+        finals, stacked = loop.finals, loop.stacked
+        if asks and stacked:
+            sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
+            return finals, [sizes.bounded(rows, extents) for rows in stacked]
+        return finals, stacked
+
+
+def _counted(loop: gc.LoopOp) -> SSAValue:
+    """The number of iterations that a loop runs."""
+    with ImplicitBuilder(Builder(InsertPoint.before(loop))):
+        none = scalar(0, loop.index)
+    with ImplicitBuilder(Builder(InsertPoint.before(yield_of(loop.block)))):
+        following = gc.AddOp(loop.index, scalar(1, loop.index))
+    return loop.carry(none.result, following.result)
 
 
 def row_of(value: SSAValue, at: int) -> SSAValue:

@@ -72,7 +72,7 @@ def regex_full_match(node: NodeView, x: Array) -> Array:
     except re.error as error:
         raise node.fail(
             f"RegexFullMatch: pattern {node.text('pattern')!r}: {error}",
-            "write it in RE2's syntax, of which Unicode classes (\\p) are not supported",
+            "write it in RE2's syntax, of which scripts (\\p{Greek}) and \\C are not supported",
         ) from error
     found = [matches(text) for text in texts(x).reshape(-1)]
     return np.array(found, bool).reshape(x.shape)

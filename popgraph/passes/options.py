@@ -75,6 +75,9 @@ class Options:
     straight_through: bool = False
     """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
     were rounded; otherwise none reaches what is quantized."""
+    dropout: bool = True
+    """In training, Dropout drops elements unless an input or attribute of the node says whether it
+    does; False: it keeps all, as ONNX has it."""
     bucket_bytes: int = 4 * 2**20
     """Gradients that several processes add up are told together until they take so much."""
     recompute: str = ""

@@ -21,8 +21,10 @@ def as_options() -> Iterator[None]:
 
 
 def setting(name: str, value: str | bool = True) -> str:
-    """`optimizer="Adam(0.001)"`, or `--optimizer 'Adam(0.001)'`; of a switch `--resume`."""
+    """`optimizer="Adam(0.001)"`, `--optimizer 'Adam(0.001)'`, `--resume` or `--no-dropout`."""
     if not _AS_OPTIONS.get():
         return f"{name}={value if isinstance(value, bool) else repr(value)}"
-    option = f"--{name.replace('_', '-')}"
-    return option if value is True else f"{option} {shlex.quote(str(value))}"
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option} {shlex.quote(value)}"

@@ -19,6 +19,7 @@ from popgraph.support.tables import table
 from popgraph.training.diagnosis import first_of, not_finite
 from popgraph.training.programs import Build
 from popgraph.training.samples import Batch
+from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
 
 NEARLY_ONE = 1e-2
@@ -134,7 +135,11 @@ def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:
 
 def likelihoods_of(task: Task) -> Iterator[tuple[str, bool]]:
     """What losses take for probabilities, by name; whether it is their logarithms."""
-    for node in model_of(task.module).graph.nodes:
+    graph = model_of(task.module).graph
+    sized = sized_by_data(graph)
+    for node in graph.nodes:
+        if node.operands and node.operands[0] in sized:
+            continue  # A step gives no tensor whose size data decide.
         if node.op_type == "NegativeLogLikelihoodLoss":
             yield _first_input(node), True
         elif node.op_type == "Nll":

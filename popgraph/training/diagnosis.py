@@ -14,6 +14,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.training.programs import Build, Steps
 from popgraph.training.samples import Batch, Order, Samples, Source
+from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
 
 EVERY = 100
@@ -99,11 +100,14 @@ class Trail:
         """All that is not finite in a step, in the order in which it is computed."""
         yield from not_finite(inputs)
         yield from not_finite(variables)
+        graph = model_of(self.task.module).graph
+        sized = sized_by_data(graph)
         names = [
             name
-            for node in model_of(self.task.module).graph.nodes
+            for node in graph.nodes
             for value in node.results
-            if isinstance(value.type, TensorType)
+            if value not in sized
+            and isinstance(value.type, TensorType)
             and isinstance(value.type.element_type, AnyFloat)
             and (name := value_name(value))
         ]

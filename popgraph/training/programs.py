@@ -24,6 +24,7 @@ from popgraph.engine.replicas import run_all
 from popgraph.open_model import Call, ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.variables import COUNTER
+from popgraph.passes.onnx.overridable import demand
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
@@ -33,7 +34,9 @@ from popgraph.support.shapes import Shape
 from popgraph.training.driver import Driver
 from popgraph.training.inference_form import to_inference
 from popgraph.training.reductions import SUM, reduction_of
+from popgraph.training.roles import is_float
 from popgraph.training.samples import Batch, count_rows
+from popgraph.training.sized_outputs import may_be_steps
 from popgraph.training.task import Task
 
 
@@ -45,6 +48,7 @@ class Build:
     threads: int = 1
     indices: str | None = None
     straight_through: bool = False
+    dropout: bool = True
     values: dict[str, Array] = field(default_factory=dict)
     """The inputs that decide structure: the same in all steps."""
     recompute: str = ""
@@ -58,6 +62,7 @@ class Build:
             training=task.training,
             indices=self.indices,
             straight_through=self.straight_through,
+            dropout=self.dropout,
             recompute=self.recompute,
         )
         request = self.of(task.module, Compilation(task.weights), options)
@@ -220,6 +225,7 @@ class Inference:
         module = module.clone()
         to_inference(module)
         self.inputs = Inputs(module, build.values)
+        self._fed = _feed_weights(module, weights) if may_be_steps(module) else {}
         self._runner = _runner(module, weights, build)
         self._weights: Mapping[str, Array] = {}
 
@@ -235,6 +241,8 @@ class Inference:
         return whole(parts, [self._run(part.inputs) for part in parts], self._sums)
 
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        fed = {name: self._weights.get(name, value) for name, value in self._fed.items()}
+        inputs = {**inputs, **fed}
         executable = self._runner.program(inputs)
         for name, value in self._weights.items():
             if name in executable.variables:
@@ -242,8 +250,20 @@ class Inference:
         return executable.run({name: inputs[name] for name in executable.inputs})
 
 
+def _feed_weights(module: ModuleOp, store: WeightStore) -> dict[str, Array]:
+    """Makes inputs of the weights of a model that has steps of the host, and no variables."""
+    weights = {
+        name: one.array(store)
+        for name, one in weights_by_name(model_of(module).graph).items()
+        if is_float(one)
+    }
+    demand(module, weights)
+    return weights
+
+
 def _runner(module: ModuleOp, weights: WeightStore, build: Build) -> Runner:
-    options = Options(variables=True, indices=build.indices)
+    # Steps of the host are not split where a model has variables.
+    options = Options(variables=not may_be_steps(module), indices=build.indices)
     request = build.of(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
 
 MEAN, SUM = "mean", "sum"
@@ -16,7 +17,8 @@ def reduction_of(task: Task, name: str) -> str | None:
     """Whether an output is a mean or a sum over samples; None if its operators do not tell."""
     graph = model_of(task.module).graph
     values = dict(zip(graph.output_names, graph.yielded, strict=True))
-    found = set(_reductions(values[name], task)) if name in values else set()
+    sized = sized_by_data(graph)
+    found = set(_reductions(values[name], task, sized)) if name in values else set()
     return found.pop() if len(found) == 1 else None
 
 
@@ -32,23 +34,29 @@ _LOSSES = frozenset(
 _IGNORED = ("ignore_index", "ignoreIndex")
 
 
-def _reductions(value: SSAValue, task: Task) -> Iterator[str | None]:
-    """How the terms of a value are made of samples; None for what nobody can tell."""
+def _reductions(value: SSAValue, task: Task, sized: Container[SSAValue]) -> Iterator[str | None]:
+    """
+    The reductions over samples in a value; None for an unknown one.
+
+    A mean of elements that data select, one of the `sized` values, is not a mean over samples.
+    """
     op = value.owner
     if not isinstance(op, OnnxOp) or not _reads_samples(value):
         return
     kind = op.op_type
     if kind in ("ReduceMean", "ReduceSum"):
-        yield MEAN if kind == "ReduceMean" else SUM
+        mean = None if op.operands[0] in sized else MEAN
+        yield mean if kind == "ReduceMean" else SUM
     elif kind in _LOSSES:
         said = op.attribute_values(task.weights)
         told = str(said.get("reduction", MEAN)).lower()
         # A mean of weighted samples, or of those that are not ignored, divides by their weights.
         weighs = len(op.operands) > 2 or any(name in said for name in _IGNORED)
+        weighs = weighs or op.operands[0] in sized
         yield told if told == SUM or (told == MEAN and not weighs) else None
     elif kind in _KEEPS or (kind in _SCALES and sum(map(_reads_samples, op.operands)) == 1):
         for operand in op.operands:
-            yield from _reductions(operand, task)
+            yield from _reductions(operand, task, sized)
     else:
         yield None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
@@ -92,6 +92,8 @@ class Selection:
     """What is trained of a model, what moves with the batches, and what stays as it is."""
 
     weights: tuple[Weight, ...] = ()
+    dropouts: tuple[tuple[str, ...], ...] = ()
+    """Rows of the table about Dropout nodes."""
 
     def names(self, fate: str) -> tuple[str, ...]:
         return tuple(weight.name for weight in self.weights if weight.fate == fate)
@@ -119,7 +121,7 @@ class Selection:
             if op.op_type == "Constant"
         }
         frozen = [Weight(name, shapes[name], STAYS, FROZEN, is_float=False) for name in names]
-        return Selection((*self.weights, *frozen))
+        return replace(self, weights=(*self.weights, *frozen))
 
     def check(self) -> None:
         """`ModelError` if nothing is trained."""
@@ -133,13 +135,14 @@ class Selection:
             )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """What becomes of weights, how many these are, how many numbers, and why."""
+        """What becomes of weights, how many these are, how many numbers, and why; Dropout."""
         for fate in (TRAINED, MOVED, STAYS):
             reasons = dict.fromkeys(one.reason for one in self.weights if one.fate == fate)
             for reason in reasons:
                 same = [one for one in self.weights if (one.fate, one.reason) == (fate, reason)]
                 count = sum(prod(one.shape) for one in same)
                 yield fate, _counted(len(same), "tensor"), _counted(count, "value"), reason
+        yield from self.dropouts
 
     def __str__(self) -> str:
         return table(list(self.rows()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from popgraph.training.callbacks import Callback
 from popgraph.training.checkpoints import Facts, Keeper, Running, load
 from popgraph.training.checks import Check, Checker, Layer
 from popgraph.training.diagnosis import Trail
+from popgraph.training.dropping import dropout_rows
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
@@ -52,6 +54,7 @@ from popgraph.training.samples import (
     source_of,
 )
 from popgraph.training.selection import Choice, Selection
+from popgraph.training.sized_outputs import without_sized_outputs
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
@@ -74,6 +77,8 @@ class Trainer:
     `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
     the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
     where there is one of each.
+    With `dropout=False`, Dropout keeps all elements where its node does not say whether it drops
+    some, as ONNX has it; one whose `training_mode` is true drops in any case.
     With `accumulate`, a batch runs as so many micro-batches: their gradients are accumulated, one
     update follows, and memory is needed for a micro-batch only. The result is that of the whole
     batch, up to rounding.
@@ -107,6 +112,7 @@ class Trainer:
         values: Mapping[str, Array] | None = None,
         indices: str | None = None,
         straight_through: bool = False,
+        dropout: bool = True,
         accumulate: int | None = None,
         clip: float | None = None,
         loss_scale: float | str | None = None,
@@ -146,6 +152,7 @@ class Trainer:
             threads,
             indices,
             straight_through,
+            dropout,
             inputs,
             RECOMPUTED[plan.recompute],
             self._backlog,
@@ -196,7 +203,9 @@ class Trainer:
     @property
     def selection(self) -> Selection:
         """What is trained, what moves with the batches, and why the rest stays as it is."""
-        return self.task.selection
+        task = self.task
+        rows = dropout_rows(task.module, task.weights, dropout=self._build.dropout)
+        return replace(task.selection, dropouts=rows)
 
     @property
     def converted(self) -> dict[str, str]:
@@ -431,6 +440,7 @@ class Trainer:
         first = first_rows(source.first(rows), rows)
         if self._task is None:
             task = self._subject.task(first, self._plan)
+            task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
             check_values(task, self._build.values, first)
             self._task = task

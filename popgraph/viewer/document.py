@@ -164,7 +164,7 @@ class Document:
         request = self._request()
         reason: NeedsHostError | None = None
         compiler.settle_constants(request.module, request.compilation, self.options)
-        if not host_nodes(request.module):
+        if not host_nodes(request.module, trained=self.options.training is not None):
             try:
                 return whole(request)
             except NeedsHostError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from popgraph.backends.reference.onnx_level import run_onnx
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.program import WeightStore
+from popgraph.operators.regular_expressions import matcher
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 
@@ -159,10 +161,23 @@ PATTERNS = [
     "[[:^digit:]]+", r"[\x{61}b]+",
     r"a\s?b", r"\S+", "(?s).*", ".*", "a$", "a$\n?", "(?m)a$\n.*", r"\x{61}b", r"\141b?",
     "(?P<first>a)b*", "(?<first>a)b*", "(?:ab){1,2}", "a{2}", "a{,2}", "a*?b", r"\Aab\z", "^a",
-    r"\bab\b", "[]a]+", "[a-]+", "(?i:A)b", "a||b", "",
+    r"\bab\b", "[]a]+", "[a-]+", "(?i:A)b", "a||b", "", r"\pL+", r"(?i)\p{Lu}", r"[^\P{Ll}]",
+    "[[:^space:]a]+", r"\_", "(?U)a+", "(?<1a>a)", r"(?i)\w", "a{01}", "(?i)[\u212a\xdf]", "(?)a",
 ]  # fmt: skip
 SUBJECTS = [
     "",
+    "\u212a",
+    "k",
+    "s",
+    "\u017f",
+    "\xe9",
+    "\xc9",
+    "\xdf",
+    "\u1e9e",
+    "_",
+    "\v",
+    "\x00",
+    "a{01}",
     "a",
     "b",
     "ab",
@@ -188,7 +203,16 @@ def test_patterns_match_as_in_re2(pattern: str) -> None:
     assert dict(zip(SUBJECTS, ours[0], strict=True)) == dict(zip(SUBJECTS, other[0], strict=True))
 
 
-@given(st.text("ab(|)*+?.[]^$\\d-{1,}", max_size=8))
+TOKENS = [
+    *"abkés*+?|()[]^$.-{},1\n\\", "(?:", "(?i)", "(?s)", "(?m)", "(?-i)", "(?is-m:", "(?U)",
+    "(?P<n>", "(?<n>", "(?", "[^", "{2}", "{1,}", "{0,2}", r"\d", r"\D", r"\w", r"\W", r"\s",
+    r"\S", r"\b", r"\B", r"\A", r"\z", r"\Q", r"\E", r"\x61", r"\x{e9}", r"\141", r"\0", r"\1",
+    r"\v", r"\_", r"\q", r"\pL", r"\p{Lu}", r"\p{^Ll}", r"\P{Nd}", "[[:alpha:]]", "[[:^space:]]",
+    "[[:foo:]]", "[a-k]", "[k-a]", r"[\d-a]", r"[a-\d]", r"[\]a]", "[^]a]", "[[:word:]-]",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=8).map("".join))
 def test_drawn_patterns_match_as_in_re2(pattern: str) -> None:
     ours, _, other = answers("RegexFullMatch", np.array(SUBJECTS, object), pattern=pattern)
     if isinstance(other, Exception):
@@ -204,9 +228,26 @@ def test_patterns_that_re2_refuses(pattern: str) -> None:
     assert repr(pattern) in refused("RegexFullMatch", np.array(["a"], object), pattern=pattern)
 
 
-def test_classes_of_unicode_are_refused() -> None:
-    ours, *_ = answers("RegexFullMatch", np.array(["a"], object), pattern=r"\pL")
-    assert isinstance(ours, PopgraphError) and "\\p" in ours.hint
+@pytest.mark.parametrize("pattern", [r"\p{Greek}", r"\C"])
+def test_what_re2_alone_knows_is_refused(pattern: str) -> None:
+    ours, *_ = answers("RegexFullMatch", np.array(["a"], object), pattern=pattern)
+    assert isinstance(ours, PopgraphError) and "scripts" in ours.hint
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(a|aa)+b", "(.*a){20}b", "(a+a+)+b", "(a?){500}b"])
+def test_no_pattern_takes_exponential_time(pattern: str) -> None:
+    """Python's `re` would try 2**100 ways."""
+    assert not matcher(pattern)("a" * 100)
+    assert matcher(pattern)("a" * 100 + "b")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{1001}", "(a{50}){21}", "(" * 1001 + ")" * 1001, "(a{1000}b)" * 101, "a" * 100_001],
+)
+def test_patterns_that_are_too_large_are_refused(pattern: str) -> None:
+    with pytest.raises(re.error):
+        matcher(pattern)
 
 
 # Words and numbers

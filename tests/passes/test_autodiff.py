@@ -15,8 +15,8 @@ from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.locations import origin
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp
-from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.notes import GRADIENT, notes
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import Autodiff

@@ -15,7 +15,7 @@ from popgraph.operators.microsoft.states import Requests, capacity_of
 HASHES = "it hashes integers"
 
 
-@defines("Unique", "x", without_gradient="data decide how many elements its result has")
+@defines("Unique", "x")
 def unique(call: Call) -> Sequence[Value]:
     """The values in the order in which they occur first."""
     values, _, places, counts = call["x"].several("Unique", 4, sorted=0)

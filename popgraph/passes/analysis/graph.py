@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.graphcore.base import Composite
@@ -37,23 +37,3 @@ def expanded(op: Composite) -> None:
     for result, value in zip(op.results, values, strict=True):
         result.replace_all_uses_with(SSAValue.get(value))
     Rewriter.erase_op(op)
-
-
-def origin(op: Operation) -> str:
-    """Where an operation comes from, as messages say it."""
-    location = op.location
-    return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""
-
-
-def values_behind(values: Iterable[SSAValue]) -> set[SSAValue]:
-    """These values, and all of their block that they are computed from."""
-    found: set[SSAValue] = set()
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
-        if value in found:
-            continue
-        found.add(value)
-        if isinstance(value.owner, Operation):
-            waiting.extend(value.owner.operands)
-    return found

@@ -11,7 +11,7 @@ from xdsl.transforms.dead_code_elimination import region_dce
 
 from popgraph.dialects.graphcore.control import CondOp, Control, LoopOp, yield_of
 from popgraph.dialects.program import YieldOp
-from popgraph.passes.analysis.graph import values_behind
+from popgraph.dialects.values import values_behind
 
 
 def used_operands(

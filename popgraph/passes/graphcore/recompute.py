@@ -20,7 +20,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
-from popgraph.passes.analysis.graph import values_behind
+from popgraph.dialects.values import values_behind
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.support.shapes import prod

@@ -13,8 +13,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore.arithmetic import AddOp
 from popgraph.dialects.graphcore.collectives import Collective
 from popgraph.dialects.graphcore.random import REPLICA_STREAMS, SEED
+from popgraph.dialects.locations import origin
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
-from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.collectives_of_ranks import Between

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.weight_names import weights_by_name
 
 
 def overridable(module: ModuleOp) -> tuple[str, ...]:
@@ -17,14 +18,17 @@ def overridable(module: ModuleOp) -> tuple[str, ...]:
 
 
 def demand(module: ModuleOp, names: Iterable[str]) -> None:
-    """Makes inputs like all others of these initializers: a call has to bring them."""
-    graph, wanted = model_of(module).graph, set(names)
+    """
+    Makes inputs like all others of these initializers: a call has to bring them.
+
+    Those of graphs inside nodes are called as `weights_by_name` calls them.
+    """
+    graph, known = model_of(module).graph, weights_by_name(model_of(module).graph)
     infos = list(graph.inputs)
-    for initializer in list(graph.initializers):
-        info = initializer.input
-        if info is None or initializer.value_name.text not in wanted:
-            continue
-        infos.append(ValueInfoAttr.of(initializer.value_name.text, info.type, info.exact.data))
+    for name in dict.fromkeys(names):
+        initializer = known[name]
+        info = initializer.input or ValueInfoAttr.of(name, initializer.result.type)
+        infos.append(ValueInfoAttr.of(name, info.type, info.exact.data))
         argument = graph.block.insert_arg(info.type, len(graph.block.args))
         argument.name_hint = initializer.result.name_hint
         initializer.result.replace_all_uses_with(argument)

@@ -136,29 +136,30 @@ def python_nodes(module: ModuleOp) -> list[OnnxOp]:
     return [op for op in host_nodes(module) if not is_bounded(op)]
 
 
-def host_nodes(module: ModuleOp) -> list[OnnxOp]:
+def host_nodes(module: ModuleOp, *, trained: bool = False) -> list[OnnxOp]:
     """
     The nodes that cut a model into several programs.
 
-    Python computes them, or has to cut what a program gives; functions are looked into.
+    Python computes them, or has to cut what a program gives; functions are looked into. A step of
+    a model that is `trained` is one program, which computes with what is given up to a bound.
     """
     model = model_of(module)
-    functions = _host_functions(model)
-    return [op for op in model.graph.nodes if _is_host(op, functions)]
+    functions = _host_functions(model, trained)
+    return [op for op in model.graph.nodes if _is_host(op, functions, trained)]
 
 
 def _key(op: Operation) -> tuple[str, str, str] | None:
     return op.key if isinstance(op, Custom) else None
 
 
-def _host_functions(model: Model) -> set[tuple[str, str, str]]:
+def _host_functions(model: Model, trained: bool = False) -> set[tuple[str, str, str]]:
     """The functions in which something, or a function that they call, is for the host."""
     functions, found = _called(model), set[tuple[str, str, str]]()
     while True:
         more = {
             key
             for key, function in functions.items()
-            if key not in found and any(_is_host(op, found) for op in function.nodes)
+            if key not in found and any(_is_host(op, found, trained) for op in function.nodes)
         }
         if not more:
             return found
@@ -173,8 +174,9 @@ def _called(model: Model) -> dict[tuple[str, str, str], Function]:
     return {**known, **model.functions}
 
 
-def _is_host(op: OnnxOp, functions: set[tuple[str, str, str]]) -> bool:
-    return host_node(op) or any(_key(inner) in functions for inner in op.walk())
+def _is_host(op: OnnxOp, functions: set[tuple[str, str, str]], trained: bool) -> bool:
+    is_here = host_node(op) and not (trained and is_bounded(op))
+    return is_here or any(_key(inner) in functions for inner in op.walk())
 
 
 def partition(module: ModuleOp, store: WeightStore) -> list[Step]:

@@ -72,10 +72,19 @@ def check_gradients(module: ModuleOp, store: WeightStore, names: Iterable[str]) 
         if name in inputs or _is_float(operand):
             computed = "" if value_name(operand) == name else "a value computed from "
             raise DifferentiationError(
-                f"{op.op_type} reads {computed}{name!r} as a constant, so it has no gradient",
+                f"{computed}{name!r} decides the structure of {op.op_type}: each of its values has "
+                "a program, and there is no gradient by it",
                 op.where(),
-                f"leave {name!r} out of the gradients: the program is compiled for its values",
+                f"leave {name!r} out of the gradients{_instead(op, operand)}",
             )
+
+
+def _instead(op: OnnxOp, operand: SSAValue) -> str:
+    """A hint at operators that have a gradient by an operand that is structural here."""
+    regions = op.input_values()[1:2] if op.op_type == "Resize" and op.since_version > 10 else ()
+    if operand not in regions:
+        return ""
+    return "; GridSample and RoiAlign have gradients by the places that they read"
 
 
 def _is_float(value: SSAValue) -> bool:

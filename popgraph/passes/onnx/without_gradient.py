@@ -56,10 +56,6 @@ def reason(row: Row) -> str:
     if not _is_of_floats(row):
         return "it takes or gives no floats"
     match row.way:
-        case Way.BOUNDED if row.title == "Compress":
-            return "data decide its size; where its condition is constant, it is a Gather"
-        case Way.BOUNDED:
-            return "data decide its size, and models with such nodes are not trained"
         case Way.HOST:
             return HOSTED
         case Way.NONE:

@@ -9,7 +9,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from popgraph.dialects.graphcore import Composite, CondOp, LoopOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number
 from popgraph.dialects.graphcore.control import yield_of
-from popgraph.passes.analysis.graph import expanded, values_behind
+from popgraph.dialects.values import values_behind
+from popgraph.passes.analysis.graph import expanded
 
 
 def dependent(block: Block, sources: Iterable[SSAValue]) -> set[SSAValue]:

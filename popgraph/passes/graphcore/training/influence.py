@@ -10,8 +10,8 @@ from popgraph.dialects.graphcore import BroadcastOp, CondOp, DetachOp, LoopOp, M
 from popgraph.dialects.graphcore.base import is_float
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.graphcore.functions import CastOp, Step
+from popgraph.dialects.locations import origin
 from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.passes.analysis.graph import origin
 
 
 def influential(block: Block, targets: Iterable[SSAValue], weights: WeightStore) -> set[SSAValue]:

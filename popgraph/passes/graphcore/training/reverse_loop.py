@@ -12,8 +12,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore import AddOp, LoopOp
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.control import UNBOUNDED, yield_of
+from popgraph.dialects.locations import origin
 from popgraph.dialects.program import YieldOp
-from popgraph.passes.analysis.graph import origin, values_behind
+from popgraph.dialects.values import values_behind
 from popgraph.passes.graphcore.training.dependence import (
     dependent_in_loop,
     expand_on_the_way,

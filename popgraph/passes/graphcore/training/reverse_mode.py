@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint
 from popgraph.dialects.graphcore import AddOp, BroadcastOp, GraphcoreOp
 from popgraph.dialects.graphcore.base import Operand, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import scalar
-from popgraph.passes.analysis.graph import origin
+from popgraph.dialects.locations import origin
 from popgraph.passes.analysis.replace import erase_dead
 from popgraph.passes.analysis.stage_notes import of_gradients
 from popgraph.support.errors import DifferentiationError

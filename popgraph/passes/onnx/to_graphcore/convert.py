@@ -27,10 +27,10 @@ class OnnxToGraphcore(Pass):
 
     `weights`: initializers are constants, or (those of floats) variables. `training`: operators
     that are not told a mode behave as in training, but for the statistics of batches that are
-    `frozen`. `constants`: initializers that are no variables in any case. `extra_outputs`: ONNX
-    tensors that are to be outputs as well. `straight_through`: gradients pass what is rounded to
-    integers and read back. `first_stream`: where the streams of random numbers begin. `replicas`:
-    of how many this is one. Shapes must be known.
+    `frozen`, and for Dropout unless `dropout`. `constants`: initializers that are no variables in
+    any case. `extra_outputs`: ONNX tensors that are to be outputs as well. `straight_through`:
+    gradients pass what is rounded to integers and read back. `first_stream`: where the streams of
+    random numbers begin. `replicas`: of how many this is one. Shapes must be known.
     """
 
     name = "onnx-to-graphcore"
@@ -40,6 +40,7 @@ class OnnxToGraphcore(Pass):
     training: bool = False
     extra_outputs: tuple[str, ...] = ()
     straight_through: bool = False
+    dropout: bool = True
     first_stream: int = 0
     frozen: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class OnnxToGraphcore(Pass):
             training=options.training is not None,
             extra_outputs=options.extra_outputs,
             straight_through=options.straight_through and options.training is not None,
+            dropout=options.dropout,
             first_stream=options.first_stream,
             frozen=options.frozen,
             constants=() if options.variables else options.frozen,
@@ -78,6 +80,7 @@ class OnnxToGraphcore(Pass):
             constants=frozenset(self.constants),
             replicas=self.replicas,
             straight_through=self.straight_through,
+            drops=self.training and self.dropout,
             streams=count(self.first_stream),
         )
         graph = lowering.graph(model.graph, self.extra_outputs)

@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore import SEED, AddOp, ReshapeOp
 from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
+from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.onnx.weight_names import weight_name
@@ -30,6 +31,7 @@ from popgraph.operators.bodies import discard, drop_unused, in_declared_shape, s
 from popgraph.operators.context import LoweringContext, Moved
 from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
+from popgraph.operators.sized_by_data import bounded, check_followed, has_bounds
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.graphcore.training.differentiate import differentiate
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
@@ -272,13 +274,24 @@ class Lowering(LoweringContext):
                     value if value is None else self._own(value, name)
                     for value, name in zip(outputs, op.output_names, strict=False)
                 ]
+            outputs = self._sized(before, outputs)
         except PopgraphError as error:
             raise self._placed(located(error, op), op) from error
         made = [new for new in _after(before, self.block) if not is_located(new)]
         for new in made:
             _locate(new, op)
         folded = self._folded(made, op)
+        self.data_sizes.rename(folded)
         return [value if value is None else folded.get(value, value) for value in outputs]
+
+    def _sized(
+        self, before: Operation | None, outputs: Sequence[SSAValue | None]
+    ) -> list[SSAValue | None]:
+        """The outputs, after new operations got masks for tensors whose sizes data decide."""
+        if not self.data_sizes:
+            return list(outputs)
+        replaced = self.data_sizes.follow(_after(before, self.block))
+        return [value if value is None else replaced.get(value, value) for value in outputs]
 
     def _placed(self, error: PopgraphError, op: OnnxOp) -> PopgraphError:
         """The error; one that tells of a node that needs the host knows the nodes around it."""
@@ -303,11 +316,15 @@ class Lowering(LoweringContext):
         return {}
 
     def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
-        function = lowering_of(op.domain, op.op_type)
+        is_bounded = has_bounds(op, self)
+        function = lowering_of(OWN if is_bounded else op.domain, op.op_type)
         if function is None:
             raise unknown_operator(op)
         inputs = [None if value is None else self._input(value) for value in op.input_values()]
-        return as_values(function(Node(op, inputs, self, structural_operands(op))))
+        if self.data_sizes:
+            check_followed(op, inputs, self.data_sizes)
+        made = as_values(function(Node(op, inputs, self, structural_operands(op))))
+        return bounded(made, self.data_sizes) if is_bounded else made
 
     def _input(self, value: SSAValue) -> SSAValue:
         found = self.values.get(value)
@@ -329,6 +346,8 @@ class Lowering(LoweringContext):
             outputs[name] = self._input(value)
         for name in extra_outputs:
             outputs.setdefault(name, self._named(name))
+        for name, value in outputs.items():
+            self.data_sizes.check_given(value, name)
         ReturnOp(list(outputs.values()), list(outputs))
 
     def _named(self, name: str) -> SSAValue:
