@@ -14,6 +14,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
+from popgraph.compiler.container_models import ContainerModel, Lengths
 from popgraph.compiler.generalize import (
     GRAPHCORE,
     SMALL,
@@ -27,7 +28,7 @@ from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
-from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.containers import input_types, model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
@@ -37,6 +38,11 @@ from popgraph.passes.base import LOWERING, Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.open_containers import (
+    open_containers,
+    opened_inputs,
+    opened_outputs,
+)
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.share_nodes import share_nodes
@@ -125,9 +131,15 @@ class BuildRequest:
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
         load_operators(self.module)
+        if self._holds_containers:
+            return Runner(self._container_model(), backlog=self.backlog)
+        return self._of_tensors(kept)
+
+    def _of_tensors(self, kept: Kept = unkept) -> Runner:
+        """The module as something to call with tensors alone."""
         if level_of(self.module) == ONNX and not self.settled:
             settle_constants(self.module, self.compilation, self.options)
-            return replace(self, settled=True).runner(kept)
+            return replace(self, settled=True)._of_tensors(kept)
         if self.settled and host_nodes(self.module):
             return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
@@ -145,6 +157,30 @@ class BuildRequest:
             share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
+
+    @property
+    def _holds_containers(self) -> bool:
+        """Whether sequences or optionals of tensors are among the inputs or outputs."""
+        if level_of(self.module) != ONNX or self.options.training is not None:
+            return False
+        return bool(opened_inputs(self.module) or opened_outputs(self.module))
+
+    def _container_model(self) -> ContainerModel:
+        """What opens sequences and optionals, and runs models of their tensors."""
+        module, graph = self.module.clone(), model_of(self.module).graph
+        self.compilation.weights.own()
+        inputs, outputs = opened_inputs(module), opened_outputs(module)
+
+        def make(lengths: Lengths) -> Runner:
+            request = replace(self, module=module).copied()
+            open_containers(request.module, lengths)
+            return request._of_tensors()
+
+        def otherwise() -> Runner:
+            return Runner(replace(self, module=module).copied().steps(in_python=True))
+
+        names = graph.input_names, graph.output_names
+        return ContainerModel(inputs, outputs, *names, make, otherwise)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -205,8 +241,14 @@ class BuildRequest:
         chosen = self.options
         return bool(chosen.training or chosen.variables or chosen.extra_outputs)
 
-    def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
-        """Segments that are compiled, and nodes that Python computes; the module is changed."""
+    def steps(
+        self, reason: NeedsHostError | None = None, *, in_python: bool = False
+    ) -> HostedModel:
+        """
+        Segments that are compiled, and nodes that Python computes; the module is changed.
+
+        Sequences and optionals are held `in_python` if it is not known how many tensors they have.
+        """
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
@@ -220,7 +262,7 @@ class BuildRequest:
             raise together(refused)
         weights.own()
         maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
-        return HostedModel(self.module, weights, maker, reason)
+        return HostedModel(self.module, weights, maker, reason, in_python=in_python)
 
     def _start(self, module: ModuleOp, role: Role) -> Runner:
         return self.piece(module, role).runner()

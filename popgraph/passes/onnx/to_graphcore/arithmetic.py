@@ -84,7 +84,7 @@ def compare(node: Node) -> Lowered:
 
 
 @lowers("Nop", "TensorRemap", "PrintTensor", domain=GRAPHCORE)
-@lowers("Identity", "OptionalGetElement")
+@lowers("Identity")
 def identity(node: Node) -> Lowered:
     return node[0]
 

@@ -51,12 +51,6 @@ def shape(node: Node) -> Lowered:
     return node.literal(np.array(node.shape[node.integer("start") : end], np.int64))
 
 
-@lowers("OptionalHasElement")
-def optional_has_element(node: Node) -> Lowered:
-    """Of a tensor, which is there, or of nothing; optionals are work for the host."""
-    return node.literal(np.array(node.optional(0) is not None))
-
-
 @lowers("Size")
 def size(node: Node) -> Lowered:
     return node.literal(np.array(prod(node.shape), np.int64))

@@ -8,14 +8,14 @@ _TABLE = """
 arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsNaN Neg Exp Log Add
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
 arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal
-arithmetic ai.onnx Greater GreaterOrEqual Less LessOrEqual Identity OptionalGetElement Pow Mod
+arithmetic ai.onnx Greater GreaterOrEqual Less LessOrEqual Identity Pow Mod
 arithmetic ai.onnx PRelu Softplus Elu Celu Selu Mean Clip LeakyRelu Gelu Cast CastLike IsInf
 arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1
 arithmetic ai.graphcore Atan2 Nop TensorRemap PrintTensor Swish IncrementMod CopyVarUpdate
 arithmetic ai.graphcore BitwiseXnor Fmod Remainder ScaledAdd Gelu GeluErf Scale
 bits ai.onnx BitShift BitCast
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
-constants ai.onnx Constant ConstantOfShape Shape OptionalHasElement Size Range EyeLike
+constants ai.onnx Constant ConstantOfShape Shape Size Range EyeLike
 contractions ai.onnx MatMul Gemm Conv ConvTranspose
 contractions ai.graphcore MultiConv
 control ai.onnx If Loop
@@ -59,6 +59,9 @@ roi_align ai.onnx RoiAlign
 scan ai.onnx Scan
 scatter_reduce ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
+sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
+sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence Optional OptionalHasElement
+sequences ai.onnx OptionalGetElement
 signals ai.onnx DFT STFT MelWeightMatrix
 selections ai.popgraph NonZero Compress NonMaxSuppression
 sorting ai.graphcore Sort ReduceMedian Bucketize

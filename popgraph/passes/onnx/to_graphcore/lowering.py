@@ -27,8 +27,10 @@ from popgraph.dialects.program import (
     VariableOp,
 )
 from popgraph.passes.graphcore.fold_constants import fold_small
+from popgraph.passes.onnx.open_containers import ABSENT, element_name, length_name
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
+from popgraph.passes.onnx.to_graphcore.elements import elements_of, is_held, is_nothing
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import (
@@ -189,7 +191,8 @@ class Lowering(LoweringContext):
         """
         if not self.naming:
             return value
-        told_apart = self.training and name in self.wanted and is_float(value)
+        is_tensor = not is_held(value)
+        told_apart = self.training and name in self.wanted and is_tensor and is_float(value)
         if told_apart and value in self.named:
             value = ReshapeOp(value, shape=shape_of(value)).result
         self.named.add(value)
@@ -323,10 +326,20 @@ class Lowering(LoweringContext):
             UpdateOp(variable, value)
         outputs: dict[str, SSAValue] = {}
         for name, value in zip(source.output_names, source.yielded, strict=True):
-            outputs[name] = self._input(value)
+            outputs |= self._told(name, self._input(value))
         for name in extra_outputs:
-            outputs.setdefault(name, self._named(name))
+            if name not in outputs:
+                outputs |= self._told(name, self._named(name))
         ReturnOp(list(outputs.values()), list(outputs))
+
+    def _told(self, name: str, value: SSAValue) -> dict[str, SSAValue]:
+        """What a program gives for a value: itself, or each element of a sequence."""
+        if not is_held(value):
+            return {name: value}
+        elements = elements_of(value)
+        length = ABSENT if is_nothing(value) else len(elements)
+        parts = {element_name(name, place): one for place, one in enumerate(elements)}
+        return {length_name(name): self.literal(np.array(length)), **parts}
 
     def _named(self, name: str) -> SSAValue:
         if name not in self.names and name in self.hidden:

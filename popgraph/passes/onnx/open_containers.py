@@ -1,0 +1,184 @@
+"""
+Opens the sequences and optionals among a model's inputs: a program takes and gives tensors alone.
+
+    inputs s : sequence(f32[3])  ->  inputs s[0], s[1]; s = SequenceConstruct(s[0], s[1])
+
+How many tensors there are must be known. Of a sequence among the outputs, the program gives the
+length and each tensor; `closed` makes a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntegerAttr,
+    ModuleOp,
+    TensorType,
+    UnrankedTensorType,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx.attributes import TypeAttr, ValueInfoAttr
+from popgraph.dialects.onnx.containers import input_types, model_of
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.typeproto import number_from_element
+from popgraph.dialects.onnx.types import OptType, SeqType, dims, tensor_type
+from popgraph.dialects.program import BytesAttr
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.names import hint
+
+Length: TypeAlias = int | None
+"""How many tensors a sequence has; None for the tensor of an optional."""
+
+ABSENT = -1
+"""The length that a program gives for an empty optional."""
+
+
+def element_name(name: str, place: int) -> str:
+    """The name of a tensor of a sequence, among the inputs or outputs of a program."""
+    return f"{name}[{place}]"
+
+
+def length_name(name: str) -> str:
+    """The name of the output that says how many tensors a sequence of the outputs has."""
+    return f"{name}[]"
+
+
+def is_opened(type_: Attribute) -> bool:
+    """Whether a value is a sequence or an optional of tensors of numbers."""
+    return isinstance(type_, SeqType | OptType) and _of_numbers(type_.element)
+
+
+def _of_numbers(type_: Attribute) -> bool:
+    if isinstance(type_, SeqType | OptType):
+        return _of_numbers(type_.element)
+    is_tensor = isinstance(type_, TensorType | UnrankedTensorType)
+    return is_tensor and element_types.is_number(type_.element_type)
+
+
+def opened_inputs(module: ModuleOp) -> dict[str, Attribute]:
+    """The inputs of a model that are sequences or optionals, with their types."""
+    return {name: type_ for name, type_ in input_types(module).items() if is_opened(type_)}
+
+
+def opened_outputs(module: ModuleOp) -> tuple[str, ...]:
+    """The outputs that are."""
+    graph = model_of(module).graph
+    pairs = zip(graph.output_names, graph.yielded, strict=True)
+    return tuple(name for name, value in pairs if is_opened(value.type))
+
+
+# Values
+
+
+def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, Any]]:
+    """The length of what is given for an input, and its tensors by the names of a program."""
+    if isinstance(type_, OptType):
+        if value is None:
+            return ABSENT, {}
+        return opened(name, type_.element, value)
+    if not isinstance(type_, SeqType):
+        return None, {name: value}
+    if not isinstance(value, list | tuple):
+        raise RunError(
+            f"input {name!r} is a sequence, not {type(value).__name__}",
+            hint="give a list of arrays",
+        )
+    return len(value), {element_name(name, place): one for place, one in enumerate(value)}
+
+
+def closed(name: str, made: dict[str, Array]) -> Any:
+    """An output of the model, of those of a program: an array, a list, or None."""
+    if name in made:
+        return made.pop(name)
+    length = int(made.pop(length_name(name)))
+    if length == ABSENT:
+        return None
+    return [made.pop(element_name(name, place)) for place in range(length)]
+
+
+# Models
+
+
+def open_containers(module: ModuleOp, lengths: Mapping[str, Length]) -> None:
+    """Puts tensors in place of the inputs that are sequences or optionals, of these lengths."""
+    graph = model_of(module).graph
+    infos: list[ValueInfoAttr] = []
+    pairs = zip(list(graph.inputs), list(graph.block.args), strict=True)
+    for info, argument in pairs:
+        if info.text not in lengths:
+            infos.append(info)
+            continue
+        opening = _Opening(module, argument, info.text, lengths[info.text])
+        argument.replace_all_uses_with(opening.held(argument.type))
+        infos += opening.infos
+        graph.block.erase_arg(argument)
+    graph.properties["inputs"] = ArrayAttr(infos)
+
+
+@dataclass
+class _Opening:
+    """An input that becomes tensors, and nodes that make of these what it was."""
+
+    module: ModuleOp
+    argument: BlockArgument
+    name: str
+    length: Length
+    infos: list[ValueInfoAttr] = field(default_factory=list)
+    """The tensors, which stand before the input."""
+    made: list[SchemaOp] = field(default_factory=list)
+
+    def held(self, type_: Attribute) -> SSAValue:
+        """The nodes at the start of the graph, in their order."""
+        if isinstance(type_, OptType) and self.length == ABSENT:
+            return self._node("Optional", [], type_, type=TypeAttr(type_.element, BytesAttr(b"")))
+        if isinstance(type_, OptType):
+            return self._node("Optional", [self.held(type_.element)], type_)
+        if not isinstance(type_, SeqType):
+            return self._tensor(self.name, type_)
+        assert self.length is not None
+        element = _without_names(type_.element)
+        tensors = [
+            self._tensor(element_name(self.name, place), element) for place in range(self.length)
+        ]
+        if tensors:
+            return self._node("SequenceConstruct", tensors, SeqType(element))
+        number = IntegerAttr(number_from_element(element.element_type), i64)
+        return self._node("SequenceEmpty", [], SeqType(element), dtype=number)
+
+    def _tensor(self, name: str, type_: Attribute) -> SSAValue:
+        made = self.argument.block.insert_arg(type_, self.argument.index)
+        made.name_hint = hint(name)
+        self.infos.append(ValueInfoAttr.of(name, type_))
+        return made
+
+    def _node(
+        self, kind: str, given: Sequence[SSAValue], type_: Attribute, **attributes: Attribute
+    ) -> SSAValue:
+        version = model_of(self.module).opset_versions.get("", 1)
+        name = f"{self.name}/{kind}"
+        made = op_class(kind, version).make(given, attributes, {}, [name], [type_], {})
+        made.locate()
+        after = self.made[-1].next_op if self.made else self.argument.block.first_op
+        assert after is not None, "a graph ends with its outputs"
+        self.argument.block.insert_op_before(made, after)
+        self.made.append(made)
+        return made.results[0]
+
+
+def _without_names(type_: Attribute) -> TensorType[Attribute] | UnrankedTensorType[Attribute]:
+    """The type of each tensor: a size that has a name may differ from one to the other."""
+    assert isinstance(type_, TensorType | UnrankedTensorType)
+    sizes = dims(type_)
+    known = None if sizes is None else [size if isinstance(size, int) else None for size in sizes]
+    made = tensor_type(type_.element_type, known)
+    assert isinstance(made, TensorType | UnrankedTensorType)
+    return made

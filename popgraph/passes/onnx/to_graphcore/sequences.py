@@ -1,0 +1,238 @@
+"""Lowers ONNX's operators on sequences and optionals: all but the elements is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast
+from popgraph.passes.onnx.to_graphcore.elements import (
+    elements_of,
+    is_nothing,
+    nothing,
+    sequence,
+)
+from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.errors import NeedsHostError, TypeMismatchError
+
+I64 = dtypes.BY_NAME["i64"]
+
+
+def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
+    """A position decides the structure, unless all tensors of the sequence have one shape."""
+
+    def found(op: OnnxOp) -> Sequence[int]:
+        element = getattr(op.operands[0].type, "element", UNKNOWN)
+        return () if static_shape(element) is not None else (index,)
+
+    return found
+
+
+@lowers("SequenceConstruct")
+def construct(node: Node) -> Lowered:
+    return sequence(node.inputs)
+
+
+@lowers("SequenceEmpty")
+def empty(node: Node) -> Lowered:
+    return sequence([])
+
+
+@lowers("SequenceLength")
+def length(node: Node) -> Lowered:
+    return node.literal(np.array(len(elements_of(node[0])), np.int64))
+
+
+@lowers("SequenceAt", structural=_where_shapes_differ(1))
+def at(node: Node) -> Lowered:
+    """One of the elements; where the position is computed, a row of all of them."""
+    elements = elements_of(node[0])
+    place = _known_position(node, 1, len(elements))
+    if place is not None:
+        return elements[place]
+    rows = _stacked(node, elements)
+    return gc.GatherOp(rows, _position(node, 1, len(elements)), axis=0)
+
+
+@lowers("SequenceErase", structural=_where_shapes_differ(1))
+def erase(node: Node) -> Lowered:
+    """Without a position, the last element goes."""
+    elements = elements_of(node[0])
+    size = len(elements)
+    place = _known_position(node, 1, size, absent=-1)
+    if place is not None:
+        return sequence([*elements[:place], *elements[place + 1 :]])
+    position = _position(node, 1, size)
+    order = node.literal(np.arange(size - 1))
+    moved = gc.CompareOp(order, position, predicate="ge")
+    return _reordered(node, elements, gc.AddOp(order, cast(moved, I64)))
+
+
+@lowers("SequenceInsert", structural=_where_shapes_differ(2))
+def insert(node: Node) -> Lowered:
+    """Without a position the tensor goes to the end; -1 is the place before the last one."""
+    elements, new = elements_of(node[0]), node[1]
+    size = len(elements)
+    if any(dtype_of(one) != dtype_of(new) for one in elements[:1]):
+        raise TypeMismatchError(
+            f"a tensor of {dtype_of(new).name} is inserted into a sequence of "
+            f"{dtype_of(elements[0]).name}",
+            hint="all tensors of a sequence have one element type: use Cast",
+        )
+    place = _known_position(node, 2, size, extra=1, absent=size)
+    if place is not None:
+        return sequence([*elements[:place], new, *elements[place:]])
+    position = _position(node, 2, size, extra=1)
+    order = node.literal(np.arange(size + 1))
+    moved = cast(gc.CompareOp(order, position, predicate="gt"), I64)
+    is_new = gc.CompareOp(order, position, predicate="eq")
+    old = gc.SubOp(order, moved)
+    return _reordered(node, [*elements, new], gc.WhereOp(is_new, node.literal(np.array(size)), old))
+
+
+@lowers("SplitToSequence", structural=[1])
+def split(node: Node) -> Lowered:
+    """Without sizes every slice is one long, and `keepdims` may remove the axis."""
+    axis = node.axis(node.integer("axis"))
+    size = node.shape[axis]
+    parts = _parts(node, size)
+    slices = [
+        SSAValue.get(sliced(node[0], {axis: (start, end - start, 1)}))
+        for start, end in pairwise(accumulate(parts, initial=0))
+    ]
+    if node.optional(1) is None and not node.integer("keepdims", 1):
+        shape = [*node.shape[:axis], *node.shape[axis + 1 :]]
+        return sequence([reshaped(one, shape) for one in slices])
+    return sequence(slices)
+
+
+def _parts(node: Node, size: int) -> Sequence[int]:
+    """How long each slice of an axis is; of one size for all, the last one may be shorter."""
+    if node.optional(1) is None:
+        return [1] * size
+    sizes = node.numbers(1, "the sizes of slices")
+    if shape_of(node[1]):
+        if min(sizes, default=0) < 0 or sum(sizes) != size:
+            raise TypeMismatchError(
+                f"sizes {list(sizes)} for {size} elements",
+                hint="sizes are not negative, and their sum is the size of the axis",
+            )
+        return sizes
+    (width,) = sizes
+    if width < 1:
+        raise TypeMismatchError(f"slices of size {width}", hint="give a positive size")
+    return [min(width, size - start) for start in range(0, size, width)]
+
+
+@lowers("ConcatFromSequence")
+def concat(node: Node) -> Lowered:
+    elements = elements_of(node[0])
+    if not elements:
+        raise TypeMismatchError("an empty sequence has nothing to join")
+    shape = shape_of(elements[0])
+    is_new = node.integer("new_axis")
+    axis = node.axis(node.integer("axis"), len(shape) + is_new)
+    if is_new:
+        parts = [_with_axis(one, axis) for one in elements]
+        return gc.ConcatOp(parts, axis=axis) if len(parts) > 1 else parts[0]
+    return gc.ConcatOp(list(elements), axis=axis) if len(elements) > 1 else elements[0]
+
+
+# Optionals
+
+
+@lowers("Optional")
+def optional(node: Node) -> Lowered:
+    return nothing() if node.optional(0) is None else node[0]
+
+
+@lowers("OptionalHasElement")
+def optional_has_element(node: Node) -> Lowered:
+    """Of a tensor or a sequence, which is there, or of nothing."""
+    return node.literal(np.array(node.optional(0) is not None and not is_nothing(node[0])))
+
+
+@lowers("OptionalGetElement")
+def optional_get_element(node: Node) -> Lowered:
+    if is_nothing(node[0]):
+        raise NeedsHostError(
+            "OptionalGetElement has nothing to get",
+            hint="ask OptionalHasElement first, or give the optional a value",
+        )
+    return node[0]
+
+
+# Positions
+
+
+def _known_position(
+    node: Node, index: int, size: int, *, extra: int = 0, absent: int | None = None
+) -> int | None:
+    """A position counted from the start; None if it is known at run time only."""
+    given = node.optional(index)
+    known = None if given is None else node.lowering.array(given)
+    if given is not None and known is None:
+        return None
+    place = int(known.reshape(-1)[0]) if known is not None else absent
+    assert place is not None, "only where a default is, a position may be absent"
+    if not -size <= place < size + extra:
+        raise NeedsHostError(
+            f"position {place} is out of bounds for {size} tensors",
+            hint=f"positions go from {-size} to {size + extra - 1}" if size else "it is empty",
+        )
+    return place + size if place < 0 else place
+
+
+def _position(node: Node, index: int, size: int, extra: int = 0) -> SSAValue:
+    """The same at run time; up to `extra` may follow the last tensor."""
+    given = cast(reshaped(node[index], ()), I64)
+    checked = gc.CheckIndicesOp(
+        given,
+        low=(-size,),
+        last=(size + extra - 1,),
+        what="position",
+        place=node.op.where(),
+    ).result
+    zero, whole = node.literal(np.array(0)), node.literal(np.array(size))
+    negative = gc.CompareOp(checked, zero, predicate="lt")
+    return gc.WhereOp(negative, gc.AddOp(checked, whole), checked).result
+
+
+def _stacked(node: Node, elements: Sequence[SSAValue]) -> SSAValue:
+    """All elements as rows of one tensor: which one is wanted is known at run time."""
+    types = {one.type for one in elements}
+    if len(types) != 1:
+        raise NeedsHostError(
+            f"data decide a position in a sequence of {len(elements)} tensors "
+            "that are not all of one shape",
+            hint="make the position constant, or pad the tensors to one shape",
+        )
+    rows = [_with_axis(one, 0) for one in elements]
+    return SSAValue.get(gc.ConcatOp(rows, axis=0) if len(rows) > 1 else rows[0])
+
+
+def _with_axis(value: SSAValue, axis: int) -> SSAValue:
+    """A tensor with one more axis, of size 1."""
+    assert isinstance(value.type, TensorType)
+    shape = shape_of(value)
+    return SSAValue.get(gc.ReshapeOp(value, shape=(*shape[:axis], 1, *shape[axis:])))
+
+
+def _reordered(node: Node, elements: Sequence[SSAValue], order: Operand) -> SSAValue:
+    """A sequence of some of these tensors, in an order that is known at run time."""
+    rows = SSAValue.get(gc.GatherOp(_stacked(node, elements), order, axis=0))
+    count, *shape = shape_of(rows)
+    return sequence(
+        reshaped(SSAValue.get(sliced(rows, {0: (place, 1, 1)})), shape) for place in range(count)
+    )
