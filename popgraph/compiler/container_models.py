@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from xdsl.ir import Attribute
 
 from popgraph.backends.base import ComputedBy, Executable
+from popgraph.dialects.onnx.open_containers import Length, closed, opened
 from popgraph.open_model import SPECIALISATIONS
-from popgraph.passes.onnx.open_containers import Length, closed, opened
 from popgraph.runner import Runner
 from popgraph.support.given import check_names
 from popgraph.support.locks import Lock
@@ -45,6 +45,10 @@ class ContainerModel:
     _made: dict[tuple[Length, ...], Runner] = field(default_factory=dict)
     _other: Runner | None = None
     _making: Lock = field(default_factory=Lock)
+
+    def prepare(self) -> None:
+        """Makes the only model of tensors that there is where no input is a sequence."""
+        self._runner({})
 
     def run(self, inputs: Mapping[str, Any], donate: Collection[str] = ()) -> dict[str, Any]:
         """The outputs for these inputs; see `Executable.run`."""

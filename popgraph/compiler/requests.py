@@ -29,6 +29,11 @@ from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx.containers import input_types, model_of
+from popgraph.dialects.onnx.open_containers import (
+    open_containers,
+    opened_inputs,
+    opened_outputs,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
@@ -38,11 +43,6 @@ from popgraph.passes.base import LOWERING, Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.onnx.open_containers import (
-    open_containers,
-    opened_inputs,
-    opened_outputs,
-)
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.share_nodes import share_nodes
@@ -180,7 +180,20 @@ class BuildRequest:
             return Runner(replace(self, module=module).copied().steps(in_python=True))
 
         names = graph.input_names, graph.output_names
-        return ContainerModel(inputs, outputs, *names, make, otherwise)
+        made = ContainerModel(inputs, outputs, *names, make, otherwise)
+        if inputs:
+            verify(module)
+            self._refuse_unknown()
+        else:
+            made.prepare()
+        return made
+
+    def _refuse_unknown(self) -> None:
+        """An error for nodes for whose operators there is nothing."""
+        if self.role.whole:
+            refused = unknown_operators(self.module, self.compilation.weights)
+            if refused:
+                raise together(refused)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -257,9 +270,7 @@ class BuildRequest:
             )
         verify(self.module)
         weights = self.compilation.weights
-        refused = unknown_operators(self.module, weights) if self.role.whole else []
-        if refused:
-            raise together(refused)
+        self._refuse_unknown()
         weights.own()
         maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
         return HostedModel(self.module, weights, maker, reason, in_python=in_python)

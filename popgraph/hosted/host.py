@@ -14,10 +14,10 @@ from popgraph.backends.base import ComputedBy
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.open_containers import is_opened
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
-from popgraph.passes.onnx.open_containers import is_opened
 from popgraph.passes.onnx.partition import alone, host_nodes, is_literal, piece_of
 from popgraph.support import dtypes
 from popgraph.support.given import as_array

@@ -55,7 +55,7 @@ def test_the_record_holds_types_of_all_operators() -> None:
         ("RotaryEmbedding", 23, Way.FUNCTION),
         ("NonZero", 13, Way.BOUNDED),
         ("ImageDecoder", 20, Way.HOST),
-        ("SequenceAt", 11, Way.HOST),
+        ("SequenceAt", 11, Way.LOWERING),
         ("StringConcat", 20, Way.HOST),
         ("GroupNormalization", 18, Way.LOWERING),
         ("Scatter", 11, Way.REMOVED),

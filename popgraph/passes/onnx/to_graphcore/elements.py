@@ -10,9 +10,10 @@ holds, or nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import NoneType, TupleType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, NoneType, TupleType
+from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -42,7 +43,8 @@ class ElementsOp(IRDLOperation):
 def sequence(elements: Iterable[Operand]) -> SSAValue:
     """A sequence of these tensors."""
     values = [SSAValue.get(one) for one in elements]
-    return ElementsOp(values, TupleType([one.type for one in values])).held
+    types = [cast(TypeAttribute, one.type) for one in values]
+    return ElementsOp(values, TupleType(ArrayAttr(types))).held
 
 
 def nothing() -> SSAValue:

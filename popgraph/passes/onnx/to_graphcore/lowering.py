@@ -17,6 +17,7 @@ from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.inference import Inference
+from popgraph.dialects.onnx.open_containers import ABSENT, element_name, length_name
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
@@ -27,7 +28,6 @@ from popgraph.dialects.program import (
     VariableOp,
 )
 from popgraph.passes.graphcore.fold_constants import fold_small
-from popgraph.passes.onnx.open_containers import ABSENT, element_name, length_name
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
 from popgraph.passes.onnx.to_graphcore.elements import elements_of, is_held, is_nothing

@@ -60,8 +60,8 @@ def is_opened(type_: Attribute) -> bool:
 def _of_numbers(type_: Attribute) -> bool:
     if isinstance(type_, SeqType | OptType):
         return _of_numbers(type_.element)
-    is_tensor = isinstance(type_, TensorType | UnrankedTensorType)
-    return is_tensor and element_types.is_number(type_.element_type)
+    element = getattr(type_, "element_type", None)
+    return element is not None and element_types.is_number(element)
 
 
 def opened_inputs(module: ModuleOp) -> dict[str, Attribute]:
