@@ -101,9 +101,9 @@ def way_of(schema: Schema) -> Way:
         return Way.BOUNDED
     if schema.domain == "" and schema.name in DATA_DECIDE_SIZES | LOOKED_UP:
         return Way.HOST
-    if is_of_containers(schema):
-        return Way.HOST
-    return Way.FUNCTION if _has_body(schema) else Way.NONE
+    if _has_body(schema):
+        return Way.FUNCTION
+    return Way.HOST if is_of_containers(schema) else Way.NONE
 
 
 def _has_body(schema: Schema) -> bool:

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.onnx.types import UNKNOWN, static_shape
+from popgraph.dialects.onnx.types import static_shape
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast
 from popgraph.passes.onnx.to_graphcore.elements import (
     elements_of,
@@ -20,6 +20,7 @@ from popgraph.passes.onnx.to_graphcore.elements import (
     nothing,
     sequence,
 )
+from popgraph.passes.onnx.to_graphcore.indexing import whole
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
@@ -30,11 +31,12 @@ I64 = dtypes.BY_NAME["i64"]
 
 
 def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
-    """A position decides the structure, unless all tensors of the sequence have one shape."""
+    """A position decides the structure, unless all tensors that there are have one shape."""
 
     def found(op: OnnxOp) -> Sequence[int]:
-        element = getattr(op.operands[0].type, "element", UNKNOWN)
-        return () if static_shape(element) is not None else (index,)
+        held = [getattr(value.type, "element", value.type) for value in op.operands[:index]]
+        shapes = {static_shape(type_) for type_ in held}
+        return () if len(shapes) == 1 and None not in shapes else (index,)
 
     return found
 
@@ -98,7 +100,7 @@ def insert(node: Node) -> Lowered:
     moved = cast(gc.CompareOp(order, position, predicate="gt"), I64)
     is_new = gc.CompareOp(order, position, predicate="eq")
     old = gc.SubOp(order, moved)
-    return _reordered(node, [*elements, new], gc.WhereOp(is_new, node.literal(np.array(size)), old))
+    return _reordered(node, [*elements, new], gc.WhereOp(is_new, whole(node, size), old))
 
 
 @lowers("SplitToSequence", structural=[1])
@@ -196,17 +198,17 @@ def _known_position(
 
 def _position(node: Node, index: int, size: int, extra: int = 0) -> SSAValue:
     """The same at run time; up to `extra` may follow the last tensor."""
-    given = cast(reshaped(node[index], ()), I64)
-    checked = gc.CheckIndicesOp(
-        given,
-        low=(-size,),
-        last=(size + extra - 1,),
-        what="position",
-        place=node.op.where(),
-    ).result
-    zero, whole = node.literal(np.array(0)), node.literal(np.array(size))
-    negative = gc.CompareOp(checked, zero, predicate="lt")
-    return gc.WhereOp(negative, gc.AddOp(checked, whole), checked).result
+    given = SSAValue.get(cast(reshaped(node[index], ()), I64))
+    low, last = -size, size + extra - 1
+    if node.lowering.checked:
+        place = node.op.where()
+        given = gc.CheckIndicesOp(
+            given, low=(low,), last=(last,), what="position", place=place
+        ).result
+    else:
+        given = gc.MinOp(gc.MaxOp(given, whole(node, low)), whole(node, last)).result
+    negative = gc.CompareOp(given, whole(node, 0), predicate="lt")
+    return gc.WhereOp(negative, gc.AddOp(given, whole(node, size)), given).result
 
 
 def _stacked(node: Node, elements: Sequence[SSAValue]) -> SSAValue:
