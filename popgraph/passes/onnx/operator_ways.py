@@ -17,7 +17,7 @@ from popgraph.dialects.onnx.schema_facts import (
     latest,
     types_of,
 )
-from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES, LOOKED_UP
+from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.extensions import bringer
 
@@ -99,7 +99,7 @@ def way_of(schema: Schema) -> Way:
         return Way.LOWERING
     if schema.domain == "" and schema.name in BOUNDED:
         return Way.BOUNDED
-    if schema.domain == "" and schema.name in DATA_DECIDE_SIZES | LOOKED_UP:
+    if schema.domain == "" and schema.name in DATA_DECIDE_SIZES:
         return Way.HOST
     if _has_body(schema):
         return Way.FUNCTION

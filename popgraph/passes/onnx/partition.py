@@ -39,9 +39,6 @@ DATA_DECIDE_SIZES = frozenset(
 BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
 """Operators of these that programs compute up to a bound, with the actual shape."""
 
-LOOKED_UP = frozenset({"TfIdfVectorizer"})
-"""ONNX's operators on numbers or strings that look up what they find in a table of theirs."""
-
 
 @dataclass(frozen=True)
 class HostStep:
@@ -97,7 +94,7 @@ def host_node(op: OnnxOp) -> bool:
 
 def _is_of_python(op: Operation) -> bool:
     found = op.op_type if isinstance(op, OnnxOp) and op.domain == "" else ""
-    return found in DATA_DECIDE_SIZES | LOOKED_UP
+    return found in DATA_DECIDE_SIZES
 
 
 def is_bounded(op: Operation) -> bool:
@@ -112,8 +109,7 @@ def why_hosted(op: OnnxOp) -> str:
     for inner in op.walk():
         if _is_of_python(inner):
             assert isinstance(inner, OnnxOp)
-            data = inner.op_type in DATA_DECIDE_SIZES
-            why = "the data decide the size of its result" if data else "it looks up in a table"
+            why = "the data decide the size of its result"
             return why if inner is op else f"in one of its graphs is {inner.op_type}: {why}"
     values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
     arguments = [value for block in op.walk_blocks() for value in block.args]

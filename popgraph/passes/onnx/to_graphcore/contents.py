@@ -68,6 +68,7 @@ sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 unique ai.popgraph Unique
+term_counts ai.onnx TfIdfVectorizer
 tree_ensembles ai.onnx.ml TreeEnsembleRegressor TreeEnsemble TreeEnsembleClassifier
 windows ai.onnx MaxPool AveragePool LpPool GlobalLpPool GlobalAveragePool GlobalMaxPool
 """
