@@ -16,11 +16,8 @@ from popgraph.passes.onnx.to_graphcore import supported_operators
 
 ON_STRINGS = {"ai.onnx.ml.LabelEncoder"}
 """Operators of numbers or strings; Python computes the latter."""
-SOME_BY_PYTHON = {
-    *("Equal", "Identity", "If", "Loop", "OptionalGetElement", "OptionalHasElement"),
-    "ai.onnx.ml.LabelEncoder",
-}
-"""Operators with a lowering: Python computes them on strings, sequences and optionals."""
+SOME_BY_PYTHON = {"Equal", "ai.onnx.ml.LabelEncoder"}
+"""Operators with a lowering: Python computes them on strings."""
 RECORD = Path(__file__).parents[2] / "docs" / "operators.json"
 
 
