@@ -46,9 +46,12 @@ class ContainerModel:
     _other: Runner | None = None
     _making: Lock = field(default_factory=Lock)
 
-    def prepare(self) -> None:
-        """Makes the only model of tensors that there is where no input is a sequence."""
-        self._runner({})
+    @property
+    def only(self) -> Runner:
+        """The model of tensors where no input is a sequence: it is made at once."""
+        made = self._runner({})
+        assert made is not None, "one is not too many"
+        return made
 
     def run(self, inputs: Mapping[str, Any], donate: Collection[str] = ()) -> dict[str, Any]:
         """The outputs for these inputs; see `Executable.run`."""

@@ -132,7 +132,7 @@ class BuildRequest:
         """The module as something to call; `kept` sees the programs of an open one."""
         load_operators(self.module)
         if self._holds_containers:
-            return Runner(self._container_model(), backlog=self.backlog)
+            return self._of_containers()
         return self._of_tensors(kept)
 
     def _of_tensors(self, kept: Kept = unkept) -> Runner:
@@ -165,7 +165,7 @@ class BuildRequest:
             return False
         return bool(opened_inputs(self.module) or opened_outputs(self.module))
 
-    def _container_model(self) -> ContainerModel:
+    def _of_containers(self) -> Runner:
         """What opens sequences and optionals, and runs models of their tensors."""
         module, graph = self.module.clone(), model_of(self.module).graph
         self.compilation.weights.own()
@@ -181,12 +181,13 @@ class BuildRequest:
 
         names = graph.input_names, graph.output_names
         made = ContainerModel(inputs, outputs, *names, make, otherwise)
+        runner = Runner(made, backlog=self.backlog)
         if inputs:
             verify(module)
             self._refuse_unknown()
         else:
-            made.prepare()
-        return made
+            runner.open = made.only.open
+        return runner
 
     def _refuse_unknown(self) -> None:
         """An error for nodes for whose operators there is nothing."""
