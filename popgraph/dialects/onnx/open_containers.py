@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
     IntegerAttr,
@@ -21,15 +22,19 @@ from xdsl.dialects.builtin import (
     UnrankedTensorType,
     i64,
 )
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, Use
 
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.attributes import TypeAttr, ValueInfoAttr
-from popgraph.dialects.onnx.containers import input_types, model_of
+from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.custom import OWN, Custom
+from popgraph.dialects.onnx.evaluation.given import texts
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.typeproto import number_from_element
-from popgraph.dialects.onnx.types import OptType, SeqType, dims, tensor_type
+from popgraph.dialects.onnx.types import STRING, OptType, SeqType, dims, tensor_type
 from popgraph.dialects.program import BytesAttr
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
@@ -52,6 +57,70 @@ def length_name(name: str) -> str:
     return f"{name}[]"
 
 
+STRINGS = (OWN, "Strings")
+"""Domain and name of the operator that makes strings of code points."""
+
+COMPARE_STRINGS = {("", "Equal"), ("ai.onnx.ml", "LabelEncoder")}
+"""The operators that are computed on code points; all others on strings are Python's."""
+
+WIDTH = 8
+"""Strings are filled up to this many code points, or a power of two times as many."""
+
+
+def code_points(array: Array, width: int = 0) -> Array:
+    """Strings as rows of their code points, with zeros after the last."""
+    found = np.asarray(array, np.str_)
+    longest = max(width, found.dtype.itemsize // 4)
+    width = width or max(WIDTH, 1 << (longest - 1).bit_length())
+    wide = np.ascontiguousarray(found.astype(f"<U{width}"))
+    return np.frombuffer(wide.tobytes(), "<i4").astype(np.int32).reshape(*found.shape, width)
+
+
+def compares_strings(op: Operation) -> bool:
+    """Whether a node is computed on the code points of strings that are known to be these."""
+    if isinstance(op, Custom):
+        return (op.domain, op.op_type) == STRINGS
+    if not isinstance(op, SchemaOp) or (op.domain, op.op_type) not in COMPARE_STRINGS:
+        return False
+    held = [value for value in op.operands if is_string(value.type)]
+    known = all(isinstance(one.owner, Initializer) or _is_made(one.owner) for one in held)
+    return bool(held) and known and _gives_numbers(op)
+
+
+def _is_made(owner: object) -> bool:
+    return isinstance(owner, Custom) and (owner.domain, owner.op_type) == STRINGS
+
+
+def _gives_numbers(op: SchemaOp) -> bool:
+    is_first = op.op_type == "LabelEncoder" and op.since_version < 2
+    return not is_first and not any(is_string(value.type) for value in op.results)
+
+
+def is_string(type_: Attribute) -> bool:
+    return getattr(type_, "element_type", None) == STRING
+
+
+def _compared(module: ModuleOp) -> set[SSAValue]:
+    """The inputs of strings that are read by comparisons alone."""
+    block = model_of(module).graph.block
+    found: set[SSAValue] = {one for one in block.args if is_string(one.type) and one.uses}
+
+    def is_compared(use: Use) -> bool:
+        op = use.operation
+        known = isinstance(op, SchemaOp) and (op.domain, op.op_type) in COMPARE_STRINGS
+        return (
+            known
+            and isinstance(op, SchemaOp)
+            and op.parent is block
+            and _gives_numbers(op)
+            and all(one in found or isinstance(one.owner, Initializer) for one in op.operands)
+        )
+
+    while wrong := {one for one in found if not all(map(is_compared, one.uses))}:
+        found -= wrong
+    return found
+
+
 def is_opened(type_: Attribute) -> bool:
     """Whether a value is a sequence or an optional of tensors of numbers."""
     return isinstance(type_, SeqType | OptType) and _of_numbers(type_.element)
@@ -65,8 +134,10 @@ def _of_numbers(type_: Attribute) -> bool:
 
 
 def opened_inputs(module: ModuleOp) -> dict[str, Attribute]:
-    """The inputs of a model that are sequences or optionals, with their types."""
-    return {name: type_ for name, type_ in input_types(module).items() if is_opened(type_)}
+    """The inputs of a model that are sequences, optionals or strings to compare, by type."""
+    graph, compared = model_of(module).graph, _compared(module)
+    pairs = zip(graph.input_names, graph.block.args, strict=True)
+    return {name: one.type for name, one in pairs if is_opened(one.type) or one in compared}
 
 
 def opened_outputs(module: ModuleOp) -> tuple[str, ...]:
@@ -85,6 +156,8 @@ def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, A
         if value is None:
             return ABSENT, {}
         return opened(name, type_.element, value)
+    if is_string(type_):
+        return None, {name: code_points(texts(value))}
     if not isinstance(type_, SeqType):
         return None, {name: value}
     if not isinstance(value, list | tuple):
@@ -134,7 +207,7 @@ class _Opening:
     length: Length
     infos: list[ValueInfoAttr] = field(default_factory=list)
     """The tensors, which stand before the input."""
-    made: list[SchemaOp] = field(default_factory=list)
+    made: list[OnnxOp] = field(default_factory=list)
 
     def held(self, type_: Attribute) -> SSAValue:
         """The nodes at the start of the graph, in their order."""
@@ -142,6 +215,8 @@ class _Opening:
             return self._node("Optional", [], type_, type=TypeAttr(type_.element, BytesAttr(b"")))
         if isinstance(type_, OptType):
             return self._node("Optional", [self.held(type_.element)], type_)
+        if is_string(type_):
+            return self._strings(type_)
         if not isinstance(type_, SeqType):
             return self._tensor(self.name, type_)
         assert self.length is not None
@@ -153,6 +228,13 @@ class _Opening:
             return self._node("SequenceConstruct", tensors, SeqType(element))
         number = IntegerAttr(number_from_element(element.element_type), i64)
         return self._node("SequenceEmpty", [], SeqType(element), dtype=number)
+
+    def _strings(self, type_: Attribute) -> SSAValue:
+        sizes = dims(type_)
+        wide = None if sizes is None else (*sizes, None)
+        codes = self._tensor(self.name, tensor_type("i32", wide))
+        made = Custom.make(*STRINGS, [codes], {}, [f"{self.name}/strings"], [type_], {})
+        return self._added(made).results[0]
 
     def _tensor(self, name: str, type_: Attribute) -> SSAValue:
         made = self.argument.block.insert_arg(type_, self.argument.index)
@@ -166,12 +248,15 @@ class _Opening:
         version = model_of(self.module).opset_versions.get("", 1)
         name = f"{self.name}/{kind}"
         made = op_class(kind, version).make(given, attributes, {}, [name], [type_], {})
+        return self._added(made).results[0]
+
+    def _added(self, made: OnnxOp) -> OnnxOp:
         made.locate()
         after = self.made[-1].next_op if self.made else self.argument.block.first_op
         assert after is not None, "a graph ends with its outputs"
         self.argument.block.insert_op_before(made, after)
         self.made.append(made)
-        return made.results[0]
+        return made
 
 
 def _without_names(type_: Attribute) -> TensorType[Attribute] | UnrankedTensorType[Attribute]:

@@ -15,6 +15,7 @@ from popgraph.dialects.onnx.expansion import inline
 from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
+from popgraph.dialects.onnx.open_containers import compares_strings
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import (
     STRING,
@@ -85,6 +86,8 @@ def is_branch(op: OnnxOp) -> bool:
 
 def host_node(op: OnnxOp) -> bool:
     """Whether no program of static sizes computes a node."""
+    if compares_strings(op):
+        return False
     values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
     arguments = [value for block in op.walk_blocks() for value in block.args]
     return any(_is_of_python(inner) for inner in op.walk()) or any(

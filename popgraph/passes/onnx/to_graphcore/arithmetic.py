@@ -77,7 +77,7 @@ def _chain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
 _register_operations()
 
 
-@lowers(*COMPARISONS)
+@lowers(*(COMPARISONS.keys() - {"Equal"}))
 def compare(node: Node) -> Lowered:
     lhs, rhs = alike(node[0], second(node))
     return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])

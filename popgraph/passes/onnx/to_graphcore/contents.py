@@ -7,7 +7,7 @@ from popgraph.support.pages import pages
 _TABLE = """
 arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsNaN Neg Exp Log Add
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
-arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal
+arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh
 arithmetic ai.onnx Greater GreaterOrEqual Less LessOrEqual Identity Pow Mod
 arithmetic ai.onnx PRelu Softplus Elu Celu Selu Mean Clip LeakyRelu Gelu Cast CastLike IsInf
 arithmetic ai.graphcore BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Round NearbyInt Log1p Expm1
@@ -27,7 +27,7 @@ determinant ai.onnx Det
 dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZero SequenceSlice
 einsum ai.onnx Einsum
 features ai.onnx.ml ArrayFeatureExtractor Binarizer Scaler Normalizer Imputer FeatureVectorizer
-features ai.onnx.ml OneHotEncoder LabelEncoder
+features ai.onnx.ml OneHotEncoder
 folding ai.onnx Col2Im MaxUnpool
 grid_sample ai.onnx GridSample
 indexing ai.onnx GatherElements TopK GatherND ReverseSequence CumSum CumProd
@@ -66,6 +66,9 @@ signals ai.onnx DFT STFT MelWeightMatrix
 selections ai.popgraph NonZero Compress NonMaxSuppression
 sorting ai.graphcore Sort ReduceMedian Bucketize
 splines ai.graphcore SplineBasis SplineWeighting
+strings ai.onnx Equal
+strings ai.onnx.ml LabelEncoder
+strings ai.popgraph Strings
 support_vectors ai.onnx.ml SVMRegressor SVMClassifier
 unique ai.popgraph Unique
 term_counts ai.onnx TfIdfVectorizer

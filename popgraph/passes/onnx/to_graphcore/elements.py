@@ -24,7 +24,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.types import STRING, describe
 
 
 @irdl_op_definition
@@ -62,6 +62,21 @@ def is_nothing(value: SSAValue) -> bool:
     return isinstance(value.type, NoneType)
 
 
+def strings(codes: Operand) -> SSAValue:
+    """Strings, by their code points along a last axis."""
+    return ElementsOp([SSAValue.get(codes)], STRING).held
+
+
+def is_strings(value: SSAValue) -> bool:
+    return value.type == STRING
+
+
+def codes_of(value: SSAValue) -> SSAValue:
+    """The code points of strings."""
+    (codes,) = elements_of(value)
+    return codes
+
+
 def is_held(value: SSAValue) -> bool:
     """Whether a value is a sequence or an empty optional, which no operation computes."""
     return isinstance(value.owner, ElementsOp)
@@ -88,4 +103,6 @@ def described(value: SSAValue) -> str:
     """The type of a value in a message: `f32[2, 3]`, `a sequence of 2 tensors`."""
     if not is_held(value):
         return describe(value.type)
+    if is_strings(value):
+        return "strings"
     return "nothing" if is_nothing(value) else f"a sequence of {len(elements_of(value))} tensors"

@@ -157,29 +157,28 @@ def one_hot_encoder(node: Node) -> Lowered:
 # Label encoding
 
 
-@lowers("LabelEncoder", domain=ML)
-def label_encoder(node: Node) -> Lowered:
-    """The value of each key, found by bisection of the sorted keys."""
-    keys, values, default = _table(node)
+def numbers_encoded(node: Node) -> Lowered:
+    """The value of each key of a LabelEncoder, found by bisection of the sorted keys."""
+    keys, values, default = key_values(node)
+    if keys.dtype != node.dtype.numpy:
+        raise TypeMismatchError(
+            f"LabelEncoder has keys of {keys.dtype} for an input of {node.dtype.numpy}",
+            hint="give the keys in the attribute of the input's type",
+        )
     if node.version < 4:  # NaN is a key since then
         known = np.equal(keys, keys)
         keys, values = keys[known], values[known]
     return looked_up(node, node[0], keys, values, default)
 
 
-def _table(node: Node) -> tuple[Array, Array, Array]:
-    """Keys, values and the value for what is no key; all of numbers."""
+def key_values(node: Node) -> tuple[Array, Array, Array]:
+    """Keys, values and the value for what is no key."""
     keys = _given(node, "keys")
     values = _given(node, "values")
     if len(keys) != len(values):
         raise TypeMismatchError(
             f"LabelEncoder has {len(keys)} keys and {len(values)} values",
             hint="give every key its value",
-        )
-    if keys.dtype != node.dtype.numpy:
-        raise TypeMismatchError(
-            f"LabelEncoder has keys of {keys.dtype} for an input of {node.dtype.numpy}",
-            hint="give the keys in the attribute of the input's type",
         )
     if node.has("default_tensor"):
         default = np.asarray(node.value("default_tensor")).reshape(-1)[0]
@@ -195,6 +194,8 @@ def _given(node: Node, what: str) -> Array:
         return np.asarray(node.value(f"{what}_tensor")).reshape(-1)
     if found := node.integers(f"{what}_int64s"):
         return np.array(found, np.int64)
+    if words := node.texts(f"{what}_strings"):
+        return np.array(words, object)
     return np.array(node.reals(f"{what}_floats"), np.float32)
 
 

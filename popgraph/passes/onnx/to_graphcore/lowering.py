@@ -17,7 +17,7 @@ from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.inference import Inference
-from popgraph.dialects.onnx.open_containers import ABSENT, element_name, length_name
+from popgraph.dialects.onnx.open_containers import ABSENT, code_points, element_name, length_name
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
@@ -30,7 +30,13 @@ from popgraph.dialects.program import (
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext, Moved
-from popgraph.passes.onnx.to_graphcore.elements import elements_of, is_held, is_nothing
+from popgraph.passes.onnx.to_graphcore.elements import (
+    elements_of,
+    is_held,
+    is_nothing,
+    is_strings,
+    strings,
+)
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.refusals import (
@@ -217,7 +223,9 @@ class Lowering(LoweringContext):
         if isinstance(op.value, TensorAttr):
             literal = op.value.held
             if isinstance(literal, StringTensorAttr):
-                return  # an operator that uses it says that it is not supported
+                with self.at_home():
+                    self.values[op.result] = strings(self.literal(code_points(literal.array)))
+                return
         else:
             literal = self.weights.attribute(op.array(self.weights))
         is_float = element_types.from_ir(literal.type.element_type).is_float
@@ -336,6 +344,10 @@ class Lowering(LoweringContext):
         """What a program gives for a value: itself, or each element of a sequence."""
         if not is_held(value):
             return {name: value}
+        if is_strings(value):
+            raise UnsupportedError(
+                f"output {name!r} is of strings", hint="PopGraph computes with tensors of numbers"
+            )
         elements = elements_of(value)
         length = ABSENT if is_nothing(value) else len(elements)
         parts = {element_name(name, place): one for place, one in enumerate(elements)}
@@ -383,7 +395,12 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
     """
     shape = static_shape(declared.type)
-    if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
+    if (
+        is_held(value)
+        or shape is None
+        or shape == shape_of(value)
+        or not prod(shape) == prod(shape_of(value)) == 1
+    ):
         return value
     return ReshapeOp(value, shape=shape).result
 
