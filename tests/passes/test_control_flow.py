@@ -33,7 +33,13 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
 from popgraph.training.trained_weights import put_weights, trained_weights
 from tests.checking import check_ir
-from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
+from tests.passes.test_onnx_to_graphcore import (
+    compare,
+    graph_of,
+    holds_containers,
+    lowered,
+    run_case,
+)
 
 F32 = np.float32
 X = np.array([1, 2, 3], F32)
@@ -896,12 +902,6 @@ def test_functions_that_hold_loops_dissolve() -> None:
 
 EXPANDED = ("test_range_", "test_linear_attention_")
 """What ONNX defines by a Loop or a Scan."""
-
-
-def holds_containers(model: onnx.ModelProto) -> bool:
-    """Whether sequences or optionals are among the inputs or outputs of a model."""
-    infos = (*model.graph.input, *model.graph.output)
-    return any(info.type.WhichOneof("value") != "tensor_type" for info in infos)
 
 
 def test_cases_of_onnx_with_graphs_inside() -> None:
