@@ -557,6 +557,8 @@ NUMBERS = {
     "onnx/to_graphcore/scores.py:NEARLY_ZERO": "the operator's definition",
     "onnx/to_graphcore/scores.py:WINITZKI": "the operator's definition",
     "onnx/to_graphcore/splines.py:COEFFICIENTS": "the operator's definition",
+    "onnx/to_graphcore/strings.py:FACTORS": "odd numbers of a hash",
+    "onnx/to_graphcore/term_counts.py:LARGEST": "the range of a type",
     "onnx/to_graphcore/unique.py:MOST_COLUMNS": "the length of unrolled code",
     "onnx/to_graphcore/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
     "onnx/to_graphcore/support_vectors.py:SWEEPS": "libsvm's algorithm",
