@@ -28,7 +28,6 @@ from popgraph.dialects import element_types
 from popgraph.dialects.onnx.attributes import TypeAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.custom import OWN, Custom
-from popgraph.dialects.onnx.evaluation.given import texts
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -69,11 +68,20 @@ WIDTH = 8
 
 def code_points(array: Array, width: int = 0) -> Array:
     """Strings as rows of their code points, with zeros after the last."""
-    found = np.asarray(array, np.str_)
+    found = array if array.dtype.kind == "U" else _decoded(array)
     longest = max(width, found.dtype.itemsize // 4)
     width = width or max(WIDTH, 1 << (longest - 1).bit_length())
     wide = np.ascontiguousarray(found.astype(f"<U{width}"))
     return np.frombuffer(wide.tobytes(), "<i4").astype(np.int32).reshape(*found.shape, width)
+
+
+def _decoded(array: Array) -> Array:
+    """Strings of Python's, or bytes, as those of NumPy."""
+    words = [
+        one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
+        for one in array.reshape(-1).tolist()
+    ]
+    return np.array(words, np.str_).reshape(array.shape)
 
 
 def compares_strings(op: Operation) -> bool:
@@ -157,7 +165,7 @@ def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, A
             return ABSENT, {}
         return opened(name, type_.element, value)
     if is_string(type_):
-        return None, {name: code_points(texts(value))}
+        return None, {name: code_points(np.asarray(value))}
     if not isinstance(type_, SeqType):
         return None, {name: value}
     if not isinstance(value, list | tuple):
