@@ -72,13 +72,13 @@ class ContainerModel:
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed its runs so far."""
+        """The programs, and the nodes in Python, of its runs so far."""
         with self._making:
             made = [*self._made.values(), *filter(None, [self._other])]
         return reduce(or_, (runner.computed_by for runner in made), ComputedBy())
 
     def _opened(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Length], dict[str, Any]]:
-        """The lengths of what is given, and tensors by the names of a program's inputs."""
+        """The lengths of the given sequences, and tensors by the names of a program's inputs."""
         if any(name not in inputs for name in self.inputs):
             check_names(inputs, self.taken)
         lengths, tensors = dict[str, Length](), dict[str, Any]()

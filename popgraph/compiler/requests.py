@@ -166,7 +166,7 @@ class BuildRequest:
         return bool(opened_inputs(self.module) or opened_outputs(self.module))
 
     def _of_containers(self) -> Runner:
-        """What opens sequences and optionals, and runs models of their tensors."""
+        """A runner that opens sequences and optionals, and runs models of their tensors."""
         module, graph = self.module.clone(), model_of(self.module).graph
         self.compilation.weights.own()
         inputs, outputs = opened_inputs(module), opened_outputs(module)

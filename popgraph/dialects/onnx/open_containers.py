@@ -40,7 +40,7 @@ from popgraph.support.errors import RunError
 from popgraph.support.names import hint
 
 Length: TypeAlias = int | None
-"""How many tensors a sequence has; None for the tensor of an optional."""
+"""The number of tensors of a sequence; None for the tensor of an optional."""
 
 ABSENT = -1
 """The length that a program gives for an empty optional."""
@@ -76,7 +76,7 @@ def code_points(array: Array, width: int = 0) -> Array:
 
 
 def _decoded(array: Array) -> Array:
-    """Strings of Python's, or bytes, as those of NumPy."""
+    """Python strings, or bytes, as NumPy strings."""
     words = [
         one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
         for one in array.reshape(-1).tolist()
@@ -159,7 +159,7 @@ def opened_outputs(module: ModuleOp) -> tuple[str, ...]:
 
 
 def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, Any]]:
-    """The length of what is given for an input, and its tensors by the names of a program."""
+    """The length of a given input, and its tensors by the names of a program's inputs."""
     if isinstance(type_, OptType):
         if value is None:
             return ABSENT, {}
@@ -177,7 +177,7 @@ def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, A
 
 
 def closed(name: str, made: dict[str, Array]) -> Any:
-    """An output of the model, of those of a program: an array, a list, or None."""
+    """An output of the model, made of outputs of a program: an array, a list, or None."""
     if name in made:
         return made.pop(name)
     length = int(made.pop(length_name(name)))
@@ -207,14 +207,14 @@ def open_containers(module: ModuleOp, lengths: Mapping[str, Length]) -> None:
 
 @dataclass
 class _Opening:
-    """An input that becomes tensors, and nodes that make of these what it was."""
+    """An input that becomes tensors, and the nodes that make the input of these."""
 
     module: ModuleOp
     argument: BlockArgument
     name: str
     length: Length
     infos: list[ValueInfoAttr] = field(default_factory=list)
-    """The tensors, which stand before the input."""
+    """The tensors, in the order of the block's arguments."""
     made: list[OnnxOp] = field(default_factory=list)
 
     def held(self, type_: Attribute) -> SSAValue:

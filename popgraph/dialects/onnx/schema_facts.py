@@ -78,7 +78,7 @@ def _body(schema: Schema, whole: bool) -> FunctionProto | None:
 
 
 def _graph(count: int) -> GraphProto:
-    """A graph of so many inputs, the first of which it gives."""
+    """A graph with this number of inputs; it gives the first."""
     names = [f"x{number}" for number in range(count)]
     inputs = [helper.make_tensor_value_info(name, helper.TensorProto.FLOAT, [2]) for name in names]
     output = helper.make_tensor_value_info("y", helper.TensorProto.FLOAT, [2])

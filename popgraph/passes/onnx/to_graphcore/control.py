@@ -144,7 +144,7 @@ def _check_branches(node: Node, *branches: _Branch) -> None:
 
 def _counts_rows(op: OnnxOp) -> Sequence[int]:
     """
-    What says how many iterations there are decides the structure of a row for each of them.
+    The inputs that count iterations decide the structure if each of these gives a row.
 
     A sequence that is carried may grow in each, too.
     """

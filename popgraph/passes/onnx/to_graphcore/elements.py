@@ -88,7 +88,7 @@ def flat(values: Iterable[SSAValue]) -> list[SSAValue]:
 
 
 def packed(tensors: Iterable[SSAValue], like: Iterable[SSAValue]) -> list[SSAValue]:
-    """Values of which these are the tensors, with sequences where `like` has such."""
+    """Values made of these tensors, with a sequence wherever `like` has one."""
     given = iter(tensors)
     return [_packed(given, value) for value in like]
 
